@@ -61,10 +61,12 @@ func openText(name string, text []byte, sets []string, foreign bool) (Loaded, er
 			"configuration",
 			name, maxFile)
 	}
+
 	f, err := parse(name, text)
 	if err != nil {
 		return Loaded{Config: experiment.Defaults()}, err
 	}
+
 	f.foreign = foreign
 	return load(f, sets)
 }
@@ -128,13 +130,16 @@ func into(out any, f parsed, sets []string) (settings, []string, error) {
 	if err != nil {
 		return s, nil, err
 	}
+
 	changes, err := s.parse(sets)
 	if err != nil {
 		return s, nil, err
 	}
+
 	if s, err = s.with(changes); err != nil {
 		return s, nil, fmt.Errorf("--set %w", err)
 	}
+
 	s, notes := s.withoutOthersOptions(f, changes)
 	return s, notes, s.decode(out)
 }
@@ -163,10 +168,12 @@ func readText(path string) ([]byte, error) {
 		return nil, errors.New("the name of the configuration is empty; give a file, or images with promptfed run " +
 			"--images FOLDER")
 	}
+
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
 		return nil, fmt.Errorf("%s is a folder; give a configuration file, or images with promptfed run --images %s",
 			path, path)
 	}
+
 	return atomicfile.ReadAtMost(path, maxFile)
 }
 
@@ -181,6 +188,7 @@ func parse(path string, text []byte) (parsed, error) {
 		}
 		return f, fmt.Errorf("%s: %s", path, oneLine(err))
 	}
+
 	return f, nil
 }
 
@@ -195,6 +203,7 @@ func unknownBelow(at string, m map[string]any, t, root reflect.Type) error {
 		if !ok {
 			return &configtags.KeyError{Key: at + key, Err: unknownKey(at, key, fields, root)}
 		}
+
 		values := []any{m[key]}
 		names := []string{at + key}
 		if list, isList := m[key].([]any); isList && typ.Kind() == reflect.Slice {
@@ -203,9 +212,11 @@ func unknownBelow(at string, m map[string]any, t, root reflect.Type) error {
 				names = append(names, fmt.Sprintf("%s%s[%d]", at, key, i))
 			}
 		}
+
 		if typ.Kind() != reflect.Struct || len(fieldsOf(typ)) == 0 {
 			continue
 		}
+
 		for i, value := range values {
 			sub, isMap := value.(map[string]any)
 			if !isMap {
@@ -217,6 +228,7 @@ func unknownBelow(at string, m map[string]any, t, root reflect.Type) error {
 			}
 		}
 	}
+
 	return nil
 }
 
@@ -239,6 +251,7 @@ func leaves(at string, t reflect.Type) []string {
 			out = append(out, at+name)
 		}
 	}
+
 	return out
 }
 
@@ -250,10 +263,12 @@ func fieldsOf(t reflect.Type) map[string]reflect.Type {
 	if m, ok := fieldMaps.Load(t); ok {
 		return m.(map[string]reflect.Type)
 	}
+
 	out := map[string]reflect.Type{}
 	for _, k := range configtags.Keys(reflect.Zero(t)) {
 		out[k.Name] = k.Field.Type
 	}
+
 	fieldMaps.Store(t, out)
 	return out
 }
@@ -265,9 +280,11 @@ func oneLine(err error) string {
 			list = append(list, f)
 		}
 	}
+
 	if len(list) == 0 {
 		return "unreadable"
 	}
+
 	return strings.Join(list, " ")
 }
 
@@ -305,5 +322,6 @@ func node(v reflect.Value) (*yaml.Node, error) {
 		}
 		n.Content = append(n.Content, &yaml.Node{Kind: yaml.ScalarNode, Value: key.Name}, value)
 	}
+
 	return n, nil
 }

@@ -45,25 +45,31 @@ func LoadCounts(path string, sets []string) (Counts, experiment.Config, error) {
 	if err != nil {
 		return Counts{}, config, err
 	}
+
 	file, err := parse(path, text)
 	if err != nil {
 		return Counts{}, config, err
 	}
+
 	var countsFile CountsFile
 	if err := unknown(map[string]any{"counts": plain(file.keys["counts"])}, reflect.TypeOf(countsFile)); err != nil {
 		from := settings{path: path, from: file.origins(nil, false)}
 		return countsFile.Counts, config, from.blame(err)
 	}
+
 	if err := yaml.Unmarshal(text, &countsFile); err != nil {
 		return countsFile.Counts, config, fmt.Errorf("%s: %s", path, oneLine(err))
 	}
+
 	delete(file.keys, "counts")
 	if _, _, err := into(&config, file, sets); err != nil {
 		return countsFile.Counts, config, err
 	}
+
 	if err := countsFile.Counts.check(config); err != nil {
 		return countsFile.Counts, config, fmt.Errorf("%s: %w", path, err)
 	}
+
 	return countsFile.Counts, config, nil
 }
 
@@ -72,11 +78,13 @@ func (t Counts) check(config experiment.Config) error {
 	if len(t.Sets) == 0 {
 		return fmt.Errorf("counts.sets: no data set; give at least one")
 	}
+
 	for i, countedSet := range t.Sets {
 		at := fmt.Sprintf("counts.sets[%d]", i)
 		if countedSet.Label == "" || countedSet.Set == "" {
 			return fmt.Errorf("%s has no label or no set; give both", at)
 		}
+
 		printed := false
 		for _, n := range []int{countedSet.Classes, countedSet.Train, countedSet.Val, countedSet.Test,
 			countedSet.Images,
@@ -87,13 +95,16 @@ func (t Counts) check(config experiment.Config) error {
 			}
 			printed = printed || n > 0
 		}
+
 		if !printed {
 			return fmt.Errorf("%s: %s has no number to compare", at, countedSet.Label)
 		}
+
 		config.Data.Set = countedSet.Set
 		if err := sets.Validate(config.Data.Config); err != nil {
 			return fmt.Errorf("%s: %s: %w", at, countedSet.Label, err)
 		}
 	}
+
 	return nil
 }

@@ -35,6 +35,7 @@ func checkEnvironment(out any) error {
 			}
 		}
 	}
+
 	for _, pair := range slices.Sorted(slices.Values(os.Environ())) {
 		name, _, _ := strings.Cut(pair, "=")
 		own, ok := strings.CutPrefix(name, prefix)
@@ -43,16 +44,20 @@ func checkEnvironment(out any) error {
 		}) {
 			continue
 		}
+
 		if strings.HasPrefix(own, "OPTIONS_") {
 			return fmt.Errorf("environment variable %s: options cannot be set by variables; use --set options.%s=VALUE",
 				name, strings.ToLower(strings.TrimPrefix(own, "OPTIONS_")))
 		}
+
 		say := "docs/configuration.md lists the keys"
 		if similar := configtags.Similar(own, known); len(similar) > 0 {
 			say = "did you mean " + prefix + configtags.Alternatives(similar) + "?"
 		}
+
 		return fmt.Errorf("environment variable %s is unknown; unset it: %s", name, say)
 	}
+
 	return nil
 }
 
@@ -74,6 +79,7 @@ func (o origin) String() string {
 	case o.file == "":
 		return "line " + strconv.Itoa(o.line)
 	}
+
 	return o.file + ":" + strconv.Itoa(o.line)
 }
 
@@ -102,6 +108,7 @@ func (s settings) blame(err error) error {
 	if err == nil || errors.As(err, new(*placedError)) {
 		return err
 	}
+
 	many, ok := err.(interface{ Unwrap() []error })
 	if !ok {
 		if o := s.originOf(configtags.KeyOf(err)); o != (origin{}) {
@@ -109,6 +116,7 @@ func (s settings) blame(err error) error {
 		}
 		return err
 	}
+
 	all := &placedError{}
 	var texts []string
 	for _, e := range many.Unwrap() {
@@ -118,6 +126,7 @@ func (s settings) blame(err error) error {
 			all.at = append(all.at, p.at...)
 		}
 	}
+
 	all.error = errors.New(strings.Join(texts, "; "))
 	return all
 }
@@ -138,6 +147,7 @@ func (s settings) originOf(key string) origin {
 	if s.section(key) {
 		key = cmp.Or(s.changed(key), key)
 	}
+
 	for k := key; k != ""; k = above(k) {
 		for _, one := range []string{k, short(k)} {
 			if from, ok := s.from[one]; ok {
@@ -145,6 +155,7 @@ func (s settings) originOf(key string) origin {
 			}
 		}
 	}
+
 	return origin{file: s.path}
 }
 
@@ -160,6 +171,7 @@ func (s settings) changed(section string) string {
 		}
 		one = key
 	}
+
 	return one
 }
 
@@ -169,14 +181,17 @@ func (f parsed) origins(known map[string]any, env bool) map[string]origin {
 	for key, line := range f.lines {
 		out[key] = origin{file: f.path, line: line}
 	}
+
 	if !env {
 		return out
 	}
+
 	for key, value := range known {
 		if text, ok := os.LookupEnv(variable(key)); ok && text != "" && reflect.ValueOf(value).Kind() != reflect.Map {
 			out[key] = origin{typed: variable(key) + "=" + text}
 		}
 	}
+
 	return out
 }
 
@@ -211,6 +226,7 @@ func decodeErrors(err error) error {
 			}
 		}
 	}
+
 	walk(err)
 	slices.SortStableFunc(all, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
 	return errors.Join(all...)
@@ -226,6 +242,7 @@ func expected(t reflect.Type, value any) string {
 	case []any, map[string]any:
 		is = "a list or a section"
 	}
+
 	word := "another value"
 	switch {
 	case kind >= reflect.Uint && kind <= reflect.Uint64:
@@ -243,6 +260,7 @@ func expected(t reflect.Type, value any) string {
 	case kind == reflect.Map, kind == reflect.Struct:
 		word = "a section of keys"
 	}
+
 	return is + " is given where " + word + " is expected"
 }
 
@@ -258,6 +276,7 @@ func (f *parsed) scan(text []byte, out any) error {
 	if err := yaml.Unmarshal(text, &root); err != nil || len(root.Content) == 0 {
 		return err
 	}
+
 	exactKeys := append(sectionNames(), "counts")
 	first := map[string]*yaml.Node{}
 	var walk func(at string, n *yaml.Node, fold bool) error
@@ -290,11 +309,14 @@ func (f *parsed) scan(text []byte, out any) error {
 				}
 			}
 		}
+
 		return nil
 	}
+
 	if err := walk("", root.Content[0], true); err != nil {
 		return err
 	}
+
 	return root.Decode(out)
 }
 
@@ -307,17 +329,20 @@ func withValues(at string, m map[string]any, t reflect.Type) error {
 		if !ok {
 			continue // another check reports it
 		}
+
 		below, isMap := m[key].(map[string]any)
 		isSection := field.Kind() == reflect.Struct || field.Kind() == reflect.Map
 		if m[key] == nil && !isSection {
 			return &configtags.KeyError{Key: strings.ToLower(at + key), Err: fmt.Errorf("%s has no value; give one or "+
 				"remove the line", at+key)}
 		}
+
 		if field.Kind() == reflect.Struct && isMap {
 			if err := withValues(at+key+".", below, field); err != nil {
 				return err
 			}
 		}
 	}
+
 	return nil
 }

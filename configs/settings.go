@@ -49,6 +49,7 @@ func layered(out any, f parsed, env bool) (settings, error) {
 			return s, err
 		}
 	}
+
 	fields := fieldsOf(reflect.TypeOf(out).Elem())
 	for _, key := range slices.Sorted(maps.Keys(f.keys)) { // viper ignores variables without a value
 		if first, _, _ := strings.Cut(strings.ToLower(key), "."); fields[first] == nil {
@@ -60,9 +61,11 @@ func layered(out any, f parsed, env bool) (settings, error) {
 				reflect.TypeOf(out).Elem())})
 		}
 	}
+
 	if err := withValues("", f.keys, reflect.TypeOf(out).Elem()); err != nil {
 		return s, s.blame(err)
 	}
+
 	for key, value := range s.known {
 		if reflect.ValueOf(value).Kind() == reflect.Map {
 			continue // free keys: viper would replace the map of the file
@@ -75,9 +78,11 @@ func layered(out any, f parsed, env bool) (settings, error) {
 			return s, err
 		}
 	}
+
 	if err := v.MergeConfigMap(f.keys); err != nil {
 		return s, fmt.Errorf("%s: %s", f.path, oneLine(err))
 	}
+
 	s.all = v.AllSettings()
 	return s, nil
 }
@@ -90,19 +95,23 @@ func (s settings) parse(sets []string) ([]change, error) {
 		if !ok || key == "" {
 			return nil, fmt.Errorf("--set %q: expected key=value", set)
 		}
+
 		var value any
 		if err := (&parsed{lines: map[string]int{}}).scan([]byte(text), &value); err != nil {
 			return nil, fmt.Errorf("--set %s: %s", set, oneLine(err))
 		}
+
 		if value == nil {
 			return nil, fmt.Errorf("--set %s: the value is missing; for an empty text write '%s=\"\"' in a "+
 				"shell", set, key)
 		}
+
 		for _, c := range s.changes(key, value) {
 			c.from = origin{typed: "--set " + set}
 			out = append(out, c)
 		}
 	}
+
 	return out, nil
 }
 
@@ -115,14 +124,17 @@ func (s settings) changes(key string, value any) []change {
 			return change{key: list + "[" + strings.TrimSpace(p) + "]", value: value}
 		})
 	}
+
 	m, isMap := plain(value).(map[string]any)
 	if !isMap || !s.section(key) {
 		return []change{{key: key, value: plain(value)}}
 	}
+
 	var out []change
 	for _, k := range slices.Sorted(maps.Keys(m)) {
 		out = append(out, s.changes(key+"."+k, m[k])...)
 	}
+
 	return out
 }
 
@@ -172,11 +184,13 @@ func (s settings) with(changes []change) (settings, error) {
 			}
 			at = next
 		}
+
 		last := path[len(path)-1]
 		if !isPlace {
 			at[last] = plain(change.value)
 			continue
 		}
+
 		list := reflect.ValueOf(at[last])
 		i, err := strconv.Atoi(places[0])
 		switch {
@@ -186,13 +200,16 @@ func (s settings) with(changes []change) (settings, error) {
 			return s, fmt.Errorf("%s: no such index; the length of the list is %d, indices begin at "+
 				"0", change.key, list.Len())
 		}
+
 		copied := make([]any, list.Len())
 		for j := range copied {
 			copied[j] = list.Index(j).Interface()
 		}
+
 		copied[i] = plain(change.value)
 		at[last] = copied
 	}
+
 	return s, nil
 }
 
@@ -203,19 +220,23 @@ func (s settings) withoutOthersOptions(f parsed, changes []change) (settings, []
 	if !ok || s.from["method"] == f.origins(nil, false)["method"] && s.from["with"] == f.origins(nil, false)["with"] {
 		return s, nil
 	}
+
 	now, before := experiment.Defaults(), experiment.Defaults()
 	there := settings{known: s.known, all: map[string]any{}}
 	for _, key := range []string{"method", "with"} {
 		there.all[key] = plain(f.keys[key])
 	}
+
 	if s.decode(&now) != nil || there.decode(&before) != nil {
 		return s, nil // the caller reports the error
 	}
+
 	own := func(key string) bool {
 		return slices.ContainsFunc(changes, func(c change) bool {
 			return c.key == "options" || c.key == "options."+key || below(c.key, "options."+key)
 		})
 	}
+
 	var left []string
 	kept := map[string]any{}
 	for _, key := range slices.Sorted(maps.Keys(options)) {
@@ -226,9 +247,11 @@ func (s settings) withoutOthersOptions(f parsed, changes []change) (settings, []
 			left = append(left, key)
 		}
 	}
+
 	if len(left) == 0 {
 		return s, nil
 	}
+
 	s.all = maps.Clone(s.all)
 	s.all["options"] = kept
 	because := cmp.Or(s.from["method"], s.from["with"])
@@ -242,15 +265,18 @@ func (s settings) forMethod(f parsed, sets []string) (settings, []string, error)
 	if err != nil {
 		return s, nil, err
 	}
+
 	changed, err := s.with(changes)
 	if err != nil {
 		return s, nil, fmt.Errorf("--set %w", err)
 	}
+
 	changed, notes := changed.withoutOthersOptions(f, changes)
 	if len(notes) > 0 {
 		s.all = maps.Clone(s.all)
 		s.all["options"] = changed.all["options"]
 	}
+
 	return s, notes, nil
 }
 
@@ -259,22 +285,27 @@ func (s settings) decode(out any) error {
 	if err := unknown(s.all, reflect.TypeOf(out).Elem()); err != nil {
 		return s.blame(err)
 	}
+
 	d, err := mapstructure.NewDecoder(&mapstructure.DecoderConfig{Result: out, TagName: "config",
 		WeaklyTypedInput: true,
 		ErrorUnused:      true, DecodeHook: mapstructure.ComposeDecodeHookFunc(backboneText, exact,
 			mapstructure.StringToSliceHookFunc(","))})
+
 	if err != nil {
 		return err
 	}
+
 	if err := d.Decode(s.all); err != nil {
 		return s.blame(decodeErrors(err))
 	}
+
 	if c, ok := out.(*experiment.Config); ok && !s.foreign {
 		c.Options, err = methods.EmbedFiles(c.Method, c.Options, func(path string) ([]byte, error) {
 			return atomicfile.ReadAtMost(path, layer.MaxFile)
 		})
 		return s.blame(err)
 	}
+
 	return nil
 }
 
@@ -284,6 +315,7 @@ func backboneText(from, to reflect.Type, value any) (any, error) {
 	if !ok || to.Kind() != reflect.String {
 		return value, nil
 	}
+
 	var list []string
 	for _, key := range slices.Sorted(maps.Keys(m)) {
 		switch m[key].(type) {
@@ -296,6 +328,7 @@ func backboneText(from, to reflect.Type, value any) (any, error) {
 		}
 		list = append(list, fmt.Sprintf("%s=%v", key, m[key]))
 	}
+
 	return strings.Join(list, ","), nil
 }
 
@@ -319,6 +352,7 @@ func exact(_, to reflect.Type, v any) (any, error) {
 	case unsigned && strings.HasPrefix(fmt.Sprint(v), "-"):
 		return nil, fmt.Errorf("%v is negative; it must be 0 or more", v)
 	}
+
 	return v, nil
 }
 
@@ -340,5 +374,6 @@ func plain(v any) any {
 	case []any:
 		return convert.Slice(v, plain)
 	}
+
 	return v
 }

@@ -86,13 +86,16 @@ func loadSweep(path string, text []byte, options SweepOptions) (*Sweep, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	sections, there, err := readSections(parsed, text)
 	if err != nil {
 		return nil, err
 	}
+
 	if options.Smoke && !there["smoke"] {
 		return nil, fmt.Errorf("%s has no section smoke, which --smoke needs", path)
 	}
+
 	for _, text := range options.Grid {
 		axis, err := gridAxis(text)
 		if err != nil {
@@ -100,29 +103,36 @@ func loadSweep(path string, text []byte, options SweepOptions) (*Sweep, error) {
 		}
 		sections.Sweep.Axes = append(sections.Sweep.Axes, axis)
 	}
+
 	for _, name := range sectionNames() {
 		delete(parsed.keys, name)
 	}
+
 	start := experiment.Defaults()
 	base, err := layered(&start, parsed, !options.Still)
 	if err != nil {
 		return nil, err
 	}
+
 	base, notes, err := base.forMethod(parsed, options.Sets)
 	if err != nil {
 		return nil, err
 	}
+
 	sweep, err := expand(base, sections, options)
 	if err != nil && !inFile(err) {
 		err = fmt.Errorf("%s: %w", path, err)
 	}
+
 	if err != nil {
 		return nil, err
 	}
+
 	sweep.Notes = notes
 	if there["card"] {
 		sweep.Card = &sections.Card
 	}
+
 	return sweep, nil
 }
 
@@ -133,44 +143,55 @@ func expand(base settings, file SweepFile, options SweepOptions) (*Sweep, error)
 	if err != nil {
 		return nil, err
 	}
+
 	if axes, err = added("sweep", file.Sweep.Points, file.Sweep.Set, base, axes); err != nil {
 		return nil, err
 	}
+
 	if err := file.Card.check(axes); err != nil {
 		return nil, err
 	}
+
 	smoke := file.Smoke
 	if _, err := keep(axes, kept{"smoke.keep", smoke.Keep}); err != nil {
 		return nil, err
 	}
+
 	smoked, err := added("smoke", smoke.Points, smoke.Set, base, axes)
 	if err != nil {
 		return nil, err
 	}
+
 	if options.Smoke {
 		axes = smoked
 	}
+
 	if !options.Smoke {
 		smoke = SmokeSection{}
 	}
+
 	left, err := keep(axes, kept{"sweep.keep", file.Sweep.Keep}, kept{"smoke.keep", smoke.Keep}, kept{"--keep",
 		lists(options.Keep)})
 	if err != nil {
 		return nil, err
 	}
+
 	sets, err := base.parse(options.Sets)
 	if err != nil {
 		return nil, err
 	}
+
 	last := slices.Concat(base.under(file.Sweep.Set), base.under(smoke.Set), sets)
 	sweep := &Sweep{Axes: left, Smoke: options.Smoke || file.Sweep.Smoked}
 	if sweep.Hidden, err = hidden(base, left, sets); err != nil {
 		return nil, err
 	}
+
 	common, err := base.common(last)
 	if err != nil {
 		return nil, err
 	}
+
 	sweep.Name = common.Name
 	sweep.Seeds = []uint64{common.Seed}
 	for _, seeds := range [][]uint64{file.Sweep.Seeds, smoke.Seeds, options.Seeds} {
@@ -178,18 +199,22 @@ func expand(base settings, file SweepFile, options SweepOptions) (*Sweep, error)
 			sweep.Seeds = seeds
 		}
 	}
+
 	for i, seed := range sweep.Seeds {
 		if slices.Contains(sweep.Seeds[:i], seed) {
 			return nil, fmt.Errorf("seed %d is listed twice", seed)
 		}
 	}
+
 	grid, err := combine(axes, left, file.Sweep.Skip, len(sweep.Seeds), cmp.Or(options.most, maxCells))
 	if err != nil {
 		return nil, err
 	}
+
 	if err := sweep.fill(base, grid, last); err != nil {
 		return nil, err
 	}
+
 	sweep.base, sweep.resolved = experiment.Defaults(), sweep.resolve(axes, file.Sweep.Skip, last)
 	return sweep, base.decode(&sweep.base)
 }
@@ -214,11 +239,13 @@ func (s *Sweep) fill(base settings, grid [][]PointSection, last []change) error 
 			changes = append(changes, base.under(p.Set)...)
 			labels[s.Axes[i].Name] = p.Label
 		}
+
 		conf := experiment.Defaults()
 		at, wrong := base.with(append(changes, last...))
 		if wrong == nil {
 			wrong = at.decode(&conf)
 		}
+
 		if wrong == nil {
 			wrong = at.blame(check(conf))
 		}
@@ -228,18 +255,22 @@ func (s *Sweep) fill(base settings, grid [][]PointSection, last []change) error 
 			if err != nil {
 				return err
 			}
+
 			if folders[folder] {
 				return fmt.Errorf("two cells would use the folder %s; choose labels that differ in letters or "+
 					"digits", folder)
 			}
+
 			folders[folder] = true
 			if wrong != nil {
 				return fmt.Errorf("cell %s: %w", folder, wrong)
 			}
+
 			conf.Seed = seed
 			s.Cells = append(s.Cells, Cell{Folder: folder, Labels: labels, Seed: seed, Config: conf})
 		}
 	}
+
 	return nil
 }
 
@@ -266,6 +297,7 @@ func hidden(base settings, axes []Axis, sets []change) ([]string, error) {
 					n++
 				}
 			}
+
 			switch {
 			case n > 1 && n == len(axis.Points):
 				return nil, fmt.Errorf("--set %s: axis %s sets this key; choose among its labels with --keep %s="+
@@ -275,6 +307,7 @@ func hidden(base settings, axes []Axis, sets []change) ([]string, error) {
 			}
 		}
 	}
+
 	return out, nil
 }
 
@@ -297,6 +330,7 @@ func folderOf(points []PointSection, seed uint64) (string, error) {
 		}
 		parts = append(parts, s)
 	}
+
 	return strings.Join(append(parts, "seed-"+strconv.FormatUint(seed, 10)), "/"), nil
 }
 
@@ -318,9 +352,11 @@ func (p *Part) Set(text string) error {
 	if _, err := fmt.Sscanf(text, "%d/%d", &q.part, &q.Of); err != nil || q.Of < 1 || q.String() != text {
 		return fmt.Errorf("%q: expected I/N, as in 0/8", text)
 	}
+
 	if q.part < 0 || q.part >= q.Of {
 		return fmt.Errorf("%q: parts of %d are numbered from 0 to %d", text, q.Of, q.Of-1)
 	}
+
 	*p = q
 	return nil
 }

@@ -166,6 +166,7 @@ func (c *PaperTable) Number(labels map[string]string) (mean, std float64, hasStd
 	if c == nil {
 		return 0, 0, false, false
 	}
+
 	at := &c.Numbers.Values
 	for _, axis := range c.Numbers.By {
 		label, given := labels[axis]
@@ -174,9 +175,11 @@ func (c *PaperTable) Number(labels map[string]string) (mean, std float64, hasStd
 		}
 		at = at.under[label]
 	}
+
 	if at == nil || !at.leaf {
 		return 0, 0, false, false
 	}
+
 	return at.mean, at.std, at.hasStd, true
 }
 
@@ -195,15 +198,18 @@ func (c *PaperTable) check(axes []Axis) error {
 	if len(c.Metrics) > 0 {
 		names = append(names, MetricAxis)
 	}
+
 	for _, a := range axes {
 		names = append(names, a.Name)
 	}
+
 	axis := func(key, name string, also ...string) error {
 		if list := append(slices.Clone(names), also...); !slices.Contains(list, name) {
 			return fmt.Errorf("%s: unknown axis %q: %s", key, name, configtags.Suggest(name, list, ""))
 		}
 		return nil
 	}
+
 	seen := map[string]bool{}
 	for _, list := range []struct {
 		key   string
@@ -219,17 +225,21 @@ func (c *PaperTable) check(axes []Axis) error {
 			seen[name] = true
 		}
 	}
+
 	if err := CheckPseudoAxes(slices.DeleteFunc(slices.Concat(c.Rows, c.Columns), func(name string) bool {
 		return slices.ContainsFunc(axes, func(a Axis) bool { return a.Name == name })
 	})); err != nil {
 		return fmt.Errorf("card: %w", err)
 	}
+
 	if err := metric("card.metric", c.Metric); err != nil {
 		return err
 	}
+
 	if len(c.Metrics) > 0 && !seen[MetricAxis] {
 		return fmt.Errorf("card.metrics: add metric to card.rows or card.columns, where they are shown")
 	}
+
 	for _, name := range c.Metrics {
 		if name == "" {
 			return fmt.Errorf("card.metrics: an entry is empty")
@@ -238,24 +248,30 @@ func (c *PaperTable) check(axes []Axis) error {
 			return err
 		}
 	}
+
 	if err := oneOf("card.average", c.Average, "row", "column", "both"); err != nil {
 		return err
 	}
+
 	if c.Control != "" && !slices.ContainsFunc(axes,
 		func(a Axis) bool { return slices.Contains(a.Labels(), c.Control) }) {
 		return fmt.Errorf("card.control: no axis has the label %q", c.Control)
 	}
+
 	for i, figure := range c.Figures {
 		at := fmt.Sprintf("card.figures: figure %d: ", i+1)
 		if figure.Kind == "" {
 			return fmt.Errorf("%skind is missing; use one of %s", at, strings.Join(figures, ", "))
 		}
+
 		if err := oneOf(at+"kind", figure.Kind, figures...); err != nil {
 			return err
 		}
+
 		if err := metric(at+"metric", figure.Metric); err != nil {
 			return err
 		}
+
 		for _, k := range []struct{ key, name string }{{"x", figure.X}, {"y", figure.Y}, {"z", figure.Z},
 			{"line", figure.Line},
 			{"panel", figure.Panel}, {"group", figure.Group}} {
@@ -271,27 +287,33 @@ func (c *PaperTable) check(axes []Axis) error {
 				}
 				continue
 			}
+
 			if k.name == "" {
 				continue
 			}
+
 			if err := axis(at+k.key, k.name, also...); err != nil {
 				return err
 			}
 		}
 	}
+
 	for i, d := range c.Differs {
 		if d.Paper == "" || d.Here == "" || d.Why == "" {
 			return fmt.Errorf("card.differs: entry %d: paper, here and why may not be empty", i+1)
 		}
 	}
+
 	for i, l := range c.LeftOut {
 		if l.What == "" || l.Why == "" {
 			return fmt.Errorf("card.left_out: entry %d: what and why may not be empty", i+1)
 		}
 	}
+
 	if err := c.Views.check(axes, axis); err != nil {
 		return err
 	}
+
 	return c.checkNumbers(axes, axis)
 }
 
@@ -309,6 +331,7 @@ func CheckPseudoAxes(axes []string) error {
 		}
 		first = name
 	}
+
 	return nil
 }
 
@@ -316,28 +339,35 @@ func (v Views) check(axes []Axis, axis func(key, name string, also ...string) er
 	if v.Default == "" && v.By == "" && len(v.Labels) == 0 && v.Why == "" {
 		return nil
 	}
+
 	view := func(key, is string) error {
 		if is == "" {
 			return fmt.Errorf("%s: missing; use global, personal or unsaid", key)
 		}
 		return oneOf(key, is, ViewGlobal, ViewPersonal, ViewNotStated)
 	}
+
 	if err := view("card.views.default", v.Default); err != nil {
 		return err
 	}
+
 	if v.Why == "" {
 		return fmt.Errorf("card.views.why: missing; say where the paper states which evaluation it reports, or that " +
 			"it does not")
 	}
+
 	if (v.By == "") != (len(v.Labels) == 0) {
 		return fmt.Errorf("card.views: by names the axis of labels; give both or neither")
 	}
+
 	if v.By == "" {
 		return nil
 	}
+
 	if err := axis("card.views.by", v.By); err != nil {
 		return err
 	}
+
 	i := slices.IndexFunc(axes, func(a Axis) bool { return a.Name == v.By })
 	for _, label := range slices.Sorted(maps.Keys(v.Labels)) {
 		at := "card.views.labels." + label
@@ -349,6 +379,7 @@ func (v Views) check(axes []Axis, axis func(key, name string, also ...string) er
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -357,6 +388,7 @@ func (c *PaperTable) checkNumbers(axes []Axis, axis func(key, name string, also 
 	if err := oneOf("card.numbers.unit", numbers.Unit, units...); err != nil {
 		return err
 	}
+
 	for i, name := range numbers.By {
 		if err := axis("card.numbers.by", name); err != nil {
 			return err
@@ -365,12 +397,15 @@ func (c *PaperTable) checkNumbers(axes []Axis, axis func(key, name string, also 
 			return fmt.Errorf("card.numbers.by: axis %q is listed twice", name)
 		}
 	}
+
 	if numbers.Values.Empty() {
 		return nil
 	}
+
 	if c.NoNumbers != "" {
 		return fmt.Errorf("card.no_numbers: there are numbers; remove one of the two")
 	}
+
 	return numbers.Values.check("card.numbers.values", numbers.By, axes)
 }
 
@@ -429,9 +464,11 @@ func (v *Values) UnmarshalYAML(node *yaml.Node) error {
 			return err
 		}
 	}
+
 	if math.IsNaN(v.mean) || math.IsInf(v.mean, 0) || math.IsInf(v.std, 0) || !(v.std >= 0) {
 		return fmt.Errorf("line %d: %v ± %v is not a mean with a standard deviation", node.Line, v.mean, v.std)
 	}
+
 	return nil
 }
 
@@ -442,12 +479,14 @@ func (v Values) plain() any {
 	case v.leaf:
 		return v.mean
 	}
+
 	out := map[string]any{}
 	for label, under := range v.under {
 		if under != nil {
 			out[label] = under.plain()
 		}
 	}
+
 	return out
 }
 
@@ -467,9 +506,11 @@ func (v *Values) check(at string, by []string, axes []Axis) error {
 		}
 		return nil
 	}
+
 	if v == nil || v.leaf {
 		return fmt.Errorf("%s: labels of axis %s are expected here (card.numbers.by)", at, by[0])
 	}
+
 	i := slices.IndexFunc(axes, func(a Axis) bool { return a.Name == by[0] })
 	for _, label := range slices.Sorted(maps.Keys(v.under)) {
 		if i >= 0 && label != AverageLabel && !slices.Contains(axes[i].Labels(), label) {
@@ -480,5 +521,6 @@ func (v *Values) check(at string, by []string, axes []Axis) error {
 			return err
 		}
 	}
+
 	return nil
 }

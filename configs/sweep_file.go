@@ -72,19 +72,23 @@ func (a *AxisSection) read(dir string) error {
 	if a.File == "" {
 		return nil
 	}
+
 	if len(a.Points) > 0 || a.Key != "" || len(a.Values) > 0 {
 		return errors.New("it has a file, and points or values too; use only one of these forms")
 	}
+
 	path := filepath.Join(dir, filepath.FromSlash(a.File))
 	text, err := readText(path)
 	if err != nil {
 		return err
 	}
+
 	d := yaml.NewDecoder(bytes.NewReader(text))
 	d.KnownFields(true)
 	if err := d.Decode(&a.Points); err != nil {
 		return fmt.Errorf("%s: %s; it is a list of {label, set}", path, oneLine(err))
 	}
+
 	a.File = ""
 	return nil
 }
@@ -140,18 +144,22 @@ func readSections(f parsed, text []byte) (SweepFile, map[string]bool, error) {
 			there[name], only[name] = true, plain(v)
 		}
 	}
+
 	if err := unknown(only, reflect.TypeOf(sweepFile)); err != nil {
 		from := settings{path: f.path, from: f.origins(nil, false)}
 		return sweepFile, there, from.blame(err)
 	}
+
 	if err := yaml.Unmarshal(text, &sweepFile); err != nil {
 		return sweepFile, there, fmt.Errorf("%s: %s", f.path, oneLine(err))
 	}
+
 	for i := range sweepFile.Sweep.Axes {
 		if err := sweepFile.Sweep.Axes[i].read(filepath.Dir(f.path)); err != nil {
 			return sweepFile, there, fmt.Errorf("%s: axis %s: %w", f.path, sweepFile.Sweep.Axes[i].Name, err)
 		}
 	}
+
 	for _, name := range []string{"sweep", "smoke"} {
 		section, _ := only[name].(map[string]any)
 		if seeds, ok := section["seeds"]; ok {
@@ -162,6 +170,7 @@ func readSections(f parsed, text []byte) (SweepFile, map[string]bool, error) {
 			}
 		}
 	}
+
 	return sweepFile, there, nil
 }
 

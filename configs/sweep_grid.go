@@ -33,13 +33,16 @@ func (s SweepSection) axes() ([]Axis, error) {
 		case seen[section.Name]:
 			return nil, fmt.Errorf("sweep.axes: two axes are called %s", section.Name)
 		}
+
 		seen[section.Name] = true
 		points, err := section.points()
 		if err != nil {
 			return nil, fmt.Errorf("axis %s: %w", section.Name, err)
 		}
+
 		out = append(out, Axis{section.Name, points})
 	}
+
 	return out, nil
 }
 
@@ -49,9 +52,11 @@ func gridAxis(text string) (a AxisSection, err error) {
 	if ok {
 		err = yaml.Unmarshal([]byte("["+values+"]"), &a.Values)
 	}
+
 	if !ok || key == "" || err != nil || len(a.Values) == 0 {
 		return a, fmt.Errorf("--grid %s: expected key=value,value, as in train.lr=0.01,0.05", text)
 	}
+
 	a.Key, a.Name = key, key[strings.LastIndexByte(key, '.')+1:]
 	return a, nil
 }
@@ -74,9 +79,11 @@ func (a AxisSection) points() ([]PointSection, error) {
 		if len(points) > 0 {
 			return nil, errors.New("it has points, and key and values too; use only one of these forms")
 		}
+
 		if a.Key == "" {
 			return nil, errors.New("it has values but no key; add the key that they are for")
 		}
+
 		for _, v := range a.Values {
 			p := PointSection{v.text, map[string]any{a.Key: v.value}}
 			if a.Key == "method" && filepath.Ext(v.text) == ".onnx" {
@@ -88,9 +95,11 @@ func (a AxisSection) points() ([]PointSection, error) {
 			points = append(points, p)
 		}
 	}
+
 	if len(points) == 0 {
 		return nil, errors.New("it has no points; list points with label and set, or key and values")
 	}
+
 	seen := map[string]bool{}
 	for i, section := range points {
 		switch {
@@ -107,6 +116,7 @@ func (a AxisSection) points() ([]PointSection, error) {
 		}
 		seen[section.Label] = true
 	}
+
 	return points, nil
 }
 
@@ -122,6 +132,7 @@ func added(section string, points pointKeys, last map[string]any, base settings,
 		if err != nil {
 			return nil, fmt.Errorf("%s.points: %w", section, err)
 		}
+
 		out[i].Points = slices.Clone(axes[i].Points)
 		for j, p := range axes[i].Points {
 			more := base.under(points[name][p.Label])
@@ -136,6 +147,7 @@ func added(section string, points pointKeys, last map[string]any, base settings,
 			out[i].Points[j].Set = merge(slices.Concat(base.under(p.Set), more))
 		}
 	}
+
 	return out, nil
 }
 
@@ -183,6 +195,7 @@ func keep(axes []Axis, sources ...kept) ([]Axis, error) {
 			}
 		}
 	}
+
 	return out, nil
 }
 
@@ -201,9 +214,11 @@ func find(axes []Axis, name string, labels []string) (int, error) {
 		}
 		return i, nil
 	}
+
 	if len(names) == 0 {
 		return 0, fmt.Errorf("unknown axis %q; the sweep has no axes", name)
 	}
+
 	return 0, fmt.Errorf("unknown axis %q: %s", name, configtags.Suggest(name, names, ""))
 }
 
@@ -223,6 +238,7 @@ func combine(all, axes []Axis, skip []map[string]some, seeds, most int) ([][]Poi
 			}
 		}
 	}
+
 	size := seeds
 	for _, a := range axes {
 		if size *= len(a.Points); size > most {
@@ -230,6 +246,7 @@ func combine(all, axes []Axis, skip []map[string]some, seeds, most int) ([][]Poi
 				"points", most)
 		}
 	}
+
 	grid := [][]PointSection{nil}
 	for _, a := range axes {
 		var longer [][]PointSection
@@ -240,12 +257,14 @@ func combine(all, axes []Axis, skip []map[string]some, seeds, most int) ([][]Poi
 		}
 		grid = longer
 	}
+
 	grid = slices.DeleteFunc(grid, func(points []PointSection) bool {
 		return slices.ContainsFunc(skip, func(entry map[string]some) bool { return matches(entry, axes, points) })
 	})
 	if len(grid) == 0 {
 		return nil, errors.New("sweep.skip leaves no cell")
 	}
+
 	return grid, nil
 }
 

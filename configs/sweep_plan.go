@@ -47,9 +47,11 @@ func (s *Sweep) Plan() Plan {
 	for _, a := range s.Axes {
 		p.Axes = append(p.Axes, PlanAxis{a.Name, a.Labels()})
 	}
+
 	for _, c := range s.Cells {
 		p.Cells = append(p.Cells, PlanCell{c.Folder, c.Labels, c.Seed})
 	}
+
 	return p
 }
 
@@ -73,6 +75,7 @@ func parsePlan(path string, text []byte) (*Plan, error) {
 	if err := json.Unmarshal(text, &plan); err != nil {
 		return nil, fmt.Errorf("%s: %s; expected a file written by promptfed sweep", path, oneLine(err))
 	}
+
 	for _, c := range plan.Cells {
 		if !filepath.IsLocal(filepath.FromSlash(c.Folder)) {
 			return nil, fmt.Errorf("%s: cell folder %q is not below that of the sweep", path, c.Folder)
@@ -84,6 +87,7 @@ func parsePlan(path string, text []byte) (*Plan, error) {
 			}
 		}
 	}
+
 	return &plan, nil
 }
 
@@ -97,6 +101,7 @@ func (s *Sweep) resolve(axes []Axis, skip []map[string]some, last []change) Swee
 			r.Keep[a.Name] = s.Axes[i].Labels()
 		}
 	}
+
 	return r
 }
 
@@ -106,10 +111,12 @@ func (s *Sweep) YAML() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	sections := map[string]any{"sweep": s.resolved}
 	if s.Card != nil {
 		sections["card"] = s.Card
 	}
+
 	text, err := yaml.Marshal(sections)
 	return append(base, text...), err
 }
@@ -122,21 +129,26 @@ func (s *Sweep) CheckSame(dir string, kept func(folder string) bool) (changed []
 	if err != nil {
 		return nil, fmt.Errorf("cannot resume: %w", err)
 	}
+
 	differs := func(format string, a ...any) error {
 		return fmt.Errorf("cannot resume: %s holds another sweep: %s; use another --out", dir, fmt.Sprintf(format,
 			a...))
 	}
+
 	if s.Name != there.Name || s.Smoke != there.Smoke {
 		return nil, differs("name %s and smoke %v there, %s and %v now", there.Name, there.Smoke, s.Name, s.Smoke)
 	}
+
 	axes, axesThere := s.Plan().Axes, there.Plan().Axes
 	if !slices.EqualFunc(axes, axesThere, func(a, b PlanAxis) bool { return a.Name == b.Name }) {
 		return nil, differs("axes %s there, %s now", show(axesThere), show(axes))
 	}
+
 	earlier := map[string]experiment.Config{}
 	for _, c := range there.Cells {
 		earlier[c.Folder] = c.Config
 	}
+
 	for _, cell := range s.Cells {
 		old, planned := earlier[cell.Folder]
 		delete(earlier, cell.Folder)
@@ -153,11 +165,13 @@ func (s *Sweep) CheckSame(dir string, kept func(folder string) bool) (changed []
 			}
 		}
 	}
+
 	for _, folder := range slices.Sorted(maps.Keys(earlier)) {
 		if kept(folder) {
 			return nil, differs("cell %s has results there and is not planned now", folder)
 		}
 	}
+
 	return changed, nil
 }
 
@@ -178,11 +192,13 @@ func firstDifference(before, now experiment.Config, counts func(key string) bool
 		}
 		return "none"
 	}
+
 	for _, key := range slices.Sorted(maps.Keys(all)) {
 		if was, is := text(a, key), text(b, key); counts(key) && was != is {
 			return key, was, is
 		}
 	}
+
 	return "", "", ""
 }
 

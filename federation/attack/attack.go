@@ -70,6 +70,7 @@ func (c Config) Attackers(training []int, seed uint64) ([]int, error) {
 	if !c.Enabled() {
 		return nil, nil
 	}
+
 	out := slices.Compact(slices.Sorted(slices.Values(c.Clients)))
 	for _, id := range out {
 		if !slices.Contains(training, id) {
@@ -77,12 +78,15 @@ func (c Config) Attackers(training []int, seed uint64) ([]int, error) {
 				"from 0", id, len(training))
 		}
 	}
+
 	if len(c.Clients) > 0 {
 		return out, nil
 	}
+
 	for _, i := range method.Rand(seed, "attackers").Perm(len(training))[:data.RoundedShare(c.Share, len(training))] {
 		out = append(out, training[i])
 	}
+
 	slices.Sort(out)
 	return out, nil
 }
@@ -102,10 +106,12 @@ func (a Attack) Labels(client int, own []int64, classes int) []int64 {
 	if a.Kind != LabelFlip || !a.IsAttacker(client) {
 		return own
 	}
+
 	out := slices.Clone(own)
 	for i, y := range own {
 		out[i] = int64(classes) - 1 - y
 	}
+
 	return out
 }
 
@@ -115,12 +121,14 @@ func (a Attack) Poisoned(client int, labels []int64) []int {
 	if a.Kind != Backdoor || !a.IsAttacker(client) {
 		return nil
 	}
+
 	var others []int
 	for i, y := range labels {
 		if y != int64(a.Target) {
 			others = append(others, i)
 		}
 	}
+
 	n := data.RoundedShare(a.Poison, len(others))
 	method.Rand(a.Seed, "poisoned", strconv.Itoa(client)).Shuffle(len(others), func(i, j int) {
 		others[i], others[j] = others[j], others[i]
@@ -135,11 +143,13 @@ func (a Attack) Upload(round int, received tensor.Map, up *method.Upload, draws 
 	if !a.IsAttacker(up.Client) || a.Kind == LabelFlip || !a.Enabled() {
 		return
 	}
+
 	out := tensor.Map{}
 	factor := a.Strength
 	if a.Kind == SignFlip {
 		factor = -factor
 	}
+
 	r := method.Rand(a.Seed, "attack", strconv.Itoa(round), strconv.Itoa(up.Client))
 	std := a.Strength * moved(received, up.Shared)
 	for _, name := range up.Shared.Names() {
@@ -157,6 +167,7 @@ func (a Attack) Upload(round int, received tensor.Map, up *method.Upload, draws 
 			out[name].Data[i] = float32(float64(old.Data[i]) + d)
 		}
 	}
+
 	up.Shared = out
 }
 
@@ -170,5 +181,6 @@ func moved(old, now tensor.Map) float64 {
 		}
 		n += now[name].Len()
 	}
+
 	return math.Sqrt(sum / float64(max(1, n)))
 }

@@ -25,6 +25,7 @@ func (c Config) Triggered(e data.Example, decode data.Decoder) data.Example {
 		}
 		return stamped(img, c.Trigger), nil
 	}
+
 	return out
 }
 

@@ -52,20 +52,24 @@ func (c Codec) Pack(local *method.Local, up *method.Upload) error {
 			}
 		}
 	}
+
 	local.Draws.WithoutRecording(func() {
 		var drawn *tensor.Tensor
 		if up.Packed, drawn = c.encode(d, local.Rand); drawn != nil {
 			local.Draws.Record("compress/uniform", drawn)
 		}
 	})
+
 	sent, err := c.decode(up.Packed, len(d))
 	if err != nil {
 		return err
 	}
+
 	up.Shared = moved(local.Received, sent)
 	if !c.Feedback {
 		return nil
 	}
+
 	at := 0
 	for _, name := range names {
 		e := tensor.New(up.Shared[name].Shape...)
@@ -75,6 +79,7 @@ func (c Codec) Pack(local *method.Local, up *method.Upload) error {
 		}
 		local.State[memory+"/"+name] = e
 	}
+
 	return nil
 }
 
@@ -100,6 +105,7 @@ func moved(old tensor.Map, d []float64) tensor.Map {
 		}
 		out[name], d = t, d[t.Len():]
 	}
+
 	return out
 }
 
@@ -115,10 +121,12 @@ func (c Codec) decode(packed tensor.Map, n int) ([]float64, error) {
 	if err := c.forms(n).Check(tensor.SpecsOf(packed)); err != nil {
 		return nil, err
 	}
+
 	values, words := packed[valuesName].Data, packed[bitsName].Ints
 	if c.Kind == TopK {
 		return c.decodeLargest(values, words, n)
 	}
+
 	return c.decodeLevels(values, words, n)
 }
 
@@ -135,6 +143,7 @@ func (c Codec) forms(n int) tensor.Specs {
 			values++
 		}
 	}
+
 	return tensor.Specs{{Name: valuesName, Shape: []int{values}},
 		{Name: bitsName, Int: true, Shape: []int{words(bits)}}}
 }

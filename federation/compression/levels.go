@@ -17,6 +17,7 @@ func (c Codec) encodeLevels(d []float64, random *rand.Rand) (packed tensor.Map, 
 	if c.Kind == Quantise {
 		drawn = tensor.New(len(d))
 	}
+
 	codes := make([]uint64, len(d))
 	for from, size := range c.buckets(len(d)) {
 		scale := c.scale(d[from : from+size])
@@ -31,6 +32,7 @@ func (c Codec) encodeLevels(d []float64, random *rand.Rand) (packed tensor.Map, 
 			}
 		}
 	}
+
 	words := pack(codes, c.codeBits())
 	return tensor.Map{valuesName: tensor.Of(scales, len(scales)), bitsName: tensor.OfInts(words, len(words))}, drawn
 }
@@ -53,6 +55,7 @@ func (c Codec) decodeLevels(scales []float32, words []int64, n int) ([]float64, 
 		if !(scales[bucket] >= 0) {
 			return nil, fmt.Errorf("a bucket has the scale %v, not a scale of at least 0", scales[bucket])
 		}
+
 		for i, code := range codes[from : from+size] {
 			v := float64(scales[bucket])
 			if c.Kind == Quantise {
@@ -66,8 +69,10 @@ func (c Codec) decodeLevels(scales []float32, words []int64, n int) ([]float64, 
 			}
 			out[from+i] = v
 		}
+
 		bucket++
 	}
+
 	return out, nil
 }
 
@@ -77,6 +82,7 @@ func (c Codec) buckets(n int) func(yield func(from, size int) bool) {
 	if size == 0 {
 		size = n
 	}
+
 	return func(yield func(from, size int) bool) {
 		for from := 0; from < n && yield(from, min(size, n-from)); from += size {
 		}
@@ -89,9 +95,11 @@ func (c Codec) scale(d []float64) float64 {
 	for _, v := range d {
 		sum, square = sum+math.Abs(v), square+v*v
 	}
+
 	if c.Kind == Quantise {
 		return math.Sqrt(square)
 	}
+
 	return sum / float64(len(d))
 }
 
@@ -123,6 +131,7 @@ func pack(codes []uint64, width int) []int64 {
 			words[at/64+1] |= int64(code >> (64 - at%64))
 		}
 	}
+
 	return words
 }
 
@@ -140,5 +149,6 @@ func unpack(words []int64, n, width int) []uint64 {
 		}
 		out[i] = code & (1<<width - 1)
 	}
+
 	return out
 }

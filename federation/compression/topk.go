@@ -26,10 +26,12 @@ func (c Codec) encodeLargest(d []float64) tensor.Map {
 	for k, i := range order {
 		values.Data[k], places[k], there[i] = float32(d[i]), uint64(i), 1
 	}
+
 	words := pack(places, placeBits(len(d)))
 	if mapped(len(d), len(order)) {
 		words = pack(there, 1)
 	}
+
 	return tensor.Map{valuesName: values, bitsName: tensor.OfInts(words, len(words))}
 }
 
@@ -38,6 +40,7 @@ func (c Codec) decodeLargest(values []float32, words []int64, n int) ([]float64,
 	if err != nil {
 		return nil, err
 	}
+
 	out := make([]float64, n)
 	for j, i := range places {
 		if i >= uint64(n) || j > 0 && i <= places[j-1] {
@@ -45,6 +48,7 @@ func (c Codec) decodeLargest(values []float32, words []int64, n int) ([]float64,
 		}
 		out[i] = float64(values[j])
 	}
+
 	return out, nil
 }
 
@@ -52,14 +56,17 @@ func decodePlaces(words []int64, n, k int) ([]uint64, error) {
 	if !mapped(n, k) {
 		return unpack(words, k, placeBits(n)), nil
 	}
+
 	var places []uint64
 	for i, yes := range unpack(words, n, 1) {
 		if yes == 1 {
 			places = append(places, uint64(i))
 		}
 	}
+
 	if len(places) != k {
 		return nil, fmt.Errorf("it has %d indices for %d values", len(places), k)
 	}
+
 	return places, nil
 }

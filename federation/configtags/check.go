@@ -30,6 +30,7 @@ func (k Key) Check(key, is string, keys []Key, bounds map[string]float64) error 
 	if !ok {
 		return nil
 	}
+
 	parts, value := strings.Split(in, "|"), k.Value
 	switch value.Kind() {
 	case reflect.Slice:
@@ -46,17 +47,20 @@ func (k Key) Check(key, is string, keys []Key, bounds map[string]float64) error 
 		}
 		return &KeyError{key, fmt.Errorf("%s %q; %s", is, value.String(), Suggest(value.String(), parts, ""))}
 	}
+
 	var texts []string
 	for _, p := range parts {
 		lo, hi, isRange := strings.Cut(p, "..")
 		if !isRange {
 			hi = lo
 		}
+
 		lo, above := strings.CutSuffix(lo, "<")
 		x, from, to := number(value), bound(lo, keys, bounds), bound(hi, keys, bounds)
 		if x >= from && x <= to && !(above && x == from) {
 			return nil
 		}
+
 		switch {
 		case above:
 			texts = append(texts, fmt.Sprintf("be above %v and at most %v", k.like(from), k.like(to)))
@@ -68,6 +72,7 @@ func (k Key) Check(key, is string, keys []Key, bounds map[string]float64) error 
 			texts = append(texts, fmt.Sprintf("be %v", k.like(from)))
 		}
 	}
+
 	return &KeyError{key, fmt.Errorf("%s %v; it must %s", is, value.Interface(), strings.Join(texts, " or "))}
 }
 
@@ -76,12 +81,15 @@ func bound(s string, keys []Key, bounds map[string]float64) float64 {
 	if b, ok := bounds[s]; ok {
 		return b
 	}
+
 	if s == "" {
 		return math.Inf(1)
 	}
+
 	if x, err := strconv.ParseFloat(s, 64); err == nil {
 		return x
 	}
+
 	return number(keys[slices.IndexFunc(keys, func(k Key) bool { return k.Name == s })].Value)
 }
 

@@ -23,6 +23,7 @@ func Keys(value reflect.Value) []Key {
 	if l, ok := reflect.Zero(value.Type()).Interface().(LongHelp); ok {
 		long = l.LongHelp()
 	}
+
 	for i := range value.NumField() {
 		f := value.Type().Field(i)
 		switch name := f.Tag.Get("config"); name {
@@ -37,6 +38,7 @@ func Keys(value reflect.Value) []Key {
 			out = append(out, Key{Name: name, Help: help, Field: f, Value: value.Field(i)})
 		}
 	}
+
 	return out
 }
 

@@ -23,6 +23,7 @@ func Suggest(name string, known []string, all string) string {
 	case len(similar) == 0:
 		return all
 	}
+
 	return strings.TrimSpace("did you mean " + Alternatives(similar) + "? " + all)
 }
 
@@ -56,10 +57,12 @@ func Similar(name string, known []string) []string {
 			score[k], out = s, append(out, k)
 		}
 	}
+
 	slices.SortStableFunc(out, func(a, b string) int { return cmp.Compare(score[a], score[b]) })
 	if far := slices.IndexFunc(out, func(k string) bool { return score[k] > score[out[0]]+2 }); far >= 0 {
 		out = out[:far]
 	}
+
 	return out[:min(len(out), mostSuggestions)]
 }
 

@@ -49,12 +49,15 @@ func (s Source) Key() Key {
 		cmp.Or(s.Precision, Half), fmt.Sprint(s.Batch), s.Numerics, fmt.Sprint(len(s.Images))} {
 		field(h, f)
 	}
+
 	for _, c := range s.Images {
 		h.Write(c[:])
 	}
+
 	for _, name := range s.Names {
 		field(h, name)
 	}
+
 	return Key(h.Sum(nil))
 }
 
@@ -99,21 +102,26 @@ func (c Cache) open(path string, k Key, shape []int) (*shard, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
+
 	if err != nil {
 		return nil, fmt.Errorf("feature cache: %w", err)
 	}
+
 	s, err := readRows(file, int64(file.Len()), k, dtypeOf(c.Precision))
 	if err == nil && !slices.Equal(s.Shape, shape) {
 		err = fmt.Errorf("holds rows %v instead of %v", s.Shape, shape)
 	}
+
 	if err == nil {
 		s.close = file
 		return s, nil
 	}
+
 	file.Close()
 	if c.Damaged != nil {
 		c.Damaged(path, err)
 	}
+
 	return nil, nil
 }
 
@@ -135,8 +143,10 @@ func RoundHalf(t *tensor.Tensor) error {
 			return fmt.Errorf("element %d of %v is %g, which half precision cannot hold", i, t.Shape, v)
 		}
 	}
+
 	for i, v := range t.Data {
 		t.Data[i] = float16.Fromfloat32(v).Float32()
 	}
+
 	return nil
 }

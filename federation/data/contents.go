@@ -33,6 +33,7 @@ func ContentHashes(ctx context.Context, list []Example, workers int,
 		}
 		return nil
 	})
+
 	return out, err
 }
 
@@ -55,9 +56,11 @@ func (e Example) hash() (ContentHash, error) {
 			f.Close()
 		}
 	}
+
 	if err != nil {
 		return ContentHash{}, &BadImage{e.Name(), trimmed(err)}
 	}
+
 	return ContentHash(h.Sum(nil)), nil
 }
 
@@ -99,6 +102,7 @@ func (c Cache) ContentHashes(ctx context.Context, list []Example, workers int,
 	if c.Dir == "" {
 		return ContentHashes(ctx, list, workers, progress)
 	}
+
 	path := filepath.Join(c.Dir, "contents", Digest(list))
 	if b, err := os.ReadFile(path); err == nil {
 		if out, ok := readContents(b, len(list)); ok {
@@ -110,21 +114,26 @@ func (c Cache) ContentHashes(ctx context.Context, list []Example, workers int,
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return nil, unusable(err)
 	}
+
 	out, err := ContentHashes(ctx, list, workers, progress)
 	if err != nil {
 		return nil, err
 	}
+
 	b := []byte(contentsMagic)
 	for _, sum := range out {
 		b = append(b, sum[:]...)
 	}
+
 	sum := sha256.Sum256(b)
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return nil, unusable(err)
 	}
+
 	if err := atomicfile.Write(path, atomicfile.Bytes(append(b, sum[:]...))); err != nil {
 		return nil, unusable(err)
 	}
+
 	return out, nil
 }
 
@@ -134,9 +143,11 @@ func readContents(b []byte, n int) ([]ContentHash, bool) {
 	if !ok || len(rest) != (n+1)*sha256.Size {
 		return nil, false
 	}
+
 	var out []ContentHash
 	for sum := range slices.Chunk(rest, sha256.Size) {
 		out = append(out, ContentHash(sum))
 	}
+
 	return out[:n], out[n] == sha256.Sum256(b[:len(b)-sha256.Size])
 }

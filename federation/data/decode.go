@@ -38,6 +38,7 @@ func Decode[T any](ctx context.Context, examples []Example, workers int, corrupt
 		value T
 		bad   *BadImage
 	}
+
 	one := func(_ context.Context, i int) (r result, err error) {
 		img, err := examples[i].Image(decode)
 		if err != nil {
@@ -52,6 +53,7 @@ func Decode[T any](ctx context.Context, examples []Example, workers int, corrupt
 		}
 		return r, err
 	}
+
 	return ParallelInOrder(ctx, len(examples), workers, one, func(i int, r result) error {
 		return emit(i, r.value, r.bad)
 	})
@@ -87,8 +89,10 @@ func ParallelInOrder[T any](ctx context.Context, n, workers int, do func(ctx con
 				return ctx.Err()
 			}
 		}
+
 		return nil
 	})
+
 	group.Go(func() error {
 		i := 0
 		for out := range results {
@@ -103,6 +107,7 @@ func ParallelInOrder[T any](ctx context.Context, n, workers int, do func(ctx con
 		}
 		return nil
 	})
+
 	return group.Wait()
 }
 
@@ -124,6 +129,7 @@ func (s *Set) DropUnreadable(ctx context.Context, workers int, corrupt string, d
 	for _, sp := range s.Splits() {
 		total += len(*sp.Examples)
 	}
+
 	for _, sp := range s.Splits() {
 		before := *sp.Examples
 		good := make([]Example, 0, len(before))
@@ -140,9 +146,11 @@ func (s *Set) DropUnreadable(ctx context.Context, workers int, corrupt string, d
 				}
 				return nil
 			})
+
 		if err != nil {
 			return err
 		}
+
 		if sp.Name == "train" || sp.Name == "pool" {
 			left, had := s.Counts(good), s.Counts(before)
 			for k, n := range left {
@@ -152,7 +160,9 @@ func (s *Set) DropUnreadable(ctx context.Context, workers int, corrupt string, d
 				}
 			}
 		}
+
 		*sp.Examples = good
 	}
+
 	return nil
 }

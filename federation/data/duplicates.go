@@ -56,6 +56,7 @@ func (s *Set) FindDuplicates(hashes []ContentHash, policy string) (Duplicates, [
 			label[hash] = y
 		}
 	}
+
 	// count counts the images of a split that are in another one too, or that repeat an earlier one of the split.
 	count := func(split, other string) (n int) {
 		for i, c := range at[split] {
@@ -71,14 +72,17 @@ func (s *Set) FindDuplicates(hashes []ContentHash, policy string) (Duplicates, [
 			}
 			duplicates.Example = cmp.Or(duplicates.Example, a+" and "+b)
 		}
+
 		return n
 	}
+
 	duplicates.TrainTest, duplicates.TrainVal, duplicates.ValTest = count("train", "test"), count("train",
 		"val"), count("val", "test")
 	name := "train"
 	if s.Pool != nil {
 		name = "pool"
 	}
+
 	duplicates.Repeated = count(name, name)
 	duplicates.Labels = len(several)
 	if bad := duplicates.TrainTest + duplicates.TrainVal + duplicates.ValTest; policy == DuplicatesError &&
@@ -87,6 +91,7 @@ func (s *Set) FindDuplicates(hashes []ContentHash, policy string) (Duplicates, [
 		return duplicates, nil, fmt.Errorf("%s, such as %s: remove them, or set data.duplicates: drop or keep",
 			strings.Join(duplicates.Lines(name == "pool"), "; "), duplicates.Example)
 	}
+
 	var left []ContentHash
 	for _, sp := range s.Splits() {
 		before := *sp.Examples
@@ -99,6 +104,7 @@ func (s *Set) FindDuplicates(hashes []ContentHash, policy string) (Duplicates, [
 			e.ContentHash = at[sp.Name][i]
 			kept, left = append(kept, e), append(left, e.ContentHash)
 		}
+
 		if sp.Name == name {
 			had, has := s.Counts(before), s.Counts(kept)
 			if k := slices.IndexFunc(has, func(n int) bool { return n == 0 }); k >= 0 && had[k] > 0 {
@@ -107,8 +113,10 @@ func (s *Set) FindDuplicates(hashes []ContentHash, policy string) (Duplicates, [
 						"images: all %d are also in test or val", s.Classes[k], had[k])
 			}
 		}
+
 		*sp.Examples = kept
 	}
+
 	return duplicates, left, nil
 }
 
@@ -118,6 +126,7 @@ func (d Duplicates) Lines(pooled bool) []string {
 	if pooled {
 		repeats = [2]string{"image repeats another one of the pool", "images repeat others of the pool"}
 	}
+
 	var out []string
 	for _, kind := range []struct {
 		n     int
@@ -134,5 +143,6 @@ func (d Duplicates) Lines(pooled bool) []string {
 			out = append(out, fmt.Sprint(kind.n, " ", kind.words[min(kind.n, 2)-1]))
 		}
 	}
+
 	return out
 }

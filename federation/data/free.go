@@ -15,5 +15,6 @@ func FreeBytes(dir string) (bytes int64, ok bool) {
 		}
 		dir = filepath.Dir(dir)
 	}
+
 	return free(dir)
 }

@@ -80,9 +80,11 @@ func (n LabelNoise) Apply(labels []int64, classes int, seed uint64, client int) 
 			among = append(among, c)
 		}
 	}
+
 	if !n.Enabled() || len(among) < 2 {
 		return noisy, 0
 	}
+
 	r := NewRand(seed, "label noise", client)
 	count := int(n.Rate*float64(len(labels)) + 1e-9)
 	for _, i := range r.Perm(len(labels))[:count] {
@@ -92,5 +94,6 @@ func (n LabelNoise) Apply(labels []int64, classes int, seed uint64, client int) 
 		}
 		noisy[i] = among[(at+step)%len(among)]
 	}
+
 	return noisy, count
 }

@@ -33,6 +33,7 @@ func (c Cache) Matrix(k Key, shape []int, per int) (*Matrix, error) {
 		return nil, fmt.Errorf("feature cache: shape %v in shards of %d rows: at least one dimension and shards of "+
 			"at least 1 row are needed", shape, per)
 	}
+
 	m := &Matrix{Shape: slices.Clone(shape), cache: c, key: k, per: per}
 	m.shards = make([]*shard, (shape[0]+per-1)/per)
 	for i := range m.shards {
@@ -42,6 +43,7 @@ func (c Cache) Matrix(k Key, shape []int, per int) (*Matrix, error) {
 			return nil, err
 		}
 	}
+
 	return m, nil
 }
 
@@ -62,6 +64,7 @@ func (m *Matrix) Missing() (ranges [][2]int) {
 			ranges = append(ranges, [2]int{from, to})
 		}
 	}
+
 	return ranges
 }
 
@@ -74,6 +77,7 @@ func (m *Matrix) Append(rows *tensor.Tensor) error {
 			left += m.rowsOf(i)
 		}
 	}
+
 	switch {
 	case left == 0:
 		return fmt.Errorf("feature cache: rows %v do not fit: %v is complete", rows.Shape, m.Shape)
@@ -81,6 +85,7 @@ func (m *Matrix) Append(rows *tensor.Tensor) error {
 		len(m.next)+len(rows.Data) > left*tensor.Size(m.Shape[1:]):
 		return fmt.Errorf("feature cache: rows %v do not fit into the %d that %v lacks", rows.Shape, left, m.Shape)
 	}
+
 	if m.cache.Precision == Float {
 		if i := rows.NonFinite(); i >= 0 {
 			return fmt.Errorf("feature cache: element %d of %v is %g", i, rows.Shape, rows.Data[i])
@@ -88,6 +93,7 @@ func (m *Matrix) Append(rows *tensor.Tensor) error {
 	} else if err := RoundHalf(rows); err != nil {
 		return fmt.Errorf("feature cache: %w", err)
 	}
+
 	for more := rows.Data; len(more) > 0; {
 		i := slices.Index(m.shards, nil)
 		size := tensor.Size(m.shapeOf(i))
@@ -100,6 +106,7 @@ func (m *Matrix) Append(rows *tensor.Tensor) error {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -110,9 +117,11 @@ func (m *Matrix) finish(i int) (err error) {
 	if err := m.cache.write(path, key, whole); err != nil {
 		return unusable(err)
 	}
+
 	if m.shards[i], err = m.cache.open(path, key, whole.Shape); err == nil && m.shards[i] == nil {
 		err = fmt.Errorf("feature cache: %s was written but cannot be read back", path)
 	}
+
 	return err
 }
 
@@ -130,6 +139,7 @@ func (m *Matrix) Read(index []int) (*tensor.Tensor, error) {
 			return nil, fmt.Errorf("feature cache: row %d: %w", i, err)
 		}
 	}
+
 	return out, nil
 }
 
@@ -158,6 +168,7 @@ func (c Cache) MissingBytes(k Key, shape []int, per int) int64 {
 			total += size
 		}
 	}
+
 	return total
 }
 
@@ -189,26 +200,33 @@ func readRows(r io.ReaderAt, size int64, key Key, dtype string) (*shard, error) 
 	if end < 0 {
 		return nil, errors.New("truncated")
 	}
+
 	if _, err := io.Copy(sum, io.NewSectionReader(r, 0, end)); err != nil {
 		return nil, err
 	}
+
 	if _, err := r.ReadAt(want, end); err != nil {
 		return nil, err
 	}
+
 	if !bytes.Equal(sum.Sum(nil), want) {
 		return nil, errors.New("its checksum does not match")
 	}
+
 	f, err := safetensors.Parse(r, end)
 	if err != nil {
 		return nil, err
 	}
+
 	s := &shard{r: r}
 	if s.Info, err = f.Info(rowsTensor); err != nil {
 		return nil, err
 	}
+
 	if f.Metadata()[rowsKey] != hex.EncodeToString(key[:]) || s.DType != dtype || len(s.Shape) == 0 {
 		return nil, errors.New("holds the features of another source, or in another precision")
 	}
+
 	return s, nil
 }
 
@@ -227,6 +245,7 @@ func (c Cache) write(path string, key Key, rows *tensor.Tensor) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
+
 	sweep(dir)
 	file, err := os.CreateTemp(dir, filepath.Base(path)+".*.tmp")
 	if err != nil {
@@ -239,15 +258,19 @@ func (c Cache) write(path string, key Key, rows *tensor.Tensor) error {
 	if err == nil {
 		err = errors.Join(out.Put(rowsTensor, rows), out.Close())
 	}
+
 	if err == nil {
 		_, err = file.Write(sum.Sum(nil))
 	}
+
 	if err != nil {
 		return err
 	}
+
 	if err := file.Close(); err != nil {
 		return err
 	}
+
 	return os.Rename(file.Name(), path)
 }
 

@@ -41,15 +41,18 @@ func (e Example) Image(decode Decoder) (image.Image, error) {
 	if e.Load != nil {
 		return e.Load()
 	}
+
 	f, err := e.open()
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
+
 	img, err := decode(f)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", e.Name(), err)
 	}
+
 	return img, nil
 }
 
@@ -99,10 +102,12 @@ func (s *Set) Splits() []Split {
 	if s.Pool != nil {
 		return []Split{{"pool", &s.Pool}}
 	}
+
 	out := []Split{{"train", &s.Train}}
 	if len(s.Val) > 0 {
 		out = append(out, Split{"val", &s.Val})
 	}
+
 	return append(out, Split{"test", &s.Test})
 }
 
@@ -179,6 +184,7 @@ func NewRand(seed uint64, purpose string, k ...int) *rand.Rand {
 	for _, i := range k {
 		binary.Write(h, binary.LittleEndian, int64(i))
 	}
+
 	sum := h.Sum(nil)
 	return rand.New(rand.NewPCG(binary.LittleEndian.Uint64(sum), binary.LittleEndian.Uint64(sum[8:])))
 }
@@ -212,5 +218,6 @@ func Files(paths []string) ([]Example, error) {
 		}
 		out = append(out, Example{ID: p, Path: p, Stamp: filestamp.Of(st)})
 	}
+
 	return out, nil
 }

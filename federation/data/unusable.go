@@ -23,10 +23,12 @@ func (u Unusable) Error() string {
 	if more := len(u) - mostNamed; more > 0 {
 		parts = append(parts, fmt.Sprintf("and %d more", more))
 	}
+
 	what := "this file"
 	if len(u) > 1 {
 		what = fmt.Sprintf("these %d files", len(u))
 	}
+
 	return fmt.Sprintf("%s: remove or repair %s, or set data.corrupt: skip", strings.Join(parts, "; "), what)
 }
 
@@ -36,6 +38,7 @@ func (s *Set) AllUnreadable(ctx context.Context, workers int, decode Decoder, er
 	if first := (*BadImage)(nil); !errors.As(err, &first) {
 		return err
 	}
+
 	var all Unusable
 	for _, sp := range s.Splits() {
 		nothing := func(int, image.Image) (struct{}, error) { return struct{}{}, nil }
@@ -49,8 +52,10 @@ func (s *Set) AllUnreadable(ctx context.Context, workers int, decode Decoder, er
 			return errors.Join(stopped, err)
 		}
 	}
+
 	if len(all) == 0 { // it is readable again, or of another set
 		return err
 	}
+
 	return slices.Clip(all)
 }

@@ -24,12 +24,15 @@ func (set Settings) withDefaults() Settings {
 	if set.OnTurn == nil {
 		set.OnTurn = func(message.Instruction, int) {}
 	}
+
 	if set.OnRound == nil {
 		set.OnRound = func(record.Record) {}
 	}
+
 	if set.OnWarning == nil {
 		set.OnWarning = func(string) {}
 	}
+
 	set.Workers = max(1, set.Workers)
 	return set
 }
@@ -50,6 +53,7 @@ func check(experiment *spec.Experiment, set Settings, clients []message.Particip
 	if err := checkPlan(experiment, len(clients)); err != nil {
 		return err
 	}
+
 	elsewhere, secure := set.Remote != nil || set.Executor != nil, set.Client.Guard != nil || set.Wrap != nil
 	switch {
 	case set.Client.Terms && set.Client.Guard != nil:
@@ -68,6 +72,7 @@ func check(experiment *spec.Experiment, set Settings, clients []message.Particip
 	case set.Remote != nil:
 		return checkParticipants(experiment, clients)
 	}
+
 	return checkClients(experiment)
 }
 
@@ -89,6 +94,7 @@ func (set Settings) openRandomness(e *spec.Experiment) (randomness, error) {
 			return randomness{}, err
 		}
 	}
+
 	if secret == nil {
 		return randomness{
 			sample: func(words ...string) *rand.Rand { return method.Rand(e.Plan.Seed, words...) },
@@ -96,11 +102,13 @@ func (set Settings) openRandomness(e *spec.Experiment) (randomness, error) {
 			client: set.Client.Noise,
 		}, nil
 	}
+
 	out := randomness{sample: secret.Rand, client: set.Client.Noise, secret: true,
 		noise: func(round int) method.Noise { return secret.ForRound(round, false) }}
 	if set.Remote == nil {
 		out.client = secret.Client
 	}
+
 	return out, nil
 }
 
@@ -119,17 +127,21 @@ func (s *server) assemble(members []message.Participant) message.Cohort {
 		}
 		out = p
 	}
+
 	if experiment.SimulatedTime != nil {
 		out = simulatedtime.New(out, experiment.SimulatedTime, s.plan.TrainingClients(), int(s.plan.Sampling().Size),
 			func(client int) int {
 				return experiment.Training.StepsOf(client, experiment.Clients[client].Train.Len())
 			})
 	}
+
 	if set.Wrap != nil {
 		out = set.Wrap(out)
 	}
+
 	if set.Client.Tracer != nil {
 		out = trace.Server(out, set.Client.Tracer, &s.global)
 	}
+
 	return out
 }

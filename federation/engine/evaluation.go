@@ -34,25 +34,30 @@ func (s *server) evaluate(ctx context.Context, rec *record.Record) error {
 		}
 		rec.Validation = s.validation(replies)
 	}
+
 	records := append(slices.Clone(s.journal.Records), *rec)
 	if (testPlan.BestVal || testPlan.Patience > 0) && record.BestVal(records, s.view) < 0 {
 		return record.ErrNoValidation
 	}
+
 	result := testPlan.Result(records, s.view, s.plan.Rounds)
 	test.Confusion, test.Classes = result && testPlan.Confusion, global.Classes
 	replies, err := s.cohort.Run(ctx, test)
 	if err != nil {
 		return err
 	}
+
 	rec.Score(s.has, s.view, replies, test.Clients, s.plan.Infos)
 	records[len(records)-1] = *rec
 	if len(s.plan.Attackers) == 0 && record.Falls(records, s.view, s.journal.ZeroShot) {
 		rec.Warnings = append(rec.Warnings, "accuracy is below zero-shot accuracy and does not rise: "+
 			s.experiment.Remedy)
 	}
+
 	if test.Confusion {
 		s.confusion = record.ConfusionOf(global.Round, global.Classes, replies)
 	}
+
 	test.Confusion, test.Classes = false, 0
 	if result || testPlan.SetsEvery > 0 && (global.Round+1)%testPlan.SetsEvery == 0 {
 		if err := s.evaluateSets(ctx, test, rec); err != nil {
@@ -60,9 +65,11 @@ func (s *server) evaluate(ctx context.Context, rec *record.Record) error {
 		}
 		rec.BaseToNew = rec.Generalise()
 	}
+
 	if !result || len(s.plan.New) == 0 {
 		return nil
 	}
+
 	return s.adapt(ctx, test, rec)
 }
 
@@ -84,6 +91,7 @@ func (s *server) adapt(ctx context.Context, test message.Instruction, rec *recor
 	if !s.has.Personal {
 		view = method.GlobalView
 	}
+
 	for _, steps := range s.experiment.Evaluate.NewSteps {
 		o := test
 		o.Kind, o.Steps, o.Clients = message.Adapt, steps, s.plan.New
@@ -96,6 +104,7 @@ func (s *server) adapt(ctx context.Context, test message.Instruction, rec *recor
 		}
 		rec.NewClients[strconv.Itoa(steps)] = record.SummariseSet(s.has, view, replies, o.Clients, s.plan.Infos)
 	}
+
 	return nil
 }
 
@@ -111,6 +120,7 @@ func (s *server) evaluateSets(ctx context.Context, test message.Instruction, rec
 		}
 		rec.EvaluationSets[x.Name] = record.SummariseSet(s.has, s.view, replies, test.Clients, s.plan.Infos)
 	}
+
 	return nil
 }
 
@@ -119,10 +129,12 @@ func (s *server) keepConfusion(round int) error {
 	if s.confusion == nil || s.confusion.Round != round {
 		return nil
 	}
+
 	s.confusion.Classes = s.experiment.Classes
 	if s.settings.Dir == "" {
 		return nil
 	}
+
 	return atomicfile.Write(filepath.Join(s.settings.Dir, record.ConfusionFile), atomicfile.JSON(s.confusion, ""))
 }
 
@@ -156,10 +168,12 @@ func (s *server) writePrompts(path string) (tensor.Map, error) {
 	if s.settings.Dir == "" {
 		return state.LoadSections(parts)
 	}
+
 	meta, err := state.Metadata(s.experiment, participants)
 	if err != nil {
 		return nil, err
 	}
+
 	return nil, state.WriteSections(path, parts, meta)
 }
 
@@ -169,6 +183,7 @@ func (s *server) sweepBest() {
 	if !s.experiment.Evaluate.BestVal || s.settings.Dir == "" || best < 0 {
 		return
 	}
+
 	keep := filepath.Base(bestPath(s.settings.Dir, s.journal.Records[best].Round))
 	entries, _ := os.ReadDir(filepath.Join(s.settings.Dir, record.CheckFolder))
 	for _, f := range entries {
@@ -185,15 +200,18 @@ func (s *server) checkBest() error {
 	if !s.experiment.Evaluate.BestVal || s.settings.Dir == "" || len(records) == 0 {
 		return nil
 	}
+
 	if best < 0 {
 		return errors.New("cannot resume: the rounds so far were not tested on validation data; set eval.select to " +
 			"last, or start again in another folder")
 	}
+
 	_, err := os.Stat(bestPath(s.settings.Dir, records[best].Round))
 	if errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("cannot resume: the parameters of round %d, the best so far, were not kept, since "+
 			"eval.select was not best-val; set it to last, or start again in another folder", records[best].Round+1)
 	}
+
 	return err
 }
 
@@ -204,6 +222,7 @@ func takeBest(dir string, round int) error {
 		return err
 	}
 	defer in.Close()
+
 	return atomicfile.Write(filepath.Join(dir, record.PromptsFile), func(w io.Writer) error {
 		_, err := io.Copy(w, in)
 		return err

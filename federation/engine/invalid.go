@@ -23,12 +23,14 @@ func (s *server) dropInvalid(ctx context.Context, global *method.Global, replies
 	if !s.cohort.Traits().Claimed {
 		return replies, do(global, message.UploadsOf(replies))
 	}
+
 	before := cloneGlobal(global)
 	failed := recovered(do, global, message.UploadsOf(replies))
 	if failed == nil {
 		s.failures = 0
 		return replies, nil
 	}
+
 	*global = *before
 	if len(replies) == 0 || errors.As(failed, new(method.TooFewError)) {
 		return nil, failed
@@ -44,24 +46,30 @@ func (s *server) dropInvalid(ctx context.Context, global *method.Global, replies
 		}
 		return err
 	})
+
 	if ctx.Err() != nil { // the run ends, and no client is to blame
 		return nil, context.Cause(ctx)
 	}
+
 	for i, r := range replies {
 		if !slices.Contains(good, i) {
 			s.cohort.Rejected(global.Round, r.Client, cmp.Or(why[i], failed))
 		}
 	}
+
 	if len(good) > 0 {
 		s.failures, replies = 0, chosen(replies, good)
 		return replies, recovered(do, global, message.UploadsOf(replies))
 	}
+
 	if len(replies) > 1 {
 		s.failures++
 	}
+
 	if s.failures == maxFailures {
 		return nil, failed
 	}
+
 	return nil, nil
 }
 
@@ -80,6 +88,7 @@ func valid(replies []message.Reply, try func([]message.Reply) error) (good []int
 			good = append(good, i)
 		}
 	}
+
 	if len(good) > 0 && len(good) < len(all) && works(good) {
 		return good, why
 	}
@@ -89,6 +98,7 @@ func valid(replies []message.Reply, try func([]message.Reply) error) (good []int
 			odd = append(odd, i)
 		}
 	}
+
 	if len(odd) == 1 {
 		return slices.Delete(all, odd[0], odd[0]+1), why
 	}
@@ -99,6 +109,7 @@ func valid(replies []message.Reply, try func([]message.Reply) error) (good []int
 			fit = with
 		}
 	}
+
 	return fit, why
 }
 
@@ -118,9 +129,11 @@ func recovered(do func(g *method.Global, ups []method.Upload) error, g *method.G
 			err = fmt.Errorf("the method failed on the uploads: %v", p)
 		}
 	}()
+
 	if err := do(g, ups); err != nil {
 		return err
 	}
+
 	return checkFinite(g)
 }
 
@@ -130,11 +143,13 @@ func checkFinite(g *method.Global) error {
 	for _, id := range slices.Sorted(maps.Keys(g.PerClient)) {
 		parts = append(parts, g.PerClient[id])
 	}
+
 	for _, part := range parts {
 		if err := message.CheckFinite("", part); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -151,11 +166,13 @@ func cloneGlobal(global *method.Global) *method.Global {
 		}
 		return out
 	}
+
 	c := *global
 	c.Shared, c.Broadcast, c.State = clone(global.Shared), clone(global.Broadcast), clone(global.State)
 	c.Notes, c.PerClient = maps.Clone(global.Notes), map[int]tensor.Map{}
 	for id, m := range global.PerClient {
 		c.PerClient[id] = clone(m)
 	}
+
 	return &c
 }

@@ -39,6 +39,7 @@ func (p *phaseClock) lap(to *float64) {
 		*o.to += n
 		seconds -= n
 	}
+
 	*to += seconds
 }
 

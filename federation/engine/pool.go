@@ -48,10 +48,12 @@ func (p *pool) Run(ctx context.Context, instruction message.Instruction) ([]mess
 			return val == nil || val.Len() == 0
 		})
 	}
+
 	jobs := make([]client.Job, len(instruction.Clients))
 	for i, id := range instruction.Clients {
 		jobs[i] = client.Job{Client: p.clients[id], Instruction: instruction.ForClient(id), State: p.state(id)}
 	}
+
 	groups, err := p.turns.Groups(ctx, jobs, p.settings.Workers)
 	if err != nil {
 		return nil, err
@@ -61,14 +63,17 @@ func (p *pool) Run(ctx context.Context, instruction message.Instruction) ([]mess
 	for _, group := range groups {
 		work <- group
 	}
+
 	close(work)
 	replies := make([]message.Reply, len(jobs))
 	eg, ctx := errgroup.WithContext(ctx)
 	workers := p.settings.Workers
+
 	// one optimizer, for one client at a time
 	if instruction.Kind == message.Train && p.worker.Experiment.Training.Shared {
 		workers = 1
 	}
+
 	for range min(workers, len(groups)) { // a goroutine for each turn would grow a stack for each
 		eg.Go(func() error {
 			for group := range work {
@@ -85,9 +90,11 @@ func (p *pool) Run(ctx context.Context, instruction message.Instruction) ([]mess
 					p.settings.OnTurn(instruction, instruction.Clients[i])
 				}
 			}
+
 			return nil
 		})
 	}
+
 	return replies, eg.Wait()
 }
 
@@ -109,15 +116,18 @@ func (p *pool) run(ctx context.Context, jobs []client.Job) (replies []message.Re
 			return nil, err
 		}
 	}
+
 	replies, next, err := p.turns.Turns(ctx, jobs)
 	if err != nil {
 		return nil, err
 	}
+
 	for k, job := range jobs {
 		reply := &replies[k]
 		if reply.Down = down[k]; !job.Instruction.Kind.Tests() {
 			reply.Up = reply.UploadSize()
 		}
+
 		if next[k] != nil {
 			began := time.Now()
 			if err := p.store.Stage(job.Instruction.Round, reply.Client, *next[k]); err != nil {
@@ -125,11 +135,13 @@ func (p *pool) run(ctx context.Context, jobs []client.Job) (replies []message.Re
 			}
 			since(&p.cost.disk, began)
 		}
+
 		reencode := func() (err error) { *reply, err = job.Instruction.ReencodeReply(*reply); return err }
 		if err := p.encoded(reencode); err != nil {
 			return nil, err
 		}
 	}
+
 	return replies, nil
 }
 

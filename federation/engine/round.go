@@ -34,6 +34,7 @@ func (s *server) round(ctx context.Context) (record.Record, error) {
 	if err := round.merge(ctx, replies); err != nil {
 		return round.rec, err
 	}
+
 	if err := round.accept(); err != nil {
 		return round.rec, err
 	}
@@ -42,6 +43,7 @@ func (s *server) round(ctx context.Context) (record.Record, error) {
 	if err := round.test(ctx); err != nil {
 		return round.rec, err
 	}
+
 	return round.end(), nil
 }
 
@@ -61,6 +63,7 @@ func (s *server) instruct(ctx context.Context) (*round, error) {
 	if err := s.joinNew(); err != nil {
 		return r, fmt.Errorf("round %d: %w", global.Round+1, err)
 	}
+
 	global.LR = s.rate(global.Round)
 	r.rec = record.Record{Round: global.Round, LR: global.LR,
 		Clients: s.plan.Sample(s.random.sample("participants", strconv.Itoa(global.Round)))}
@@ -69,6 +72,7 @@ func (s *server) instruct(ctx context.Context) (*round, error) {
 			return r, fmt.Errorf("round %d, statistic %s: %w", global.Round+1, q.Name, err)
 		}
 	}
+
 	r.instruction = s.instructionTo(message.Train, r.rec.Clients)
 	r.instruction.Codec = s.experiment.Method.Codec()
 	return r, nil
@@ -81,6 +85,7 @@ func (s *server) compute(ctx context.Context) {
 		with optim.Config) (float64, error) {
 		return s.worker.Fit(task, params, rows, loss, steps, with)
 	}
+
 	g.Compute = func(rows tensor.Map, build func(*method.Scope) graph.Node) (*tensor.Tensor, error) {
 		return s.worker.Compute(task, rows, build)
 	}
@@ -104,6 +109,7 @@ func (r *round) ask(ctx context.Context, q method.Statistic) error {
 	if err == nil && len(replies) > 0 {
 		_, err = r.dropInvalid(ctx, &r.global, replies, q.Aggregate)
 	}
+
 	return err
 }
 
@@ -113,6 +119,7 @@ func (r *round) send(ctx context.Context, instruction message.Instruction) ([]me
 	if err != nil {
 		return nil, err
 	}
+
 	r.updateInfos() // some may have joined to answer
 	message.SortReplies(replies)
 	for _, reply := range replies {
@@ -123,6 +130,7 @@ func (r *round) send(ctx context.Context, instruction message.Instruction) ([]me
 			r.rec.ParametersDown += instruction.ForClient(id).Tensors().Count()
 		}
 	}
+
 	return replies, nil
 }
 
@@ -131,6 +139,7 @@ func (r *round) train(ctx context.Context) ([]message.Reply, error) {
 	if len(r.instruction.Clients) == 0 {
 		return nil, nil
 	}
+
 	r.clock.lap(&r.clock.Server)
 	for again := 0; ; again++ {
 		replies, err := r.send(ctx, r.instruction)
@@ -155,6 +164,7 @@ func (r *round) drawOthers(again int) []int {
 	if r.private() {
 		return nil
 	}
+
 	drawn := r.instruction.Clients
 	var others []int
 	all := r.cohort.Participants()
@@ -167,14 +177,17 @@ func (r *round) drawOthers(again int) []int {
 			others = append(others, id)
 		}
 	}
+
 	if len(others) == 0 {
 		return nil
 	}
+
 	draw := method.Rand(r.plan.Seed, "participants", strconv.Itoa(r.global.Round), "again", strconv.Itoa(again))
 	out := slices.Clone(drawn)
 	for _, i := range draw.Perm(len(others))[:min(len(drawn), len(others))] {
 		out = append(out, others[i])
 	}
+
 	slices.Sort(out)
 	return out
 }
@@ -202,31 +215,38 @@ func (r *round) merge(ctx context.Context, replies []message.Reply) error {
 			return fmt.Errorf("round %d, client %d: %w", global.Round+1, reply.Client, err)
 		}
 	}
+
 	var sent tensor.Map // with which uploads are compared
 	if r.settings.Client.Terms && !r.cohort.Traits().Summed && !r.private() {
 		sent = global.Shared.Clone()
 	}
+
 	global.Notes = map[string]float64{}
 	maps.Copy(global.Notes, rec.Notes)
 	merged, err := r.mergeUploads(ctx, replies)
 	if err == nil {
 		err = checkFinite(global)
 	}
+
 	if err != nil {
 		return fmt.Errorf("round %d, merge: %w", global.Round+1, err)
 	}
+
 	if len(merged) < len(replies) {
 		rec.Clients = message.ClientsOf(merged)
 	}
+
 	for _, reply := range merged {
 		rec.Loss += reply.Stats.Loss / float64(len(merged))
 		maps.Copy(global.Notes, reply.Notes)
 		rec.Warnings = append(rec.Warnings, reply.Warnings...)
 	}
+
 	rec.Notes = global.Notes
 	if r.settings.Client.Terms {
 		rec.Terms, rec.Drift = record.MeanTerms(merged), record.DriftOf(sent, merged)
 	}
+
 	return nil
 }
 
@@ -237,15 +257,18 @@ func (r *round) mergeUploads(ctx context.Context, replies []message.Reply) ([]me
 	if len(replies) == 1 && replies[0].Sum != nil {
 		return r.mergeSum(replies[0]), nil
 	}
+
 	hides := r.private() && traits.Claimed && !traits.Summed
 	if len(replies) == 0 && len(r.instruction.Clients) > 0 && !hides {
 		return replies, nil
 	}
+
 	merged, err := r.dropInvalid(ctx, g, replies, r.experiment.Method.Merge)
 	if errors.As(err, new(method.TooFewError)) && traits.Claimed {
 		r.rec.Warnings = append(r.rec.Warnings, fmt.Sprintf("round %d is skipped: %v", g.Round+1, err))
 		return merged, nil
 	}
+
 	return merged, err
 }
 
@@ -259,11 +282,13 @@ func (r *round) mergeSum(sum message.Reply) []message.Reply {
 			return recovered(r.experiment.Method.Merge, g, ups)
 		}
 	}
+
 	if err := merge(g, message.UploadsOf([]message.Reply{sum})); err != nil {
 		*g = *before
 		r.rec.Warnings = append(r.rec.Warnings, fmt.Sprintf("round %d is skipped: %v", g.Round+1, err))
 		return nil
 	}
+
 	return []message.Reply{sum}
 }
 
@@ -292,6 +317,7 @@ func (r *round) end() record.Record {
 	if s := r.global.Sampling; r.random.secret && s.Draws() && r.private() {
 		r.rec.HideSample(s.Poisson)
 	}
+
 	r.clock.end(&r.rec)
 	r.global.Round++
 	return r.rec

@@ -65,9 +65,11 @@ func Run(ctx context.Context, e *spec.Experiment, set Settings) (*Result, error)
 		return nil, err
 	}
 	defer server.worker.Close()
+
 	if err := server.begin(ctx); err != nil {
 		return nil, err
 	}
+
 	for server.global.Round < e.Plan.Rounds && e.Evaluate.Stop(server.journal.Records, server.view) == "" {
 		rec, err := server.round(ctx)
 		if err == nil {
@@ -78,6 +80,7 @@ func Run(ctx context.Context, e *spec.Experiment, set Settings) (*Result, error)
 		}
 		server.settings.OnRound(rec)
 	}
+
 	return server.finish()
 }
 
@@ -87,24 +90,30 @@ func (s *server) begin(ctx context.Context) (err error) {
 	if s.journal, err = s.resume(); err != nil {
 		return err
 	}
+
 	if err := s.checkBest(); err != nil {
 		return err
 	}
+
 	if experiment.Evaluate.ZeroShot && len(experiment.Clients) > 0 {
 		tested := convert.Slice(s.plan.Participants(), func(id int) *spec.Client { return experiment.Clients[id] })
 		if s.journal.ZeroShot, err = s.worker.ZeroShot(ctx, tested); err != nil {
 			return err
 		}
 	}
+
 	for _, line := range s.warnings() {
 		s.settings.OnWarning(line)
 	}
+
 	for _, r := range s.journal.Records {
 		s.settings.OnRound(r)
 	}
+
 	if experiment.Synthetic != nil && s.global.Round == 0 {
 		return s.pretrain(ctx, experiment.Synthetic)
 	}
+
 	return nil
 }
 
@@ -113,17 +122,21 @@ func openStore(set Settings) (*state.Store, error) {
 	if set.Dir == "" {
 		return state.NewStore(""), nil
 	}
+
 	dir := filepath.Join(set.Dir, record.CheckFolder)
 	if _, err := os.Stat(filepath.Join(dir, state.CheckpointFile)); err == nil && !set.Resume {
 		return nil, fmt.Errorf("%s holds a run already; add --resume to continue it, or choose another --out", set.Dir)
 	}
+
 	err := os.MkdirAll(dir, 0o700)
 	if err == nil { // states of clients are private, also in a folder that somebody made readable
 		err = os.Chmod(dir, 0o700)
 	}
+
 	if err != nil {
 		return nil, fmt.Errorf("run folder: %w; choose another --out", err)
 	}
+
 	return state.NewStore(dir), nil
 }
 
@@ -137,11 +150,13 @@ func (s *server) resume() (*record.Journal, error) {
 	if s.settings.Dir == "" {
 		return &record.Journal{}, nil
 	}
+
 	dir := filepath.Join(s.settings.Dir, record.CheckFolder)
 	rounds := filepath.Join(s.settings.Dir, record.RoundsFile)
 	if !s.settings.Resume {
 		return record.OpenJournal(rounds, 0, record.Record{})
 	}
+
 	for _, where := range []string{s.settings.Dir, dir} { // temporary files of a killed run
 		entries, _ := os.ReadDir(where)
 		for _, f := range entries {
@@ -150,31 +165,39 @@ func (s *server) resume() (*record.Journal, error) {
 			}
 		}
 	}
+
 	pos, ok, err := state.LoadCheckpoint(dir, &s.global)
 	if err != nil {
 		return nil, err
 	}
+
 	if !ok {
 		return record.OpenJournal(rounds, 0, record.Record{})
 	}
+
 	if pos.Fingerprint != s.fingerprint {
 		return nil, fmt.Errorf("cannot resume: %s holds another experiment (method, options, classes, backbones, "+
 			"partition or training differ); choose another --out", s.settings.Dir)
 	}
+
 	if pos.Planned != 0 && pos.Planned != s.plan.Rounds {
 		return nil, fmt.Errorf("cannot resume: %s weights its rounds by their number and began with train.rounds: %d, "+
 			"now it is %d: set it to %d, or choose another --out", s.experiment.MethodName, pos.Planned, s.plan.Rounds,
 			pos.Planned)
 	}
+
 	if pos.Planned != 0 {
 		s.global.Rounds.Total()
 	}
+
 	if err := s.cohort.Load(pos.Cohort); err != nil {
 		return nil, fmt.Errorf("cannot resume: %w", err)
 	}
+
 	if s.cohort.Traits().Claimed {
 		s.known, s.global.Infos = pos.Infos, pos.Infos
 	}
+
 	return record.OpenJournal(rounds, pos.Round, pos.Record)
 }
 
@@ -183,26 +206,33 @@ func (s *server) commit(rec record.Record) (err error) {
 	if err := s.keepBest(rec); err != nil {
 		return err
 	}
+
 	if err := s.keepConfusion(rec.Round); err != nil {
 		return err
 	}
+
 	if s.settings.Dir == "" {
 		s.journal.Records = append(s.journal.Records, rec)
 		return nil
 	}
+
 	pos := state.Checkpoint{Round: s.global.Round, Fingerprint: s.fingerprint, Record: rec}
 	if s.global.Rounds.Used() {
 		pos.Planned = s.plan.Rounds
 	}
+
 	if pos.Cohort, err = s.cohort.Save(); err != nil {
 		return err
 	}
+
 	if s.cohort.Traits().Claimed {
 		pos.Infos = s.known
 	}
+
 	if err := state.SaveCheckpoint(filepath.Join(s.settings.Dir, record.CheckFolder), &s.global, pos); err != nil {
 		return err
 	}
+
 	s.store.GC()
 	err = s.journal.Add(rec)
 	s.sweepBest()
@@ -210,6 +240,7 @@ func (s *server) commit(rec record.Record) (err error) {
 		return fmt.Errorf("round %d is done, but its line could not be written: %w; add --resume to continue",
 			rec.Round+1, err)
 	}
+
 	return nil
 }
 
@@ -225,6 +256,7 @@ func (s *server) finish() (*Result, error) {
 		all.Clients = s.plan.Attackers
 		sum.Attack = &all
 	}
+
 	sum.MethodView = s.has.Headline(record.MethodView, s.experiment.Method).String()
 	if s.settings.Dir == "" {
 		result.Confusion = s.confusion
@@ -232,15 +264,18 @@ func (s *server) finish() (*Result, error) {
 			return result, nil
 		}
 	}
+
 	var err error
 	if s.experiment.Evaluate.BestVal {
 		err = takeBest(s.settings.Dir, sum.Selected)
 	} else {
 		result.Prompts, err = s.writePrompts(filepath.Join(s.settings.Dir, record.PromptsFile))
 	}
+
 	if err != nil || s.settings.Dir == "" {
 		return result, err
 	}
+
 	return result, atomicfile.Write(filepath.Join(s.settings.Dir, record.SummaryFile),
 		atomicfile.JSON(result.Summary, "  "))
 }
@@ -263,12 +298,14 @@ func InitialParams(e *spec.Experiment, c *spec.Client) (tensor.Map, error) {
 	if err := e.Method.Start(&g); err != nil {
 		return nil, err
 	}
+
 	out := tensor.Map{}.Put("shared", g.Shared).Put(state.DownFolder, state.ClientBroadcasts(e, &g, members))
 	for _, p := range e.Method.Params(e.Task(c)) {
 		if p.Owner == method.Private {
 			out["client/"+strconv.Itoa(c.ID)+"/private/"+p.Name] = p.Initial(e.Plan.Seed, c.ID)
 		}
 	}
+
 	return out, nil
 }
 
@@ -281,6 +318,7 @@ func runNoise(set Settings) (*noise.Noise, error) {
 	if set.Dir == "" {
 		return noise.Open("", "")
 	}
+
 	dir := filepath.Join(set.Dir, record.CheckFolder)
 	path := filepath.Join(dir, noiseFile)
 	_, err := os.Stat(path)
@@ -297,5 +335,6 @@ func runNoise(set Settings) (*noise.Noise, error) {
 				"clients so far; choose another --out", path)
 		}
 	}
+
 	return noise.Open(path, "")
 }

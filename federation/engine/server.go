@@ -45,20 +45,25 @@ func newServer(experiment *spec.Experiment, set Settings) (*server, error) {
 	if err := check(experiment, set, members); err != nil {
 		return nil, err
 	}
+
 	s := &server{settings: set, experiment: experiment, plan: experiment.PlanFor(members), cost: &overhead{}}
 	if set.Dir != "" {
 		s.fingerprint = experiment.Fingerprint()
 	}
+
 	var err error
 	if s.rate, err = experiment.Training.Schedule.New(experiment.Training.Optim.LR); err != nil {
 		return nil, err
 	}
+
 	if s.store, err = openStore(set); err != nil {
 		return nil, err
 	}
+
 	if s.random, err = set.openRandomness(experiment); err != nil {
 		return nil, err
 	}
+
 	s.settings.Client.Noise = s.random.client
 	s.worker = client.NewWorker(experiment, s.settings.Client)
 	s.cohort = s.assemble(members)
@@ -66,6 +71,7 @@ func newServer(experiment *spec.Experiment, set Settings) (*server, error) {
 		s.worker.Close()
 		return nil, err
 	}
+
 	s.view = s.has.Headline(experiment.Plan.View, experiment.Method)
 	return s, nil
 }
@@ -80,6 +86,7 @@ func initial(e *spec.Experiment, plan spec.Plan, task method.ClientSpec, claimed
 			g.Shared[p.Name] = p.Initial(plan.Seed, -1)
 		}
 	}
+
 	return g
 }
 
@@ -91,6 +98,7 @@ func (s *server) start(task method.ClientSpec) error {
 	if err := s.experiment.Method.Start(&s.global); err != nil {
 		return err
 	}
+
 	s.has = record.EvaluableOf(s.experiment.Method, task)
 	return nil
 }
@@ -104,6 +112,7 @@ func (s *server) startWithAny(members []message.Participant) error {
 		task.Client = 0
 		return task
 	}
+
 	var tasks []method.ClientSpec
 	for id, p := range members {
 		if !p.Joined {
@@ -114,13 +123,16 @@ func (s *server) startWithAny(members []message.Participant) error {
 		}
 		alike[kind(p.Task)] = append(alike[kind(p.Task)], id)
 	}
+
 	if !s.cohort.Traits().Claimed {
 		return s.start(tasks[0])
 	}
+
 	slices.SortStableFunc(tasks, func(a, b method.ClientSpec) int { return len(alike[kind(b)]) - len(alike[kind(a)]) })
 	if i := slices.IndexFunc(tasks, s.scored); i > 0 { // sizes without scores say nothing about what can be tested
 		tasks = append([]method.ClientSpec{tasks[i]}, slices.Delete(tasks, i, i+1)...)
 	}
+
 	failed := map[int]error{}
 	var first error
 	for _, task := range tasks {
@@ -136,6 +148,7 @@ func (s *server) startWithAny(members []message.Participant) error {
 		}
 		first = cmp.Or(first, err)
 	}
+
 	return first
 }
 
@@ -158,12 +171,14 @@ func (s *server) updateInfos() {
 	if !s.cohort.Traits().Claimed {
 		return
 	}
+
 	now := message.ClientInfos(s.cohort.Participants())
 	for id := range now {
 		if now[id].Backbone == "" {
 			now[id] = s.global.Info(id)
 		}
 	}
+
 	s.global.Infos, s.plan.Infos = now, now
 }
 
@@ -177,15 +192,18 @@ func (s *server) joinNew() error {
 			joined = append(joined, id)
 		}
 	}
+
 	s.known, s.statistics = s.global.Infos, s.experiment.Method.Statistics(s.global.Round)
 	if len(joined) == 0 {
 		return nil
 	}
+
 	for _, q := range s.experiment.Method.Statistics(0) {
 		if !slices.ContainsFunc(s.statistics, func(other method.Statistic) bool { return other.Name == q.Name }) {
 			s.statistics = append(s.statistics, q)
 		}
 	}
+
 	return s.admit(joined)
 }
 
@@ -198,13 +216,16 @@ func (s *server) admit(joined []int) error {
 			return s.experiment.Method.Join(g, clients)
 		}, global, nil)
 	}
+
 	if join(joined...) == nil {
 		return nil
 	}
+
 	known := slices.Clone(infos)
 	for _, id := range joined {
 		known[id] = method.ClientInfo{}
 	}
+
 	*global = *before
 	for _, id := range joined {
 		before = cloneGlobal(global)
@@ -216,6 +237,7 @@ func (s *server) admit(joined []int) error {
 			s.cohort.Rejected(global.Round, id, err)
 		}
 	}
+
 	global.Infos, s.known = known, known
 	return nil
 }

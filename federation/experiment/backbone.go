@@ -40,18 +40,22 @@ func findBackbone(ctx context.Context, name, models string, progress Progress) (
 	if !errors.Is(err, bundle.ErrNotPulled) {
 		return b, err
 	}
+
 	s, err := bundle.ParseSpec(name)
 	if err != nil {
 		return nil, err
 	}
+
 	m, err := hub.Parse(s.Folder)
 	if err != nil {
 		return nil, err
 	}
+
 	client, err := hub.New()
 	if err != nil {
 		return nil, err
 	}
+
 	_, _, err = client.Pull(ctx, m, func(what string, done, total int64) {
 		if progress == nil || total < mebi {
 			return
@@ -62,9 +66,11 @@ func findBackbone(ctx context.Context, name, models string, progress Progress) (
 		}
 		progress(FetchPrefix+what, int(at), int(parts))
 	})
+
 	if err != nil {
 		return nil, MachineError{err}
 	}
+
 	return bundle.Find(name, models)
 }
 
@@ -94,12 +100,14 @@ func toys(all []*bundle.Bundle) string {
 			names = append(names, b.Name)
 		}
 	}
+
 	switch len(names) {
 	case 0:
 		return ""
 	case 1:
 		return "backbone " + names[0] + " is a toy for trying the program; " + ReplacementHint
 	}
+
 	return "backbones " + strings.Join(names, ", ") + " are toys for trying the program; " + ReplacementHint
 }
 
@@ -114,6 +122,7 @@ func (b Backbone) Task() method.ClientSpec {
 	if b.Bundle.Text.Layers > 0 { // else it is a graph that was not recognised
 		client.TextLayers, client.TextUnits = b.Bundle.Text.Layers, b.Bundle.Text.Units()
 	}
+
 	if b.TakesPromptTokens() {
 		client.VisionWidth = b.Bundle.Vision.Width
 		if !b.Bundle.Vision.ResNet() {
@@ -121,6 +130,7 @@ func (b Backbone) Task() method.ClientSpec {
 			client.Tokens = b.Tokens()
 		}
 	}
+
 	return client
 }
 
@@ -150,6 +160,7 @@ func (b Backbone) Text(g *graph.Graph, classes []string, prompts []method.Prompt
 			}
 			p[i].Own = own
 		}
+
 		if !q.Ctx.OK() {
 			words, own, err := b.SplitTemplate(classes, q.Template)
 			if err != nil {
@@ -160,12 +171,14 @@ func (b Backbone) Text(g *graph.Graph, classes []string, prompts []method.Prompt
 			}
 		}
 	}
+
 	out, err := b.Prompts(g, classes, p)
 	for i, q := range prompts {
 		if err == nil && q.PerImage() {
 			out[i] = out[i].Reshape(-1, len(classes), b.Bundle.Text.EmbedDim)
 		}
 	}
+
 	return out, err
 }
 
@@ -190,9 +203,11 @@ func OpenBackbones(ctx context.Context, config Config, clients int, progress Pro
 		}
 		backbones.named = append(backbones.named, byName[name])
 	}
+
 	for _, name := range config.assigned(clients) {
 		backbones.Assigned = append(backbones.Assigned, byName[name])
 	}
+
 	return backbones, nil
 }
 
@@ -202,12 +217,14 @@ func openBackbone(ctx context.Context, c Config, name string, progress Progress)
 	if err != nil {
 		return nil, configtags.KeyErrorf("backbones", "%w", err)
 	}
+
 	f.Sigmoid = c.Train.Loss == sigmoidLoss
 	if f.Sigmoid && f.AssumedScale {
 		return nil, fmt.Errorf("backbone %s: its files lack the logit scale and bias that train.loss: sigmoid needs: "+
 			"write backbones: [{folder: %s, logit_scale: NUMBER, logit_bias: NUMBER}], or add the "+
 			"model.safetensors or model.onnx of the whole model", f.Name, f.Dir)
 	}
+
 	return f, nil
 }
 
@@ -221,5 +238,6 @@ func (c Config) assigned(n int) []string {
 		}
 		out[i] = c.Backbones[k]
 	}
+
 	return out
 }

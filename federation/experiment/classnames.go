@@ -13,6 +13,7 @@ func spelledClasses(model *bundle.Bundle, classes []string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	var names []string
 	for _, class := range classes {
 		spelled, err := t.Spells(class)
@@ -23,9 +24,11 @@ func spelledClasses(model *bundle.Bundle, classes []string) ([]string, error) {
 			names = append(names, class)
 		}
 	}
+
 	if len(names) == 0 {
 		return nil, nil
 	}
+
 	return []string{fmt.Sprintf("%s reads the words of %s as letters or bytes, because its vocabulary hardly knows "+
 		"them: %s; data.class_names gives them names that it knows, such as English ones", model.Name,
 		CountInWords(len(names), "class name"), shortList(names))}, nil
@@ -40,6 +43,7 @@ func alikeNotes(model *bundle.Bundle, lists [][]string) (notes []string, err err
 		if err != nil {
 			return nil, err
 		}
+
 		first := map[string]string{}
 		for i, ids := range tokens {
 			key := fmt.Sprint(ids)
@@ -55,9 +59,11 @@ func alikeNotes(model *bundle.Bundle, lists [][]string) (notes []string, err err
 			}
 		}
 	}
+
 	if n := len(notes) - mostAlike; n > 0 {
 		notes = append(notes[:mostAlike], fmt.Sprintf("%s reads %s more alike", model.Name, CountInWords(n, "class")))
 	}
+
 	return notes, nil
 }
 

@@ -230,10 +230,12 @@ func (c Config) InOneProcess() error {
 		return configtags.KeyErrorf("train.optimizer_state", "shared passes one optimizer from client to client; run "+
 			"this experiment in one process, or set it to fresh")
 	}
+
 	if n := c.Runtime.BatchClients; n > 1 {
 		return configtags.KeyErrorf("runtime.batch_clients", "%d trains clients of one process together, but here "+
 			"each client trains alone; set it to 1", n)
 	}
+
 	return nil
 }
 
@@ -253,26 +255,32 @@ func (c Config) CheckWithoutData() error {
 	if err := checkName(c.Name); err != nil {
 		bad("name", "%w", err)
 	}
+
 	if len(c.Backbones) == 0 {
 		bad("backbones", "empty; name at least one, see promptfed list backbones")
 	}
+
 	errs = append(errs, configtags.Check("", c), configtags.Check("data.", c.Data), c.checkEval(),
 		configtags.Check("partition.", c.Partition), configtags.Check("train.", c.Train),
 		configtags.Check("train.each.", c.Train.Each))
 	if c.Data.Template != autoTemplate && !strings.Contains(c.Data.Template, "{}") {
 		bad("data.template", "%q has no {} for the class name", c.Data.Template)
 	}
+
 	_, wrong := optim.New(c.Train.optimizer())
 	if wrong != nil {
 		errs = append(errs, ofOptim("train", wrong))
 	}
+
 	if c.Train.State == sharedState && c.SecureAggregation.Enabled() {
 		bad("train.optimizer_state", "shared passes traces of one client's gradients to the next client, which "+
 			"secure aggregation is to prevent; use only one of the two")
 	}
+
 	if _, err := c.Train.Schedule.New(c.Train.LR); err != nil && wrong == nil {
 		errs = append(errs, ofOptim("train.schedule", err))
 	}
+
 	errs = append(errs, c.checkSimulatedTime(), c.Runtime.check(), c.Data.CheckOptions(),
 		c.Synthetic.check(), c.Reproduce.check(c.Data), c.Data.LabelNoise.Check(), c.Attack.Check())
 	return errors.Join(errs...)
@@ -303,6 +311,7 @@ func checkName(name string) error {
 		return fmt.Errorf("%d bytes are too many for the name of a folder; at most %d are allowed", len(name),
 			longestName)
 	}
+
 	return nil
 }
 
@@ -340,6 +349,7 @@ func (c Config) checkSimulatedTime() error {
 		errs = append(errs, &configtags.KeyError{Key: "simulated_time.speeds", Err: errors.New("simulated_time: " +
 			"secure aggregation needs all clients that began a round, however late; use only one of the two")})
 	}
+
 	if t.FedBuff.Buffer > 0 {
 		if c.Sampling == poisson {
 			errs = append(errs, &configtags.KeyError{Key: "simulated_time.fedbuff.buffer", Err: errors.New(
@@ -350,6 +360,7 @@ func (c Config) checkSimulatedTime() error {
 				"simulated_time.fedbuff: clients train at the same time; set train.optimizer_state: fresh")})
 		}
 	}
+
 	return errors.Join(errs...)
 }
 
@@ -366,15 +377,18 @@ func (e Overrides) perClient(clients int) []spec.Overrides {
 	if len(e.Epochs)+len(e.Batch)+len(e.Steps) == 0 {
 		return nil
 	}
+
 	at := func(list []int, i int) int {
 		if len(list) == 0 {
 			return 0
 		}
 		return list[i%len(list)]
 	}
+
 	out := make([]spec.Overrides, clients)
 	for i := range out {
 		out[i] = spec.Overrides{Epochs: at(e.Epochs, i), Batch: at(e.Batch, i), Steps: at(e.Steps, i)}
 	}
+
 	return out
 }

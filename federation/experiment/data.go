@@ -49,18 +49,22 @@ func openData(ctx context.Context, config Config, validation bool, progress Prog
 	if err != nil {
 		return nil, err
 	}
+
 	if err = content.split(config.Partition); err != nil {
 		return nil, err
 	}
+
 	content.classNames = slices.Clone(content.Set.Classes)
 	config.Reproduce.shuffleNames(content.Set, config.Seed)
 	if err := content.openEvaluationSets(ctx, whole, progress); err != nil {
 		return nil, err
 	}
+
 	config.Reproduce.misalign(content.Set, content.Parts, config.Seed)
 	if err := content.openTriggered(); err != nil {
 		return nil, err
 	}
+
 	if config.Train.Centralised {
 		for _, p := range content.Parts {
 			content.pooled = append(content.pooled, p.Train...)
@@ -68,9 +72,11 @@ func openData(ctx context.Context, config Config, validation bool, progress Prog
 		slices.Sort(content.pooled)
 		content.pooled = slices.Compact(content.pooled)
 	}
+
 	for _, defect := range config.Reproduces() {
 		content.Set.Notes = append(content.Set.Notes, "reproduces a known defect of published code on purpose: "+defect)
 	}
+
 	content.describeData()
 	return content, nil
 }
@@ -82,24 +88,30 @@ func (d *Data) openSet(ctx context.Context, classes []string, progress Progress)
 	if whole, err = d.openImages(section.Config); err != nil {
 		return nil, err
 	}
+
 	if whole.Pool == nil && len(whole.Train) == 0 {
 		return nil, configtags.KeyErrorf("data.set", "%s has test images only: name it under eval.sets, or set "+
 			"data.split: pooled to divide its images into training and test", section.Set)
 	}
+
 	if len(classes) > 0 && section.Classes == allClasses {
 		if err := relabel(whole, classes); err != nil {
 			return nil, err
 		}
 	}
+
 	if err := d.dropUnreadable(ctx, whole, progress); err != nil {
 		return nil, err
 	}
+
 	if err := d.findDuplicates(ctx, whole, progress); err != nil {
 		return nil, err
 	}
+
 	if section.Template == autoTemplate {
 		d.config.Data.Template = whole.Template
 	}
+
 	d.Set, err = partition.ClassSubset(whole, section.Classes)
 	return whole, err
 }
@@ -110,9 +122,11 @@ func (d *Data) openImages(c sets.Config) (*data.Set, error) {
 	if err != nil || !d.validation {
 		return s, err
 	}
+
 	if len(s.Val) == 0 {
 		return nil, fmt.Errorf("%s has no validation images of its own, such as a folder val", c.Set)
 	}
+
 	s.Test, s.Val = s.Val, nil
 	return s, nil
 }
@@ -148,10 +162,12 @@ func (d *Data) labels(client int) (labels []int64, wrong int) {
 	for _, i := range d.trainedOn(client) {
 		labels = append(labels, int64(d.trainList()[i].Label))
 	}
+
 	noise := d.config.Data.LabelNoise
 	if d.total > 0 || !noise.Noisy(len(d.Parts), d.config.Seed)[client] {
 		return labels, 0
 	}
+
 	return noise.Apply(labels, len(d.Set.Classes), d.config.Seed, client)
 }
 

@@ -57,14 +57,17 @@ func describe(set *data.Set, d data.Duplicates) DataInfo {
 				one.Without++
 			}
 		}
+
 		if len(set.Domains) > 0 {
 			one.ByDomain = make([]int, len(set.Domains))
 			for _, e := range *sp.Examples {
 				one.ByDomain[e.Domain]++
 			}
 		}
+
 		out.Splits = append(out.Splits, one)
 	}
+
 	return out
 }
 
@@ -74,10 +77,12 @@ func (i DataInfo) Lines() []string {
 	if i.Layout != "" {
 		first += ", " + i.Layout
 	}
+
 	first += ": " + CountInWords(i.Classes, "class")
 	if n := len(i.Domains); n > 0 {
 		first += fmt.Sprintf(", %s (%s)", CountInWords(n, "domain"), shortList(i.Domains))
 	}
+
 	var sizes []string
 	for _, sp := range i.Splits {
 		text := fmt.Sprintf("%s %s (%d to %d of a class", sp.Name, CountInWords(sp.Images, "image"), sp.Least, sp.Most)
@@ -89,6 +94,7 @@ func (i DataInfo) Lines() []string {
 		}
 		sizes = append(sizes, text+")")
 	}
+
 	out := []string{first, "data: " + strings.Join(sizes, ", ")}
 	if len(i.EvaluationSets) > 0 {
 		var names []string
@@ -98,6 +104,7 @@ func (i DataInfo) Lines() []string {
 		}
 		out = append(out, "data: also tested on "+strings.Join(names, ", "))
 	}
+
 	return out
 }
 
@@ -110,6 +117,7 @@ func CountInWords(n int, thing string) string {
 	default:
 		thing += "s"
 	}
+
 	return fmt.Sprint(n, " ", thing)
 }
 
@@ -135,15 +143,18 @@ func (d *Data) findDuplicates(ctx context.Context, set *data.Set, progress Progr
 	for _, sp := range set.Splits() {
 		list = append(list, *sp.Examples...)
 	}
+
 	contents, err := d.contentsOf(ctx, list, progress)
 	if err != nil {
 		return err
 	}
+
 	pooled := set.Pool != nil
 	policy := d.config.Data.Duplicates
 	if d.duplicates, contents, err = set.FindDuplicates(contents, policy); err != nil {
 		return err
 	}
+
 	d.keepContents(set, contents)
 	for k, line := range d.duplicates.Lines(pooled) {
 		if k == 0 {
@@ -151,6 +162,7 @@ func (d *Data) findDuplicates(ctx context.Context, set *data.Set, progress Progr
 		}
 		set.Notes = append(set.Notes, line)
 	}
+
 	switch d := d.duplicates; {
 	case d.Dropped > 0:
 		set.Notes = append(set.Notes, fmt.Sprintf("data.duplicates: drop removed %d images", d.Dropped))
@@ -158,6 +170,7 @@ func (d *Data) findDuplicates(ctx context.Context, set *data.Set, progress Progr
 		set.Notes = append(set.Notes, "data.duplicates: keep leaves these images in place; drop removes them, error "+
 			"refuses the set")
 	}
+
 	return nil
 }
 
@@ -173,6 +186,7 @@ func (d *Data) keepContents(s *data.Set, contents []data.ContentHash) {
 		}
 		contents = contents[n:]
 	}
+
 	d.Digest = all.String()
 }
 
@@ -192,6 +206,7 @@ func (d *Data) countShared() SharedImages {
 			}
 		}
 	}
+
 	for k := range d.Parts {
 		for _, e := range lists[k][2] {
 			if c, ok := d.contents[e.ID]; ok && trained[c][k] != "" {
@@ -199,6 +214,7 @@ func (d *Data) countShared() SharedImages {
 			}
 		}
 	}
+
 	for _, clients := range trained {
 		ids := map[string]bool{}
 		for _, id := range clients {
@@ -208,6 +224,7 @@ func (d *Data) countShared() SharedImages {
 			out.Across++
 		}
 	}
+
 	return out
 }
 
@@ -221,6 +238,7 @@ func (d *Data) describeData() {
 			d.Info.Notes = append(d.Info.Notes, p.name+": "+note)
 		}
 	}
+
 	d.Info.Notes = append(d.Info.Notes, d.classNotes()...)
 	d.Info.Clients = d.countShared()
 	if n := d.Info.Clients.OwnTest; n > 0 {
@@ -228,6 +246,7 @@ func (d *Data) describeData() {
 			"test image")+" of clients equal to training images of the "+
 			"same client")
 	}
+
 	if n := d.Info.Clients.Across; n > 0 {
 		d.Info.Notes = append(d.Info.Notes, CountInWords(n, "image")+" that several clients train on")
 	}
@@ -239,21 +258,25 @@ func (d *Data) withoutValidation() *data.Set {
 	if d.config.Data.ValShare == 0 {
 		return d.Set
 	}
+
 	set, trained, moved := *d.Set, map[int]bool{}, map[string]bool{}
 	for _, p := range d.Parts {
 		for _, i := range p.Train {
 			trained[i] = true
 		}
 	}
+
 	for _, e := range set.Val {
 		moved[e.ID] = true
 	}
+
 	set.Train = nil
 	for i, e := range d.Set.Train {
 		if trained[i] || !moved[e.ID] {
 			set.Train = append(set.Train, e)
 		}
 	}
+
 	return &set
 }
 
@@ -266,11 +289,13 @@ func (d *Data) classNotes() []string {
 			counts[e.Label]++
 		}
 	}
+
 	for _, p := range d.Parts {
 		trained, _, tested := p.Of(d.Set)
 		count(train, trained)
 		count(test, tested)
 	}
+
 	var neither, untrained, untested []string
 	for k, name := range d.Set.Classes {
 		switch {
@@ -283,6 +308,7 @@ func (d *Data) classNotes() []string {
 			untested = append(untested, name)
 		}
 	}
+
 	var out []string
 	say := func(names []string, what string) {
 		if len(names) > 0 {
@@ -290,6 +316,7 @@ func (d *Data) classNotes() []string {
 				shortList(names)))
 		}
 	}
+
 	say(neither, "images")
 	say(untrained, "training images")
 	say(untested, "test images")

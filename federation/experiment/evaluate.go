@@ -25,26 +25,32 @@ func (c Config) checkEval() error {
 	if c.validated() && !eval.Validate {
 		bad("eval.validate", "eval.select: best-val and train.patience need the validation accuracy; set it to true")
 	}
+
 	if eval.SetsEvery < 0 || eval.Every > 0 && eval.SetsEvery%eval.Every != 0 {
 		bad("eval.sets_every", "%d; it must be a multiple of eval.every, which is %d, or 0 for the last round only",
 			eval.SetsEvery, eval.Every)
 	}
+
 	if n := eval.NewClients; n < 0 || n > 0 && n >= c.Partition.Clients {
 		bad("eval.new_clients", "%d of %d clients; it must be at least 0, and one client must train", n,
 			c.Partition.Clients)
 	}
+
 	if eval.NewClients > 0 && c.Train.Centralised {
 		bad("eval.new_clients", "with train.centralised one client trains on all data, so that no client is new; use "+
 			"only one of the two")
 	}
+
 	for i, k := range eval.NewSteps {
 		if k < 0 || k > maxNewSteps || slices.Contains(eval.NewSteps[:i], k) {
 			bad("eval.new_steps", "%d; each number must lie between 0 and %d and occur once", k, maxNewSteps)
 		}
 	}
+
 	if eval.NewClients > 0 && len(eval.NewSteps) == 0 {
 		bad("eval.new_steps", "empty; give numbers of steps, such as [0, 10]")
 	}
+
 	return errors.Join(errs...)
 }
 
@@ -59,9 +65,11 @@ func (d *Data) split(p partition.Config) (err error) {
 	if d.Parts, err = partition.Split(p, d.Set, c.Data.Shots, c.Seed); err != nil {
 		return err
 	}
+
 	if n := c.Eval.NewClients; n > 0 && n < len(d.Parts) {
 		d.Parts = holdOutClients(d.Parts, n, c.Seed)
 	}
+
 	if c.Data.ValShare > 0 {
 		set := *d.Set
 		if err := partition.CutValidation(&set, d.Parts, c.Data.ValShare, c.Seed); err != nil {
@@ -69,6 +77,7 @@ func (d *Data) split(p partition.Config) (err error) {
 		}
 		d.Set = &set
 	}
+
 	return nil
 }
 
@@ -91,6 +100,7 @@ func holdOutClients(parts []partition.Client, n int, seed uint64) []partition.Cl
 			out = append(out, p)
 		}
 	}
+
 	return append(out, end...)
 }
 
@@ -143,10 +153,12 @@ func (d *Data) openEvaluationSets(ctx context.Context, whole *data.Set, progress
 		}
 		d.evaluationSets = append(d.evaluationSets, p)
 	}
+
 	left, err := partition.LeftOut(d.config.Partition, d.Set)
 	if err != nil {
 		return err
 	}
+
 	for _, domain := range left {
 		train, val, test := domain.Of(d.Set)
 		p := evaluationSet{name: domain.Domain, classes: d.Set.Classes, examples: slices.Concat(train, val, test)}
@@ -155,27 +167,33 @@ func (d *Data) openEvaluationSets(ctx context.Context, whole *data.Set, progress
 		}
 		d.evaluationSets = append(d.evaluationSets, p)
 	}
+
 	for _, name := range d.config.Eval.Sets {
 		c := d.config.Data.Config
 		c.Set, c.Split, c.ClassNames, c.Layout = name, "given", nil, sets.Defaults().Layout
 		if d.config.Eval.SetsRoot != "" {
 			c.Root = d.config.Eval.SetsRoot
 		}
+
 		c.Generator.Classes = nil
 		set, err := d.openImages(c)
 		if err != nil {
 			return configtags.KeyErrorf("eval.sets", "%w", err)
 		}
+
 		if err := d.dropUnreadable(ctx, set, progress); err != nil {
 			return configtags.KeyErrorf("eval.sets", "%s: %w", name, err)
 		}
+
 		p, err := newEvaluationSet(name, set)
 		if err != nil {
 			return err
 		}
+
 		p.template, p.notes, p.other = set.Template, set.Notes, true
 		d.evaluationSets = append(d.evaluationSets, p)
 	}
+
 	return nil
 }
 
@@ -187,10 +205,12 @@ func (d *Data) openTriggered() error {
 	if config.Kind != attack.Backdoor {
 		return nil
 	}
+
 	if config.Target < 0 || config.Target >= len(d.Set.Classes) {
 		return configtags.KeyErrorf("attack.target", "%d is not one of the %d classes, which are numbered from 0",
 			config.Target, len(d.Set.Classes))
 	}
+
 	with := evaluationSet{name: metrics.TriggeredSet, classes: d.Set.Classes}
 	without := evaluationSet{name: metrics.UntriggeredSet, classes: d.Set.Classes}
 	for _, e := range d.testedImages() {
@@ -201,10 +221,12 @@ func (d *Data) openTriggered() error {
 		e.Label = config.Target
 		without.examples = append(without.examples, e)
 	}
+
 	if len(with.examples) == 0 {
 		return &configtags.KeyError{Key: "attack.target", Err: errors.New("attack: backdoor: all test images are of " +
 			"the class attack.target; choose another")}
 	}
+
 	d.evaluationSets = append(d.evaluationSets, with, without)
 	return nil
 }

@@ -142,16 +142,19 @@ func (c Config) Facts(l Link) (facts.Facts, error) {
 	if err := c.CheckWithoutData(); err != nil {
 		return nil, err
 	}
+
 	p, err := newProtocol(c, members{clients: c.Partition.Clients})
 	if err != nil {
 		return nil, err
 	}
+
 	o := factSource{protocol: p, link: l}
 	o.dp, o.private = methods.DPLayer(p.Experiment.Method)
 	out := AllFacts()
 	for i, f := range factTable {
 		out[i].Value = f.value(o)
 	}
+
 	return out, nil
 }
 

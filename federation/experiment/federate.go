@@ -47,21 +47,25 @@ func (f *Federation) compute(ctx context.Context, progress Progress) (err error)
 	if err != nil {
 		return err
 	}
+
 	extractor.Sessions, extractor.Rates = &features.Sessions{}, &f.Rates
 	defer func() { err = errors.Join(err, extractor.Sessions.Close()) }()
 	validating, err := task.Data.validating()
 	if err != nil {
 		return err
 	}
+
 	if _, err := extractor.Storage(ctx, task.requests(validating)); err != nil {
 		return err
 	}
+
 	f.Experiment.Clients = make([]*spec.Client, len(task.Data.Parts))
 	for _, b := range task.Backbones.Distinct {
 		if err := f.addClients(ctx, extractor, b, validating); err != nil {
 			return err
 		}
 	}
+
 	if len(task.synthetic) > 0 {
 		b := task.Backbones.Distinct[0]
 		rows, err := f.features(ctx, extractor, b, task.synthetic, 1)
@@ -71,6 +75,7 @@ func (f *Federation) compute(ctx context.Context, progress Progress) (err error)
 		f.Experiment.Synthetic = &spec.Synthetic{Backbone: Backbone{b}, Data: rows,
 			Epochs: task.Protocol.Config.Synthetic.Epochs}
 	}
+
 	return f.addEvaluationSets(ctx, extractor)
 }
 
@@ -82,16 +87,19 @@ func (f *Federation) addClients(ctx context.Context, extractor features.Extracto
 	if err != nil {
 		return err
 	}
+
 	test, err := f.features(ctx, extractor, model, content.testList(), 1)
 	if err != nil {
 		return err
 	}
+
 	var val *spec.Features
 	if validating {
 		if val, err = f.features(ctx, extractor, model, content.valList(), 1); err != nil {
 			return err
 		}
 	}
+
 	for i, part := range content.Parts {
 		if f.Task.Backbones.Assigned[i] != model {
 			continue
@@ -106,6 +114,7 @@ func (f *Federation) addClients(ctx context.Context, extractor features.Extracto
 		}
 		f.Experiment.Clients[i] = c
 	}
+
 	return nil
 }
 
@@ -121,10 +130,12 @@ func (f *Federation) training(ctx context.Context, x features.Extractor, b *bund
 	if len(list) == 0 {
 		return out, nil
 	}
+
 	poison, err := f.features(ctx, x, b, list, f.Task.Protocol.Config.Data.Views)
 	if err != nil {
 		return nil, err
 	}
+
 	return out.Replace(at, poison), nil
 }
 
@@ -143,6 +154,7 @@ func (f *Federation) addEvaluationSets(ctx context.Context, x features.Extractor
 		}
 		f.Experiment.EvaluationSets = append(f.Experiment.EvaluationSets, set)
 	}
+
 	return nil
 }
 
@@ -153,6 +165,7 @@ func (f *Federation) features(ctx context.Context, x features.Extractor, b *bund
 	for _, y := range data.Labels(list) {
 		out.Class = append(out.Class, int64(y))
 	}
+
 	for _, r := range f.Task.requestsOf(b, list, views) {
 		views, err := x.Rows(ctx, r)
 		if err != nil {
@@ -165,6 +178,7 @@ func (f *Federation) features(ctx context.Context, x features.Extractor, b *bund
 		}
 		out.Add(r.What, rows)
 	}
+
 	return out, nil
 }
 
@@ -202,12 +216,15 @@ func (f *Federation) Settings() engine.Settings {
 	if why := f.Task.Fallback; why != nil {
 		settings.Provider += ": " + why.Error()
 	}
+
 	if p := f.Task.Programs; p != nil {
 		settings.Client.Programs = p
 	}
+
 	if a := f.Task.Protocol.Aggregation; a != nil {
 		settings.Client.Guard, settings.Wrap = a.Guard(), a.Wrap
 	}
+
 	return settings
 }
 
@@ -223,11 +240,13 @@ func (c Config) Extractor(progress Progress) (features.Extractor, error) {
 	if err != nil {
 		return features.Extractor{}, err
 	}
+
 	x := features.Extractor{Cache: data.Cache{Dir: dir, Precision: c.Data.Precision}, Session: c.Runtime.Session(),
 		Workers: c.Runtime.workers(), Seed: c.Seed}
 	if progress != nil {
 		x.Progress = func(bundle string, done, total int) { progress("features of "+bundle, done, total) }
 	}
+
 	return x, nil
 }
 
@@ -248,6 +267,7 @@ func (t *Task) WriteEncoder(writer *programs.Writer, model *bundle.Bundle) error
 	if slices.Contains(t.Experiment.Reads(Backbone{model}), method.TokensInput) {
 		towers = append(towers, model.TokensModel)
 	}
+
 	for _, tower := range towers {
 		m, err := tower()
 		if err == nil {
@@ -261,5 +281,6 @@ func (t *Task) WriteEncoder(writer *programs.Writer, model *bundle.Bundle) error
 			return fmt.Errorf("backbone %s: %w", model.Name, err)
 		}
 	}
+
 	return nil
 }

@@ -43,6 +43,7 @@ func (t *Task) Identity(ctx context.Context, progress Progress) (identity.Identi
 	if err != nil {
 		return identity.Identity{}, err
 	}
+
 	values.Put("data", content.Digest, "")
 	values.Put("classes", identity.Digest(content.classNames), CountInWords(len(content.classNames), "class"))
 	var digests, names []string // in the order in which clients get them
@@ -56,6 +57,7 @@ func (t *Task) Identity(ctx context.Context, progress Progress) (identity.Identi
 			fmt.Sprintf("%+v", f.Preprocess)}))
 		names = append(names, f.Name)
 	}
+
 	values.Put("backbones", identity.Digest(digests), strings.Join(names, ", "))
 	for _, s := range content.evaluationSets {
 		if !s.other {
@@ -67,9 +69,11 @@ func (t *Task) Identity(ctx context.Context, progress Progress) (identity.Identi
 		}
 		values.Put("eval.sets."+s.name, identity.Digest(append([]string{s.template, digest}, s.classes...)), s.name)
 	}
+
 	if t.Programs != nil { // somebody may have changed them
 		values.Put("runtime.programs", t.Programs.Digest, "")
 	}
+
 	if len(t.synthetic) > 0 {
 		digest, err := content.digestOfImages(ctx, t.synthetic, content.classNames, progress)
 		if err != nil {
@@ -78,6 +82,7 @@ func (t *Task) Identity(ctx context.Context, progress Progress) (identity.Identi
 		values.Put("synthetic.data", digest, "")
 		values.Put("synthetic.epochs", strconv.Itoa(config.Synthetic.Epochs), "")
 	}
+
 	return identity.Of(config.Seed, values), nil
 }
 
@@ -108,6 +113,7 @@ func (p *Protocol) values() (identity.Values, error) {
 			off, kept = append(off, s.section), append(kept, s.key)
 		}
 	}
+
 	values := config.Values()
 	values["method"] = methods.Called(config.Method, config.Options)
 	for key, value := range values {
@@ -118,9 +124,11 @@ func (p *Protocol) values() (identity.Values, error) {
 			return v, err
 		}
 	}
+
 	if t := p.Experiment.SimulatedTime; t != nil && config.SimulatedTime.File != "" {
 		v.Put("simulated_time.file", identity.Digest([]string{fmt.Sprint(t.Speeds)}), config.SimulatedTime.File)
 	}
+
 	v.Put("numerics", strconv.Itoa(numerics.Version), "")
 	return v, nil
 }
@@ -140,6 +148,7 @@ func (c Config) Values() map[string]any {
 			}
 		}
 	}
+
 	add("options.", methods.ShortOptions(c.Options))
 	return out
 }

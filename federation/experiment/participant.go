@@ -48,20 +48,24 @@ func openOwn(ctx context.Context, c Config, place ClientPlace, progress Progress
 	if err != nil {
 		return nil, err
 	}
+
 	if err = content.split(partition.Config{Kind: "iid", Clients: 1}); err != nil {
 		return nil, err
 	}
+
 	content.Parts[0].Domain = place.Domain
 	content.config.Partition = partition.Defaults()
 	content.config.Partition.Clients = place.Of
 	if err := content.openEvaluationSets(ctx, whole, progress); err != nil {
 		return nil, err
 	}
+
 	content.describeData()
 	if content.config.Data.LabelNoise.Enabled() {
 		content.Info.Notes = append(content.Info.Notes, "data.label_noise: it changes the labels of simulated clients "+
 			"only, not those of this client; set data.label_noise.kind: none")
 	}
+
 	return content, nil
 }
 
@@ -80,19 +84,23 @@ func relabel(set *data.Set, classes []string) error {
 			entries = append(entries, fmt.Sprintf("%q: %q", name, names[0]))
 		}
 	}
+
 	if len(unknown) > 0 && len(absent) == 0 {
 		return fmt.Errorf("the experiment has no class %s; it has no class without a folder here: take the folders of "+
 			"other classes out of data.root", shortList(unknown))
 	}
+
 	if len(unknown) > 0 {
 		return fmt.Errorf("the experiment has no class %s; its classes without a folder here are: %s; rename folders, "+
 			"or use --set 'data.class_names={%s}'", shortList(unknown), shortList(absent), shortList(entries))
 	}
+
 	for _, sp := range set.Splits() {
 		for i := range *sp.Examples {
 			(*sp.Examples)[i].Label = to[(*sp.Examples)[i].Label]
 		}
 	}
+
 	set.Classes, set.Coarse, set.Superclasses = slices.Clone(classes), nil, nil
 	return nil
 }
@@ -113,9 +121,11 @@ func (f *Federation) Participant() (*Participant, error) {
 	if err := engine.CheckClient(f.Experiment, &client); err != nil {
 		return nil, err
 	}
+
 	if err := f.Experiment.CheckEvaluationSets(); err != nil {
 		return nil, err
 	}
+
 	task := client.Backbone.Task()
 	task.Backbone = client.Backbone.Name()
 	b := t.OwnBackbone()
@@ -135,6 +145,7 @@ func (t *Task) Shares() (shares, keeps []method.Param) {
 			keeps = append(keeps, x)
 		}
 	}
+
 	return shares, keeps
 }
 
@@ -151,6 +162,7 @@ func (t *Task) Counts() (train, test int, without []string) {
 			without = append(without, name)
 		}
 	}
+
 	return train, test, without
 }
 
@@ -168,6 +180,7 @@ func tokens(f *bundle.Bundle, classes []string, template string) (string, error)
 	if err != nil {
 		return "", err
 	}
+
 	h := sha256.New()
 	for _, c := range classes {
 		for _, text := range []string{c, strings.ReplaceAll(template, "{}", c)} {
@@ -178,6 +191,7 @@ func tokens(f *bundle.Bundle, classes []string, template string) (string, error)
 			fmt.Fprintln(h, ids)
 		}
 	}
+
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
@@ -217,5 +231,6 @@ func (t *Task) Clients() Clients {
 		_, c.Noisy = t.Data.labels(i)
 		out.Clients = append(out.Clients, c)
 	}
+
 	return out
 }

@@ -27,10 +27,12 @@ func (p *Prechecker) Check(config Config) error {
 	if p.errs == nil {
 		p.sets, p.backbones, p.errs = map[string]*data.Set{}, map[string]*bundle.Bundle{}, map[string]error{}
 	}
+
 	set := p.set(config)
 	if set == nil {
 		return nil
 	}
+
 	var assigned []*bundle.Bundle
 	names := config.assigned(config.Partition.Clients)
 	for _, name := range names {
@@ -40,6 +42,7 @@ func (p *Prechecker) Check(config Config) error {
 		}
 		assigned = append(assigned, f)
 	}
+
 	key := fmt.Sprint(config.Method, config.With, config.Options, names, config.Runtime.Models, config.Runtime.Provider,
 		config.Train.Batch,
 		config.Train.Loss, config.Train.Memory, config.Data)
@@ -48,6 +51,7 @@ func (p *Prechecker) Check(config Config) error {
 		err = precheck(config, set, assigned)
 		p.errs[key] = err
 	}
+
 	return err
 }
 
@@ -56,13 +60,16 @@ func precheck(config Config, set *data.Set, assigned []*bundle.Bundle) error {
 	if err != nil {
 		return err
 	}
+
 	experiment := config.experiment(stack.Method, set.Classes)
 	if experiment.Template == autoTemplate {
 		experiment.Template = set.Template
 	}
+
 	if err := fits(experiment, assigned, ClientPlace{}, stack.Options); err != nil {
 		return err
 	}
+
 	for i, f := range assigned {
 		if slices.Index(assigned, f) < i {
 			continue
@@ -71,6 +78,7 @@ func precheck(config Config, set *data.Set, assigned []*bundle.Bundle) error {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -84,6 +92,7 @@ func (p *Prechecker) set(c Config) *data.Set {
 		}
 		p.sets[key] = s
 	}
+
 	return s
 }
 
@@ -97,5 +106,6 @@ func (p *Prechecker) backbone(c Config, name string) *bundle.Bundle {
 		}
 		p.backbones[key] = f
 	}
+
 	return f
 }

@@ -19,6 +19,7 @@ func (p *Protocol) openSecureAggregation() error {
 	if !config.Enabled() {
 		return nil
 	}
+
 	weighting, beside, err := methods.AveragedUploads(p.Experiment.Method)
 	asked := methods.StatisticNames(p.Experiment.Method)
 	share, n := p.Config.Participation, p.clients-p.Config.Eval.NewClients
@@ -39,14 +40,17 @@ func (p *Protocol) openSecureAggregation() error {
 		return configtags.KeyErrorf("secure_aggregation", "a round has one of %d clients, so that a sum would be its "+
 			"upload; raise participation, which is %v", n, share)
 	}
+
 	if p.Aggregation, err = secure.New(config, weighting, beside, p.clients, int(p.Sampling().Size)); err != nil {
 		return err
 	}
+
 	agreed, err := json.Marshal(struct {
 		secure.Config
 		Weighting  string
 		Guarantees secure.Guarantees `json:"Facts"`
 	}{config, weighting, p.Aggregation.Guarantees()})
+
 	p.Experiment.Secure = string(agreed)
 	return err
 }
@@ -66,15 +70,18 @@ func (p *Protocol) privacy(seededNoise bool) (string, error) {
 		return "", errors.New("--insecure-dp draws noise from the seed, which the option secure of dp forbids; use " +
 			"only one of the two")
 	}
+
 	if !methods.AddsNoise(m) {
 		return "", nil
 	}
+
 	s := p.Sampling()
 	text := fmt.Sprintf("%d rounds of %v of %d clients, sampling %s", p.Experiment.Plan.Rounds, s.Size, s.Clients,
 		p.Config.Sampling)
 	if seededNoise {
 		text += ", noise from the seed"
 	}
+
 	return text, nil
 }
 

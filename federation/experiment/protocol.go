@@ -52,10 +52,12 @@ func newProtocol(config Config, who members) (*Protocol, error) {
 	if who.role != wholeRun { // here each client trains alone
 		config.Runtime.BatchClients = max(1, config.Runtime.BatchClients)
 	}
+
 	stack, err := methods.Resolve(config.Method, config.With, config.Options)
 	if err != nil {
 		return nil, err
 	}
+
 	base := stack.Method
 	config.Options = stack.Options
 
@@ -63,6 +65,7 @@ func newProtocol(config Config, who members) (*Protocol, error) {
 	if err != nil {
 		return nil, configtags.KeyErrorf("options", "%w", err)
 	}
+
 	experiment := config.experiment(base, who.classes)
 	experiment.Options = string(options) + config.Train.lossTerm() + config.attackTerm()
 	prompt, _ := config.Options["tokens"].(int)
@@ -71,26 +74,33 @@ func newProtocol(config Config, who members) (*Protocol, error) {
 	if who.role == remoteSide { // clients send counts of classes only on request, and accuracies are what they claim
 		experiment.Evaluate.Confusion, experiment.Evaluate.Claimed = config.Eval.Confusion == everyone, true
 	}
+
 	if experiment.Attack, err = config.attackers(experiment.Plan.Trainers, who.clients); err != nil {
 		return nil, err
 	}
+
 	experiment.Plan.Attackers = experiment.Attack.Attackers
 	if err := config.checkPrivacy(base); err != nil {
 		return nil, err
 	}
+
 	if who.role == wholeRun && config.Synthetic.Set == "" && methods.NeedsSynthetic(base) {
 		return nil, errors.New("the method needs images of the server's own: give them in the section synthetic, " +
 			"such as synthetic: {set: folder, root: IMAGES}")
 	}
+
 	if experiment.Privacy, err = protocol.privacy(who.seededNoise); err != nil {
 		return nil, err
 	}
+
 	if err := protocol.checkFedBuff(); err != nil {
 		return nil, err
 	}
+
 	if experiment.SimulatedTime, err = config.SimulatedTime.Plan(protocol.clients, config.Seed); err != nil {
 		return nil, err
 	}
+
 	return protocol, protocol.openSecureAggregation()
 }
 
@@ -110,10 +120,12 @@ func (c Config) experiment(base method.Method, classes []string) *spec.Experimen
 		Evaluate: c.Evaluation(),
 		Warnings: slices.Concat(methods.InactiveTerms(base, c.Train.Rounds), c.Train.neverReached()),
 	}
+
 	if c.Eval.NewClients > 0 { // the last ones, where holdOutClients puts those that it draws
 		all, n := tensor.Indices(c.Partition.Clients), c.Partition.Clients-c.Eval.NewClients
 		experiment.Plan.Trainers, experiment.Plan.New = all[:n], all[n:]
 	}
+
 	return experiment
 }
 
@@ -122,10 +134,12 @@ func (c Config) attackTerm() string {
 	if !c.Attack.Enabled() {
 		return ""
 	}
+
 	text, err := json.Marshal(c.Attack)
 	if err != nil { // of numbers and texts there is none
 		panic(err)
 	}
+
 	return " attack=" + string(text)
 }
 
@@ -143,13 +157,16 @@ func (c Config) attackers(trainers []int, clients int) (attack.Attack, error) {
 	if !c.Attack.Enabled() {
 		return attack.Attack{}, nil
 	}
+
 	if c.Train.Centralised {
 		return attack.Attack{}, &configtags.KeyError{Key: "attack.kind", Err: errors.New("attack: train.centralised " +
 			"has one client, which would be the only attacker; use only one of the two")}
 	}
+
 	if len(trainers) == 0 {
 		trainers = tensor.Indices(clients)
 	}
+
 	drawn, err := c.Attack.Attackers(trainers, c.Seed)
 	return attack.Attack{Config: c.Attack, Attackers: drawn, Seed: c.Seed}, err
 }
@@ -168,6 +185,7 @@ func (c Config) checkPrivacy(m method.Method) error {
 		return configtags.KeyErrorf("eval.terms", "each client would report the norms of its own gradients, which "+
 			"secure aggregation and differential privacy hide; use only one of the two")
 	}
+
 	return nil
 }
 
@@ -178,13 +196,16 @@ func (p *Protocol) checkFedBuff() error {
 	if k == 0 {
 		return nil
 	}
+
 	if err := methods.CheckBuffered(p.Experiment.Method); err != nil {
 		return &configtags.KeyError{Key: key, Err: fmt.Errorf("simulated_time.fedbuff: %w", err)}
 	}
+
 	if n := int(p.Sampling().Size); k > n {
 		return configtags.KeyErrorf(key, "%d uploads never accumulate where %d clients train at the same time; set %d "+
 			"or fewer, or raise participation", k, n, n)
 	}
+
 	return nil
 }
 

@@ -26,17 +26,21 @@ func OpenServer(config Config, seededNoise bool) (*Protocol, error) {
 	if err := errors.Join(config.CheckWithoutData(), config.noAttack()); err != nil {
 		return nil, err
 	}
+
 	if config.Data.Template == autoTemplate {
 		config.Data.Template = ""
 	}
+
 	protocol, err := newProtocol(config, members{role: remoteSide, clients: config.Partition.Clients,
 		seededNoise: seededNoise})
 	if err != nil {
 		return nil, err
 	}
+
 	if err := config.InOneProcess(); err != nil {
 		return nil, err
 	}
+
 	switch {
 	case config.Reproduce != Defaults().Reproduce:
 		return nil, configtags.KeyErrorf("reproduce", "clients on other machines have labels and class names of "+
@@ -54,6 +58,7 @@ func OpenServer(config Config, seededNoise bool) (*Protocol, error) {
 		return nil, configtags.KeyErrorf("eval.embeddings", "a server whose clients are on other machines has no "+
 			"images; set it to 0")
 	}
+
 	return protocol, nil
 }
 
@@ -75,6 +80,7 @@ func (c Config) OwnBackbones() (own []spec.OwnBackbone, others []string) {
 		o.Task.Backbone = f.Name
 		own = append(own, o)
 	}
+
 	return own, others
 }
 
@@ -99,6 +105,7 @@ func (c Config) CheckInvitation() (Config, error) {
 		return c, fmt.Errorf("the server names the backbone %s, which is a path; name this client's backbone with "+
 			"--set backbones=[NAME]", name)
 	}
+
 	return c, errors.Join(c.namesNoFile(), c.CheckWithoutData())
 }
 
@@ -167,6 +174,7 @@ func (f *Federation) Compatibility(ctx context.Context) (spec.Compatibility, err
 	if out.Numerics, err = task.Numerics(); err != nil {
 		return out, err
 	}
+
 	for _, b := range task.Backbones.Distinct {
 		text, err := tokens(b, experiment.Classes, experiment.Template)
 		if err != nil {
@@ -175,10 +183,12 @@ func (f *Federation) Compatibility(ctx context.Context) (spec.Compatibility, err
 		out.Digests["backbone "+b.Name] = b.Digest()
 		out.Digests["text tokens of "+b.Name] = text
 	}
+
 	lists := map[string][]data.Example{"training data": content.trainList(), "test data": content.testList()}
 	if list := content.valList(); len(list) > 0 {
 		lists["validation data"] = list
 	}
+
 	for _, s := range content.evaluationSets {
 		if !s.other {
 			lists["evaluation set "+s.name] = s.examples
@@ -190,6 +200,7 @@ func (f *Federation) Compatibility(ctx context.Context) (spec.Compatibility, err
 		}
 		out.Digests["evaluation set "+s.name] = inOrder(s.examples, contents)
 	}
+
 	for what, list := range lists {
 		contents := make([]data.ContentHash, len(list))
 		for i, e := range list {
@@ -197,13 +208,16 @@ func (f *Federation) Compatibility(ctx context.Context) (spec.Compatibility, err
 		}
 		out.Digests[what] = inOrder(list, contents)
 	}
+
 	h := sha256.New()
 	for i, p := range content.Parts {
 		fmt.Fprintln(h, i, p.Domain, content.trainedOn(i), p.Val, p.Test, task.Backbones.Assigned[i].Name)
 	}
+
 	for _, s := range content.evaluationSets {
 		fmt.Fprintf(h, "%q %q %q\n", s.name, s.classes, s.template)
 	}
+
 	out.Digests["partition"] = hex.EncodeToString(h.Sum(nil))
 	return out, nil
 }

@@ -49,15 +49,19 @@ func (c Config) Reproduces() []string {
 	if c.Reproduce.Labels == misaligned {
 		out = append(out, "reproduce.labels: "+misaligned)
 	}
+
 	if c.Reproduce.ClassNames == shuffled {
 		out = append(out, "reproduce.class_names: "+shuffled)
 	}
+
 	if c.Train.State == sharedState {
 		out = append(out, "train.optimizer_state: "+sharedState)
 	}
+
 	if m, err := methods.Build(c.Method, c.With, c.Options); err == nil {
 		out = append(out, methods.Reproduces(m)...)
 	}
+
 	return out
 }
 
@@ -80,6 +84,7 @@ func (r Reproduce) misalign(s *data.Set, clients []partition.Client, seed uint64
 	if r.Labels != misaligned {
 		return
 	}
+
 	for _, sp := range s.Splits() {
 		var all []data.Example
 		for k := range clients {
@@ -89,6 +94,7 @@ func (r Reproduce) misalign(s *data.Set, clients []partition.Client, seed uint64
 			for _, i := range *dealt {
 				domains[(*sp.Examples)[i].Domain] = true
 			}
+
 			now, from := make([]int, len(*dealt)), 0
 			for i := range now {
 				for !domains[(*sp.Examples)[from].Domain] {
@@ -98,8 +104,10 @@ func (r Reproduce) misalign(s *data.Set, clients []partition.Client, seed uint64
 				e.Label = (*sp.Examples)[(*dealt)[random[i]]].Label
 				now[i], all, from = len(all), append(all, e), from+1
 			}
+
 			*dealt = now
 		}
+
 		*sp.Examples = all
 	}
 }

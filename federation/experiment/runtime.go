@@ -77,21 +77,26 @@ func (r Runtime) check() error {
 		bad("runtime.memory_limit", "%d bytes on provider cpu, which has no limit; remove it or set provider: cuda",
 			r.MemoryLimit)
 	}
+
 	if r.Provider == ort.CPU && r.Precision != ort.Float32 {
 		bad("runtime.precision", "%s on provider cpu, which has float32 alone; remove it or set provider: cuda",
 			r.Precision)
 	}
+
 	if r.Provider == ort.CPU && r.Devices > 1 {
 		bad("runtime.devices", "%d on provider cpu, which has only one; remove it or set provider: cuda", r.Devices)
 	}
+
 	for _, k := range [][2]string{{"runtime.prepack", r.Prepack}, {"runtime.spinning", r.Spinning}} {
 		if _, err := strconv.ParseBool(k[1]); err != nil && k[1] != auto {
 			bad(k[0], "%q is not known; use auto, true or false", k[1])
 		}
 	}
+
 	if _, err := ort.ParseOptLevel(r.Optimization); err != nil {
 		bad("runtime.optimization", "%w", err)
 	}
+
 	return errors.Join(errs...)
 }
 
@@ -118,11 +123,13 @@ func (r Runtime) Session() ort.Options {
 	if err != nil {
 		prepack = r.Provider == ort.CPU
 	}
+
 	spinning, err := strconv.ParseBool(r.Spinning)
 	runs := 0
 	if err != nil {
 		runs = r.workers()
 	}
+
 	level, _ := ort.ParseOptLevel(r.Optimization)
 	return ort.Options{Provider: r.Provider, Device: r.Device, Devices: r.Devices, Precision: r.Precision,
 		MemoryLimit: r.MemoryLimit, IntraThreads: r.Threads, Spinning: spinning, Runs: runs, NoArena: !r.Arena,
@@ -134,10 +141,12 @@ func (r Runtime) FeatureCache() (string, error) {
 	if r.Cache != "" {
 		return r.Cache, nil
 	}
+
 	user, err := os.UserCacheDir()
 	if err != nil {
 		return "", fmt.Errorf("no folder for the feature cache: %w; set runtime.cache", err)
 	}
+
 	return filepath.Join(user, "promptfed", "features"), nil
 }
 
@@ -148,17 +157,21 @@ func (r Runtime) keptTexts(key [sha256.Size]byte, shape []int, compute func() (*
 	if err != nil {
 		return nil, err
 	}
+
 	m, err := data.Cache{Dir: dir, Precision: data.Float}.Matrix(key, shape, shape[0])
 	if err != nil {
 		return nil, err
 	}
 	defer m.Close()
+
 	if len(m.Missing()) == 0 {
 		return m.Read(tensor.Indices(shape[0]))
 	}
+
 	t, err := compute()
 	if err == nil && t.NonFinite() < 0 {
 		_ = m.Append(t) // the next run computes them again where the folder cannot be written
 	}
+
 	return t, err
 }

@@ -21,12 +21,15 @@ func (s Synthetic) check() error {
 	if s.Set == "" {
 		return nil
 	}
+
 	if err := configtags.Check("synthetic.", s); err != nil {
 		return err
 	}
+
 	if err := sets.Validate(s.Config); err != nil {
 		return ofSynthetic(err)
 	}
+
 	return nil
 }
 
@@ -39,6 +42,7 @@ func ofSynthetic(err error) error {
 	case ok:
 		key += "." + own
 	}
+
 	return &configtags.KeyError{Key: key, Err: fmt.Errorf("synthetic: %w", err)}
 }
 
@@ -48,11 +52,13 @@ func openSynthetic(c Synthetic, classes []string) (own []data.Example, notes []s
 	if err != nil {
 		return nil, nil, ofSynthetic(err)
 	}
+
 	plain := func(name string) string { return strings.ToLower(strings.ReplaceAll(name, "_", " ")) }
 	number := map[string][]int{} // of the classes that are called so, capitals and underscores apart
 	for i, name := range classes {
 		number[plain(name)] = append(number[plain(name)], i)
 	}
+
 	for _, example := range append(set.Train, set.Pool...) {
 		name := set.Classes[example.Label]
 		example.Label = slices.Index(classes, name)
@@ -67,18 +73,23 @@ func openSynthetic(c Synthetic, classes []string) (own []data.Example, notes []s
 		default:
 			example.Label = same[0]
 		}
+
 		own = append(own, example)
 	}
+
 	if len(own) == 0 {
 		return nil, nil, &configtags.KeyError{Key: "synthetic.set", Err: errors.New("synthetic: the set has no " +
 			"images to train on")}
 	}
+
 	for _, note := range set.Notes {
 		notes = append(notes, "synthetic: "+note)
 	}
+
 	if n := len(set.Val) + len(set.Test); n > 0 {
 		notes = append(notes, fmt.Sprintf("synthetic: the server trains on %s; %d of val and test are not used "+
 			"(synthetic.split: pooled takes all)", CountInWords(len(own), "image"), n))
 	}
+
 	return own, notes, nil
 }

@@ -63,57 +63,70 @@ func openTask(ctx context.Context, c Config, o opening, progress Progress) (*Tas
 	if err := c.Check(); err != nil {
 		return nil, err
 	}
+
 	c.Runtime.Session().Preload() // while the data are opened
 	content, err := o.openData(ctx, c, progress)
 	if err != nil {
 		return nil, err
 	}
+
 	place := o.place
 	if n := content.clients(); place.Of > 0 && place.Of != n {
 		return nil, fmt.Errorf("the partition has %d clients, but the server has %d; use the data, partition and seed "+
 			"that the server was started with", n, place.Of)
 	}
+
 	protocol, err := newProtocol(content.config, members{role: o.role, clients: content.clients(),
 		classes:     content.Set.Classes,
 		seededNoise: place.SeededNoise})
 	if err != nil {
 		return nil, err
 	}
+
 	if o.role == remoteSide { // the server chose names and places for them
 		if err := protocol.Experiment.RunSpec().CheckSizes(); err != nil {
 			return nil, fmt.Errorf("the server's classes and template: %w", err)
 		}
 	}
+
 	backbones, err := OpenBackbones(ctx, protocol.Config, len(content.Parts), progress)
 	if err != nil {
 		return nil, err
 	}
+
 	experiment := *protocol.Experiment
 	experiment.Digests = map[string]string{}
 	for _, f := range backbones.Distinct {
 		experiment.Digests[f.Name] = f.Digest()
 	}
+
 	task := &Task{Protocol: protocol, Data: content, Backbones: backbones, Experiment: &experiment, Info: content.Info,
 		Runtime: protocol.Config.Runtime,
 		place:   place}
 	if err := task.describe(); err != nil {
 		return nil, err
 	}
+
 	if err := task.centralise(); err != nil {
 		return nil, err
 	}
+
 	if err := fits(&experiment, backbones.Assigned, place, protocol.Config.Options); err != nil {
 		return nil, err
 	}
+
 	if err := task.openSynthetic(); err != nil {
 		return nil, err
 	}
+
 	if task.Fallback, err = task.Runtime.ChooseProvider(); err != nil {
 		return nil, MachineError{err}
 	}
+
 	if err := task.openPrograms(); err != nil {
 		return nil, err
 	}
+
 	return task, task.chooseBatchClients()
 }
 
@@ -127,10 +140,12 @@ func (t *Task) openPrograms() (err error) {
 		return configtags.KeyErrorf("runtime.batch_clients", "%d computes the steps of several clients in one graph, "+
 			"but runtime.programs has those of one client; set it to 1", t.Runtime.BatchClients)
 	}
+
 	t.Protocol.Config.Runtime.BatchClients = 1
 	if t.Programs, err = programs.Open(dir, t.Experiment.Digests); err != nil {
 		return configtags.KeyErrorf("runtime.programs", "%w", err)
 	}
+
 	return nil
 }
 
@@ -150,6 +165,7 @@ func (t *Task) chooseBatchClients() error {
 	if protocol.Config.Runtime.BatchClients > 0 {
 		return nil
 	}
+
 	most := 1
 	for _, b := range t.Backbones.Distinct {
 		if t.Runtime.Provider == ort.CPU {
@@ -163,10 +179,12 @@ func (t *Task) chooseBatchClients() error {
 			most = n
 		}
 	}
+
 	if most > 1 {
 		t.Info.Notes = append(t.Info.Notes, fmt.Sprintf("up to %d clients train in one run; runtime.batch_clients "+
 			"sets another number", most))
 	}
+
 	protocol.Config.Runtime.BatchClients, t.Runtime.BatchClients = most, most
 	protocol.Experiment.BatchClients, t.Experiment.BatchClients = most, most
 	return nil
@@ -187,35 +205,43 @@ func (t *Task) describe() error {
 	if line := toys(t.Backbones.Distinct); line != "" {
 		notes = append(notes, line)
 	}
+
 	lists := [][]string{experiment.Classes}
 	for _, s := range t.Data.evaluationSets {
 		lists = append(lists, s.classes)
 	}
+
 	for _, model := range t.Backbones.Distinct {
 		if model.Origin.Source != "" {
 			notes = append(notes, model.Name+": "+model.Origin.String())
 		}
+
 		memory, err := memoryNote(experiment, model, config)
 		if err != nil {
 			return err
 		}
+
 		if memory != "" {
 			notes = append(notes, model.Name+": "+memory)
 		}
+
 		alike, err := alikeNotes(model, lists)
 		if err != nil {
 			return err
 		}
+
 		spelled, err := spelledClasses(model, experiment.Classes)
 		if err != nil {
 			return err
 		}
+
 		notes = append(append(notes, alike...), spelled...)
 		if why := experiment.NotBatchable(Backbone{model}); why != "" {
 			notes = append(notes, fmt.Sprintf("%s: runtime.batch_clients: %d has no effect, %s", model.Name,
 				config.Runtime.BatchClients, why))
 		}
 	}
+
 	t.Info.Notes = notes
 	return nil
 }
@@ -236,9 +262,11 @@ func (t *Task) centralise() error {
 	if !t.Protocol.Config.Train.Centralised {
 		return nil
 	}
+
 	if len(t.Backbones.Distinct) > 1 {
 		return configtags.KeyErrorf("train.centralised", "one model cannot have several backbones; name only one")
 	}
+
 	m := t.Experiment.Method
 	task := spec.TaskOf(Backbone{t.Backbones.Distinct[0]}, 0, len(t.Data.Parts), len(t.Experiment.Classes))
 	private := func(p method.Param) bool { return p.Owner == method.Private }
@@ -246,6 +274,7 @@ func (t *Task) centralise() error {
 		return configtags.KeyErrorf("train.centralised", "this method tests every client with prompts of its own, "+
 			"but only one client trains; use a method that tests the server's prompts, such as promptfl")
 	}
+
 	t.Experiment.Plan.Trainers = []int{0}
 	return nil
 }
@@ -259,22 +288,27 @@ func fits(experiment *spec.Experiment, assigned []*bundle.Bundle, place ClientPl
 		if place.alone() {
 			id, clients = place.Client, place.Of
 		}
+
 		task := spec.TaskOf(Backbone{model}, id, clients, len(experiment.Classes))
 		key := model.Name
 		for _, p := range experiment.Method.Params(task) {
 			key += fmt.Sprint(" ", p.Name, p.Shape)
 		}
+
 		if seen[key] {
 			continue
 		}
+
 		seen[key] = true
 		if err := shared.Add(experiment.Method, task); err != nil {
 			return err
 		}
+
 		if err := client.CheckGraphs(experiment, Backbone{model}, id, clients); err != nil {
 			return ofLength(err, options)
 		}
 	}
+
 	return nil
 }
 
@@ -287,9 +321,11 @@ func ofLength(err error, options map[string]any) error {
 			names = append(names, name)
 		}
 	}
+
 	if len(names) == 1 {
 		return configtags.KeyErrorf("options."+names[0], "%w", err)
 	}
+
 	return err
 }
 
@@ -299,10 +335,12 @@ func (t *Task) openSynthetic() (err error) {
 	if c.Set == "" {
 		return nil
 	}
+
 	var notes []string
 	if t.synthetic, notes, err = openSynthetic(c, t.Experiment.Classes); err != nil {
 		return err
 	}
+
 	t.Info.Notes = append(t.Info.Notes, notes...)
 	t.Experiment.Options += data.Digest(t.synthetic) + fmt.Sprint(c.Epochs)
 	return nil
@@ -319,6 +357,7 @@ func (t *Task) StepBytes() (most float64, err error) {
 		}
 		most = max(most, n)
 	}
+
 	return most, nil
 }
 
@@ -335,10 +374,12 @@ func (t *Task) Storage(ctx context.Context) (features.Storage, error) {
 	if err != nil {
 		return features.Storage{}, err
 	}
+
 	validating, err := t.Data.validating()
 	if err != nil {
 		return features.Storage{}, err
 	}
+
 	return x.Storage(ctx, t.requests(validating))
 }
 
@@ -362,9 +403,11 @@ func (t *Task) requests(validating bool) (out []features.Request) {
 			}
 		}
 	}
+
 	if len(t.synthetic) > 0 {
 		add(t.Backbones.Distinct[0], t.synthetic, 1)
 	}
+
 	return out
 }
 
@@ -375,12 +418,14 @@ func (t *Task) poisoned(client int) (list []data.Example, at []int) {
 	if by.Kind != attack.Backdoor {
 		return nil, nil
 	}
+
 	labels, _ := t.Data.labels(client)
 	at = by.Poisoned(client, labels)
 	for _, i := range at {
 		e := t.Data.trainList()[t.Data.trainedOn(client)[i]]
 		list = append(list, by.Triggered(e, preprocess.Decode))
 	}
+
 	return list, at
 }
 

@@ -27,14 +27,17 @@ func (f *Federation) Trace(config any) (trace.Info, error) {
 		if err != nil {
 			return info, err
 		}
+
 		bundle := trace.Bundle{Name: model.Name, Digest: model.Digest(), Folder: model.WeightsDir(),
 			LogitScale: model.LogitScale,
 			LogitBias:  model.LogitBias, Sigmoid: model.Sigmoid, SOS: tok.SOS(), EOT: tok.EOT(),
 			Context: model.Text.Context,
 			Text:    model.Text}
+
 		if bundle.Tokens, err = model.ClassTokens(experiment.Classes); err != nil {
 			return info, err
 		}
+
 		whole := func(template string) (out [][]int, err error) {
 			for _, c := range experiment.Classes {
 				ids, err := tok.Encode(spec.Sentence(template, c))
@@ -48,12 +51,15 @@ func (f *Federation) Trace(config any) (trace.Info, error) {
 			}
 			return out, nil
 		}
+
 		if bundle.HandTokens, err = whole(experiment.Template); err != nil {
 			return info, err
 		}
+
 		if bundle.NameTokens, err = whole("{}"); err != nil {
 			return info, err
 		}
+
 		for _, template := range experiment.Templates(experiment.Clients[0].Backbone) {
 			if template == "{}" {
 				continue
@@ -65,6 +71,7 @@ func (f *Federation) Trace(config any) (trace.Info, error) {
 				return info, err
 			}
 		}
+
 		for _, text := range info.Texts() {
 			if bundle.Words == nil {
 				bundle.Words = map[string][]int{}
@@ -76,8 +83,10 @@ func (f *Federation) Trace(config any) (trace.Info, error) {
 				return info, err
 			}
 		}
+
 		info.Bundles = append(info.Bundles, bundle)
 	}
+
 	first := info.Bundles[0]
 	info.Tokens, info.HandTokens, info.NameTokens, info.TemplateTokens = first.Tokens, first.HandTokens,
 		first.NameTokens, first.TemplateTokens

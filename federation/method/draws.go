@@ -55,6 +55,7 @@ func (d *Draws) draw(next func() float64, name string, shape []int) []float64 {
 			out[i] = next()
 		}
 	})
+
 	if d != nil {
 		t := tensor.New(shape...)
 		for i, x := range out {
@@ -62,6 +63,7 @@ func (d *Draws) draw(next func() float64, name string, shape []int) []float64 {
 		}
 		d.Record(name, t)
 	}
+
 	return out
 }
 

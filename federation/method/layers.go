@@ -11,10 +11,12 @@ func Unwrap(m Method) Method {
 	if v.Kind() != reflect.Struct {
 		return nil
 	}
+
 	inner := v.FieldByName("Method")
 	if !inner.IsValid() || !inner.CanInterface() {
 		return nil
 	}
+
 	out, _ := inner.Interface().(Method)
 	return out
 }

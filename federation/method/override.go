@@ -43,6 +43,7 @@ func (s *Scope) replaced(has func(*override) bool) (*override, *Scope) {
 			return o, &outer
 		}
 	}
+
 	return nil, nil
 }
 

@@ -46,16 +46,20 @@ func (s *Scope) TextFeatures(prompt Prompt) graph.Node {
 	if prompt.NoClass {
 		shape[0] = 1
 	}
+
 	if prompt.Ctx.OK() {
 		prompt.Template = ""
 	}
+
 	if prompt.PerImage() {
 		shape = append([]int{-1}, shape...)
 	}
+
 	if what := s.lacks(prompt); what != "" {
 		return s.graph.Fail("the text tower of backbone %s, an exported model, does not support %s", s.task.Backbone,
 			what)
 	}
+
 	prompt.Deep = withoutAbsentTail(prompt.Deep)
 	return s.graph.Placeholder(prompt, graph.Float, shape).L2Normalize()
 }
@@ -81,5 +85,6 @@ func (s *Scope) lacks(p Prompt) string {
 	case p.PerImage():
 		return "a prompt for each image"
 	}
+
 	return ""
 }

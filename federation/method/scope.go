@@ -60,10 +60,12 @@ func (s *Scope) TrainedValue(name string) graph.Node {
 	if o, outer := s.replaced(func(o *override) bool { return o.TrainedValue != nil }); o != nil {
 		return o.TrainedValue(outer, name)
 	}
+
 	i := s.index(name)
 	if i < 0 {
 		return s.graph.Fail("parameter %q is used but not declared by Params", name)
 	}
+
 	return s.Input(Input{s.at, name}, graph.Float, graph.Static(s.params[i].Shape...))
 }
 
@@ -158,15 +160,18 @@ func (s *Scope) Vision(p VisionPrompts) graph.Node {
 	if o, outer := s.replaced(func(o *override) bool { return o.Vision != nil && !p.Embeddings }); o != nil {
 		return o.Vision(outer, p)
 	}
+
 	if !p.Changes.None() && s.task.VisionLayers == 0 {
 		return s.graph.Fail("the image tower of backbone %s, a ResNet or an exported model, does not support low-rank "+
 			"changes or adapters", s.task.Backbone)
 	}
+
 	p.Deep = withoutAbsentTail(p.Deep)
 	images := PromptedImages{s.Pixels(), p}
 	if p.Embeddings {
 		return s.graph.Placeholder(images, graph.Float, []int{-1, s.task.Patches, s.task.VisionWidth})
 	}
+
 	return s.graph.Placeholder(images, graph.Float, []int{-1, s.task.Dim}).L2Normalize()
 }
 
@@ -232,9 +237,11 @@ func (s *Scope) Host(name string, f HostFunc, shape []int, args ...graph.Node) g
 	if s.at != ParamInput {
 		call.Name = Input{s.at, name}.String()
 	}
+
 	if inside := s.named(call.Name); inside != call.Name {
 		call.Name = "with/" + inside
 	}
+
 	if call.Name != name {
 		call.Func.Trace = nil // a trace has no place for a second value
 	}
@@ -245,9 +252,11 @@ func (s *Scope) Host(name string, f HostFunc, shape []int, args ...graph.Node) g
 		}
 		call.Args = append(call.Args, InputOf(n))
 	}
+
 	if !slices.ContainsFunc(s.built.Hosts, func(h HostCall) bool { return h.Name == call.Name }) {
 		s.built.Hosts = append(s.built.Hosts, call)
 	}
+
 	return s.Input(call.Input(), graph.Float, graph.Static(shape...))
 }
 

@@ -173,14 +173,17 @@ func Mean(ups []Upload, part func(Upload) tensor.Map) tensor.Map {
 	for _, u := range ups {
 		total += float64(u.N)
 	}
+
 	out := tensor.Map{}
 	if len(ups) == 0 || total == 0 {
 		return out
 	}
+
 	weights := make([]float64, len(ups))
 	for k, u := range ups {
 		weights[k] = float64(u.N) / total
 	}
+
 	for name, first := range part(ups[0]) { // each name is summed alone, so map order does not matter
 		rows, t := make([][]float32, len(ups)), tensor.New(first.Shape...)
 		for k, u := range ups {
@@ -191,6 +194,7 @@ func Mean(ups []Upload, part func(Upload) tensor.Map) tensor.Map {
 		t.WeightedSum(weights, rows)
 		out[name] = t
 	}
+
 	return out
 }
 
@@ -200,10 +204,12 @@ func Draw(seed uint64, client int, name string, shape []int, std float64) *tenso
 	if std == 0 {
 		return t
 	}
+
 	r := Rand(seed, "init", name, fmt.Sprint(client))
 	for i := range t.Data {
 		t.Data[i] = float32(r.NormFloat64() * std)
 	}
+
 	return t
 }
 

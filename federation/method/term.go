@@ -62,6 +62,7 @@ func (b Built) Terms(loss graph.Node) ([]Term, error) {
 	for _, t := range b.terms {
 		left[t.Node]++
 	}
+
 	var unnamed []string
 	var walk func(n graph.Node)
 	walk = func(n graph.Node) {
@@ -76,11 +77,13 @@ func (b Built) Terms(loss graph.Node) ([]Term, error) {
 		}
 		unnamed = append(unnamed, fmt.Sprint(n))
 	}
+
 	walk(loss)
 	if unnamed != nil {
 		return nil, fmt.Errorf("parts of the loss have no name: %s; name each with Scope.Term", strings.Join(unnamed,
 			", "))
 	}
+
 	var out []Term
 	for _, t := range b.terms {
 		if left[t.Node] > 0 {
@@ -92,6 +95,7 @@ func (b Built) Terms(loss graph.Node) ([]Term, error) {
 			out = append(out, t)
 		}
 	}
+
 	return out, nil
 }
 
@@ -112,6 +116,7 @@ func TermNames(m Method) []string {
 		}
 		return out
 	}
+
 	return nil
 }
 

@@ -34,6 +34,7 @@ func Resolve(name string, with []string, options map[string]any) (Stack, error) 
 	if err != nil {
 		return Stack{}, err
 	}
+
 	out := Stack{Options: resolved(defs, layers)}
 	for i, l := range layers {
 		if out.Method, err = build(defs[i], l, out.Method); err != nil {
@@ -45,6 +46,7 @@ func Resolve(name string, with []string, options map[string]any) (Stack, error) 
 					"uploads", defs[i].Name, defs[i+1].Name)
 		}
 	}
+
 	return out, nil
 }
 
@@ -81,6 +83,7 @@ func checkRoles(m method.Method) error {
 			}
 		}
 	}
+
 	return nil
 }
 
@@ -90,15 +93,18 @@ func checkCovered(m, inner method.Method) error {
 	if !method.PropertiesOf(m).HidesClients {
 		return nil
 	}
+
 	_, beside, err := AveragedUploads(inner)
 	if err == nil && len(beside) > 0 {
 		err = fmt.Errorf("a method inside also uploads %s", strings.Join(beside, ", "))
 	} else if asked := StatisticNames(inner); err == nil && len(asked) > 0 {
 		err = fmt.Errorf("clients also answer the statistics of %s", strings.Join(asked, ", "))
 	}
+
 	if err != nil {
 		return fmt.Errorf("%w; that would leave the clients without clipping and noise", err)
 	}
+
 	return nil
 }
 
@@ -111,9 +117,11 @@ func resolved(defs []layer.Def, layers []any) map[string]any {
 		if i > 0 && len(values) > 0 {
 			out[defs[i].Name] = values
 		}
+
 		if i > 0 {
 			continue
 		}
+
 		for k, v := range values {
 			if !slices.ContainsFunc(defs[1:], func(d layer.Def) bool { return slices.Contains(d.OptionNames(), k) }) {
 				out[k] = v
@@ -125,6 +133,7 @@ func resolved(defs []layer.Def, layers []any) map[string]any {
 			out[defs[0].Name].(map[string]any)[k] = v
 		}
 	}
+
 	return out
 }
 
@@ -160,5 +169,6 @@ func decoded(name string, with []string, options map[string]any) (stack []layer.
 		}
 		stack, layers = append(stack, def), append(layers, def.New())
 	}
+
 	return stack, layers, decode(stack, layers, options)
 }

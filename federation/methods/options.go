@@ -39,6 +39,7 @@ func ShortOptions(options map[string]any) map[string]any {
 			out[k] = layer.File(v).String()
 		}
 	}
+
 	return out
 }
 
@@ -54,6 +55,7 @@ func Files(options map[string]any) (out []layer.File) {
 			}
 		}
 	}
+
 	return out
 }
 
@@ -80,37 +82,45 @@ func EmbedFiles(name string, options map[string]any, read func(path string) ([]b
 	if err != nil {
 		return options, nil // an error elsewhere
 	}
+
 	for _, k := range configtags.Keys(reflect.ValueOf(d.Default)) {
 		builtin, is := k.Value.Interface().(layer.File)
 		if !is {
 			continue
 		}
+
 		value := options[k.Name]
 		nested, _ := options[name].(map[string]any)
 		below := nested[k.Name] != nil // as options.NAME.KEY
 		if below {
 			value = nested[k.Name]
 		}
+
 		key := "options." + k.Name
 		if below {
 			key = "options." + name + "." + k.Name
 		}
+
 		path, ok := value.(string)
 		if f := layer.File(path); !ok || f == "" || f == builtin || f.Embedded() {
 			continue
 		}
+
 		content, err := read(path)
 		if err != nil {
 			return nil, &configtags.KeyError{Key: key, Err: fmt.Errorf("options.%s: %w", k.Name, err)}
 		}
+
 		options = maps.Clone(options)
 		at := options
 		if below {
 			at = maps.Clone(nested)
 			options[name] = at
 		}
+
 		at[k.Name] = string(layer.EmbedFile(FileName(path, content), content))
 	}
+
 	return options, nil
 }
 
@@ -121,10 +131,12 @@ func decode(stack []layer.Def, layers []any, options map[string]any) error {
 	for i := range own {
 		own[i] = map[string]any{}
 	}
+
 	for _, key := range slices.Sorted(maps.Keys(options)) {
 		if err := readable(key); err != nil {
 			return err
 		}
+
 		at := "options." + key
 		if i := slices.IndexFunc(stack, func(d layer.Def) bool { return d.Name == key }); i >= 0 {
 			nested, ok := options[key].(map[string]any)
@@ -132,6 +144,7 @@ func decode(stack []layer.Def, layers []any, options map[string]any) error {
 				return configtags.KeyErrorf(at, "expected options of %s below it, such as %s", key,
 					strings.Join(stack[i].OptionNames(), ", "))
 			}
+
 			for k, v := range nested {
 				if err := readable(k); err != nil {
 					return err
@@ -145,17 +158,21 @@ func decode(stack []layer.Def, layers []any, options map[string]any) error {
 				}
 				own[i][k] = v
 			}
+
 			continue
 		}
+
 		if options[key] == nil {
 			return noValue(at)
 		}
+
 		var takers []int
 		for i, e := range stack {
 			if slices.Contains(e.OptionNames(), key) {
 				takers = append(takers, i)
 			}
 		}
+
 		switch len(takers) {
 		case 1:
 			name := stack[takers[0]].Name
@@ -179,6 +196,7 @@ func decode(stack []layer.Def, layers []any, options map[string]any) error {
 				"options.%s.%s", stack[takers[0]].Name, key)
 		}
 	}
+
 	for i, l := range layers {
 		d, err := mapstructure.NewDecoder(&mapstructure.DecoderConfig{
 			Result: l, TagName: "config", ErrorUnused: true, WeaklyTypedInput: true, ZeroFields: true,
@@ -186,6 +204,7 @@ func decode(stack []layer.Def, layers []any, options map[string]any) error {
 		if err == nil {
 			err = d.Decode(own[i])
 		}
+
 		if err != nil {
 			full := "options." + stack[i].Name
 			at := full + "."
@@ -199,6 +218,7 @@ func decode(stack []layer.Def, layers []any, options map[string]any) error {
 			return &configtags.KeyError{Key: full, Err: fmt.Errorf("options of %s: %s", stack[i].Name, oneLine(err))}
 		}
 	}
+
 	return nil
 }
 
@@ -220,10 +240,12 @@ func exactNumbers(from, to reflect.Type, v any) (any, error) {
 	if kind != reflect.Int && kind != reflect.Float64 {
 		return v, nil
 	}
+
 	switch from.Kind() {
 	case reflect.Slice, reflect.Map:
 		return nil, errors.New("a list or a section is given where a number is expected")
 	}
+
 	switch x := v.(type) {
 	case bool:
 		return nil, fmt.Errorf("%v is not a number", x)
@@ -243,6 +265,7 @@ func exactNumbers(from, to reflect.Type, v any) (any, error) {
 	case float32:
 		v = float64(x)
 	}
+
 	f, ok := v.(float64)
 	switch {
 	case !ok:
@@ -252,6 +275,7 @@ func exactNumbers(from, to reflect.Type, v any) (any, error) {
 	case kind == reflect.Int && (f != math.Trunc(f) || math.Abs(f) > 1<<53):
 		return nil, fmt.Errorf("%v is not a whole number", f)
 	}
+
 	return v, nil
 }
 

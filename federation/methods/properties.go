@@ -21,6 +21,7 @@ func AveragedUploads(base method.Method) (weighting string, beside []string, err
 	if len(layer.SharedNames(base)) == 0 {
 		return "", nil, errors.New("the base method shares nothing, so there is nothing to average")
 	}
+
 	mean := method.ByExamples
 	for l := range method.Layers(base) {
 		switch t := method.PropertiesOf(l); {
@@ -32,6 +33,7 @@ func AveragedUploads(base method.Method) (weighting string, beside []string, err
 			mean = t.Mean
 		}
 	}
+
 	beside, err = prefixes(base)
 	return string(mean), beside, err
 }
@@ -52,6 +54,7 @@ func CheckBuffered(base method.Method) error {
 	case HidesClients(base):
 		return errors.New("the epsilon of differential privacy assumes clients drawn for each round; set buffer: 0")
 	}
+
 	for l := range method.Layers(base) {
 		for _, role := range []method.Role{method.DriftCorrection, method.RoundStart} {
 			if _, has := method.PropertiesOf(l).Roles[role]; has {
@@ -59,6 +62,7 @@ func CheckBuffered(base method.Method) error {
 			}
 		}
 	}
+
 	return nil
 }
 
@@ -79,6 +83,7 @@ func prefixes(m method.Method) ([]string, error) {
 		}
 		count[prefix]++
 	}
+
 	out := slices.Sorted(maps.Keys(count))
 	for _, prefix := range out {
 		if count[prefix] != len(shared) {
@@ -86,6 +91,7 @@ func prefixes(m method.Method) ([]string, error) {
 				prefix)
 		}
 	}
+
 	return out, nil
 }
 
@@ -100,6 +106,7 @@ func StatisticNames(m method.Method) []string {
 			}
 		}
 	}
+
 	return out
 }
 
@@ -114,6 +121,7 @@ func InactiveTerms(m method.Method, rounds int) []string {
 			}
 		}
 	}
+
 	return out
 }
 
@@ -168,5 +176,6 @@ func Reproduces(m method.Method) []string {
 			v = v.Elem()
 		}
 	}
+
 	return out
 }

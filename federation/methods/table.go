@@ -41,20 +41,25 @@ func Register(def layer.Def) {
 	if !defName.MatchString(def.Name) {
 		panic(fmt.Sprintf("methods: %q cannot name a method; use lower-case letters, digits, _ and -", def.Name))
 	}
+
 	if _, err := Find(def.Name); err == nil {
 		panic(fmt.Sprintf("methods: there are two methods %q", def.Name))
 	}
+
 	if def.Title == "" || def.Paper == "" {
 		panic(fmt.Sprintf("methods: %s has no Title or no Paper", def.Name))
 	}
+
 	if t := reflect.TypeOf(def.Default); t == nil || t.Kind() != reflect.Struct {
 		panic(fmt.Sprintf("methods: Default of %s is %v; it must be a struct of options", def.Name, t))
 	}
+
 	_, builds := def.New().(layer.Builder)
 	if _, is := def.Default.(method.Method); !is && !builds {
 		panic(fmt.Sprintf("methods: Default of %s, a %T, must be a method, or have a function Build", def.Name,
 			def.Default))
 	}
+
 	at, _ := slices.BinarySearchFunc(table, def, order)
 	table = slices.Insert(table, at, def)
 }

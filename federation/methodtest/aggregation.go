@@ -29,6 +29,7 @@ func (c Case) Aggregation(t *testing.T) {
 		}
 		return
 	}
+
 	plain, _ := c.plainAll(t)
 	want := plain.Prompts
 	got := c.run(t, e, engine.Settings{Wrap: func(inner message.Cohort) message.Cohort {
@@ -56,6 +57,7 @@ func (c sums) Run(ctx context.Context, o message.Instruction) ([]message.Reply, 
 	if o.Kind != message.Train || err != nil {
 		return replies, err
 	}
+
 	one := message.Reply{Client: method.AggregatedClient, Upload: method.Upload{Client: method.AggregatedClient}}
 	var ups []method.Upload
 	for _, reply := range replies {
@@ -68,12 +70,15 @@ func (c sums) Run(ctx context.Context, o message.Instruction) ([]message.Reply, 
 					name)
 			}
 		}
+
 		if method.Weights(c.weighting) == method.Uniform {
 			reply.Upload.N = 1
 		}
+
 		one.Sum, one.Upload.N, ups = append(one.Sum, reply.Client), one.Upload.N+reply.Upload.N, append(ups,
 			reply.Upload)
 	}
+
 	one.Upload.Shared = method.Mean(ups, func(u method.Upload) tensor.Map { return u.Shared })
 	one.Upload.Extra = method.Mean(ups, func(u method.Upload) tensor.Map { return u.Extra })
 	return []message.Reply{one}, nil

@@ -117,6 +117,7 @@ func (c Case) experiment(t *testing.T) *spec.Experiment {
 	if c.Alike {
 		clients = ClientsOfOneBackbone
 	}
+
 	return &spec.Experiment{Name: "toy", MethodName: c.Label(), Method: build(t, c.Name, c.With, c.Options),
 		Classes: Classes, Template: "a photo of a {}.", Clients: clients(9, 5, 6, 3),
 		Training: spec.Training{Epochs: 2, Batch: 4, DropLast: true,
@@ -180,14 +181,17 @@ func outcomeOf(t *testing.T, r *engine.Result) outcome {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	records := slices.Clone(r.Records)
 	for i := range records {
 		records[i].Seconds, records[i].Phases = 0, nil
 	}
+
 	b, err := json.MarshalIndent(records, "", " ")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return outcome{string(p), string(b)}
 }
 
@@ -198,10 +202,12 @@ func outcomeIn(t *testing.T, dir string) outcome {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	b, err := os.ReadFile(filepath.Join(dir, record.RoundsFile))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var records []record.Record
 	for line := range strings.Lines(string(b)) {
 		var r record.Record
@@ -210,6 +216,7 @@ func outcomeIn(t *testing.T, dir string) outcome {
 		}
 		records = append(records, r)
 	}
+
 	return outcomeOf(t, &engine.Result{Prompts: prompts, Records: records})
 }
 
@@ -266,6 +273,7 @@ func (c Case) zero(t *testing.T) {
 	if c.Zero == nil {
 		t.Skip("there is nothing to leave out")
 	}
+
 	bare, idle := c, c
 	bare.With, bare.Options = c.With[:len(c.With)-1], nil
 	idle.Options = c.Zero
@@ -277,6 +285,7 @@ func (c Case) zero(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	outcomeOf(t, r).same(t, outcomeOf(t, c.run(t, idle.experiment(t), engine.Settings{})),
 		"base method and wrapper of no strength")
 }

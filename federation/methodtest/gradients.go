@@ -28,6 +28,7 @@ func (c Case) gradients(t *testing.T) {
 	if c.NoDerivative {
 		t.Skip("its gradient is not the derivative, by intention")
 	}
+
 	experiment := c.experiment(t)
 	at := &probe{Method: experiment.Method}
 	experiment.Method = at
@@ -45,17 +46,21 @@ func (c Case) gradients(t *testing.T) {
 		Shared:    tensor.Map{},
 		Broadcast: tensor.Map{},
 		PerClient: map[int]tensor.Map{}, State: tensor.Map{}}
+
 	if err := at.Method.Start(global); err != nil {
 		t.Fatal(err)
 	}
+
 	for _, c := range experiment.Clients {
 		global.Infos = append(global.Infos, method.ClientInfo{Backbone: c.Backbone.Name(), Dim: c.Backbone.Task().Dim})
 	}
+
 	for _, q := range at.Method.Statistics(0) { // without answers
 		if err := q.Aggregate(global, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	maps.Copy(global.Broadcast, global.PerClient[first.ID])
 	here, sent, private, own := tensor.Map{}, tensor.Map{}, tensor.Map{}, tensor.Map{}
 	for i, p := range at.Params(task) {
@@ -67,6 +72,7 @@ func (c Case) gradients(t *testing.T) {
 			private[p.Name] = Values(600+i, 0.6, p.Shape...)
 		}
 	}
+
 	kept := tensor.Map{}
 	fill(at.Method, task, global.Broadcast, kept)
 	order := message.Instruction{Kind: message.Train, Round: 1, Clients: []int{1}, Total: 4, Shared: sent,
@@ -80,9 +86,11 @@ func (c Case) gradients(t *testing.T) {
 		}
 		return rec.Tensors.WithoutPrefix("r1/c1")
 	}
+
 	if len(here) == 0 {
 		t.Skip("nothing is learned")
 	}
+
 	grads := steps(worker, here).WithoutPrefix("s0/grad")
 	largest := 0.0
 	learned := slices.DeleteFunc(here.Names(), func(name string) bool { return slices.Contains(c.Names.idle(), name) })
@@ -92,10 +100,12 @@ func (c Case) gradients(t *testing.T) {
 		}
 		largest = max(largest, grads[name].MaxAbs())
 	}
+
 	for precision, bound := range map[string]float64{ort.Float16: 0.01, ort.BFloat16: 0.1} {
 		if precision == ort.BFloat16 && !(testing.Verbose() && orttest.OnCPU()) { // only the table needs it
 			continue
 		}
+
 		low := client.NewWorker(experiment, client.Settings{Session: ort.Options{Bind: true, Precision: precision},
 			PlainGraphs: true})
 		defer low.Close()
@@ -123,11 +133,13 @@ func (c Case) gradients(t *testing.T) {
 				along.Data[i] = float32(math.Copysign(size, Value(800, i)))
 				got += float64(along.Data[i]) * float64(grads[name].Data[i])
 			}
+
 			f := func(d float64) float64 {
 				moved := here.Clone()
 				moved[name].Axpy(d, along)
 				return float64(steps(worker, moved)["s1/loss"].Data[0])
 			}
+
 			want := (8*(f(h)-f(-h)) - (f(2*h) - f(-2*h))) / (12 * h)
 			if !(math.Abs(got-want) <= 2e-3*size*largest) {
 				t.Errorf("the gradient of %s in direction %d is %g, differences give %g (largest %g)", name, k, got,

@@ -67,15 +67,19 @@ func (*pencil) Text(g *graph.Graph, _ []string, prompts []method.Prompt) ([]grap
 				sum = sum.Reshape(-1, 1)
 			}
 		}
+
 		for _, l := range prompt.Changes.LowRank {
 			sum = sum.Add(l.A.MatMul(l.B).Sum())
 		}
+
 		n := sum.Add(adapted(g, prompt.Changes)).Mul(slope).Add(start)
 		if prompt.NoClass {
 			n = n.Slice(0, 0, 1)
 		}
+
 		out = append(out, n)
 	}
+
 	return out, g.Err()
 }
 
@@ -102,9 +106,11 @@ func (*pencil) Vision(g *graph.Graph, pixels graph.Node, prompts method.VisionPr
 	if prompts.Pixels.OK() {
 		pixels = pixels.Add(prompts.Pixels)
 	}
+
 	if prompts.Embeddings {
 		return pixels.Slice(1, 1, 2).Reshape(-1, 1, 1), g.Err()
 	}
+
 	out := pixels.Reshape(-1, 3).MatMul(g.Const(tensor.Of([]float32{1, 0, 0, 1, 0, 0}, 3, 2)))
 	if prompts.Tokens.OK() {
 		sum := prompts.Tokens.Sum(-1, -2)
@@ -113,6 +119,7 @@ func (*pencil) Vision(g *graph.Graph, pixels graph.Node, prompts method.VisionPr
 		}
 		out = out.Add(sum.Mul(g.Const(tensor.Of([]float32{0, 1}, 2))))
 	}
+
 	return out.Add(adapted(g, prompts.Changes).Mul(g.Const(tensor.Of([]float32{0, 1}, 2)))), g.Err()
 }
 
@@ -122,6 +129,7 @@ func (h HandExample) Check(t *testing.T) {
 	for name, v := range h.First {
 		first[name] = tensor.Of([]float32{float32(v)}, 1, 1)
 	}
+
 	data := func(mirrored bool, class int64, image ...float32) *spec.Features {
 		own := len(image) / 2
 		if mirrored {
@@ -129,11 +137,13 @@ func (h HandExample) Check(t *testing.T) {
 				image = append(image, image[2*i], -image[2*i+1])
 			}
 		}
+
 		n := len(image) / 2
 		features := &spec.Features{Views: []spec.RowReader{spec.InMemory{Tensor: tensor.Of(image, n, 2)}},
 			Class: make([]int64,
 				n),
 			Patches: []spec.RowReader{spec.InMemory{Tensor: tensor.Of(image, n, 1, 2)}}}
+
 		pixels, tokens := tensor.New(n, 3, 1, 1), tensor.New(n, 3, 1)
 		for i := range features.Class {
 			if features.Class[i] = class; i >= own {
@@ -142,10 +152,12 @@ func (h HandExample) Check(t *testing.T) {
 			copy(pixels.Row(i).Data, image[2*i:2*i+2])
 			copy(tokens.Row(i).Data, []float32{image[2*i], image[2*i+1], -1})
 		}
+
 		features.Tokens = []spec.RowReader{spec.InMemory{Tensor: tokens}}
 		features.Pixels = []spec.RowReader{spec.InMemory{Tensor: pixels}}
 		return features
 	}
+
 	b := &pencil{}
 	experiment := &spec.Experiment{Name: "pencil", Method: Pinned{build(t, h.Method, h.With, h.Options), first},
 		Classes: []string{"plus", "minus"}, Template: "{}",
@@ -155,9 +167,11 @@ func (h HandExample) Check(t *testing.T) {
 		Training: spec.Training{Epochs: max(1, h.Epochs), Batch: 4, Shared: h.Shared,
 			Optim: optim.Config{Name: "sgd", LR: h.LR, Momentum: h.Momentum, WeightDecay: h.WeightDecay}},
 		Plan: spec.Plan{Rounds: 2}}
+
 	if h.Synthetic > 0 {
 		experiment.Synthetic = &spec.Synthetic{Backbone: b, Data: data(false, 0, .6, .8), Epochs: h.Synthetic}
 	}
+
 	rec := trace.NewRecorder()
 	run(t, experiment, engine.Settings{Client: client.Settings{Tracer: rec}})
 	for name, want := range h.Want {

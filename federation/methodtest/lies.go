@@ -60,10 +60,12 @@ func (l *liar) Run(ctx context.Context, instruction message.Instruction) ([]mess
 	if instruction.Kind == message.Train && instruction.Round == 1 {
 		l.first = instruction.Shared.Clone()
 	}
+
 	replies, err := l.Cohort.Run(ctx, instruction)
 	if err != nil || instruction.Kind.Tests() || instruction.Labels() {
 		return replies, err
 	}
+
 	for i := range replies {
 		r := &replies[i]
 		if r.Client == l.client && !l.honest {
@@ -73,6 +75,7 @@ func (l *liar) Run(ctx context.Context, instruction message.Instruction) ([]mess
 			l.moved = max(l.moved, message.UpdateNorm(instruction.Shared, r.Upload.Shared))
 		}
 	}
+
 	return replies, nil
 }
 
@@ -85,6 +88,7 @@ func Lie(m method.Method, task method.ClientSpec, instruction message.Instructio
 		return slices.ContainsFunc(declared, func(d method.Extra) bool { return d.Name == name && d.Counts })
 	}
 	extra := tensor.Map{}
+
 	for name, t := range upload.Extra {
 		norm := exaggeration * t.Norm()
 		if counts(name) { // all examples are of one class
@@ -97,10 +101,12 @@ func Lie(m method.Method, task method.ClientSpec, instruction message.Instructio
 		}
 		extra[name] = scaled(x.of, t.Shape, norm)
 	}
+
 	upload.Extra = extra
 	if instruction.Codec != nil || instruction.Kind != message.Train {
 		return
 	}
+
 	shared := maps.Clone(upload.Shared)
 	for name, t := range upload.Shared {
 		move := t.Clone()
@@ -108,6 +114,7 @@ func Lie(m method.Method, task method.ClientSpec, instruction message.Instructio
 		shared[name] = scaled(x.of, t.Shape, exaggeration*move.Norm())
 		shared[name].Axpy(1, instruction.Shared[name])
 	}
+
 	upload.Shared = shared
 }
 
@@ -117,10 +124,12 @@ func scaled(element func(i, n int) float64, shape []int, norm float64) *tensor.T
 	for i := range t.Data {
 		t.Data[i] = float32(element(i, t.Len()))
 	}
+
 	out := tensor.New(shape...)
 	if n := t.Norm(); n > 0 {
 		out.Axpy(norm/n, t)
 	}
+
 	return out
 }
 
@@ -132,6 +141,7 @@ func (c Case) lies(t *testing.T) {
 	if c.Alike {
 		clients = ClientsOfOneBackbone
 	}
+
 	run := func(rounds int, honest bool) (*liar, *engine.Result) {
 		e := c.experiment(t)
 		e.Clients = clients(9, 5, 6, 3, 7)
@@ -146,6 +156,7 @@ func (c Case) lies(t *testing.T) {
 		}
 		return l, r
 	}
+
 	l, result := run(len(extremes), false)
 	if reach := cmp.Or(c.Reach, 1); l.moved > 0 {
 		h, _ := run(2, true)
@@ -154,17 +165,20 @@ func (c Case) lies(t *testing.T) {
 				d/l.moved, reach)
 		}
 	}
+
 	for _, rec := range result.Records {
 		honest := slices.DeleteFunc(slices.Clone(rec.Clients), func(k int) bool { return k == l.client })
 		if !slices.Equal(honest, []int{0, 2, 3, 4}) && len(rec.Warnings) == 0 {
 			t.Errorf("%s: round %d counts clients %v: %v", extremes[rec.Round].name, rec.Round, rec.Clients, l.named)
 		}
 	}
+
 	for client := range l.named {
 		if client != l.client {
 			t.Errorf("client %d is refused for what client %d says: %v", client, l.client, l.named)
 		}
 	}
+
 	if err := message.CheckFinite("", result.Prompts); err != nil {
 		t.Error(err)
 	}

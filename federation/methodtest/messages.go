@@ -35,11 +35,13 @@ func (c Case) messages(t *testing.T) {
 		defer mu.Unlock()
 		sent = append(sent, upload{client, slices.Clone(m)})
 	})
+
 	encoded := outcomeOf(t, c.run(t, experiment, set))
 	c.plain(t).same(t, encoded, "values, and encoded messages with 8 workers")
 	if len(sent) == 0 {
 		t.Fatal("no message was seen")
 	}
+
 	var secret []string
 	for name := range rec.Tensors {
 		_, part, _ := strings.Cut(name, "/c")
@@ -49,17 +51,21 @@ func (c Case) messages(t *testing.T) {
 			}
 		}
 	}
+
 	if len(c.Names.Private) > 0 && len(secret) == 0 {
 		t.Fatal("the trace has no private tensor to look for")
 	}
+
 	for _, upload := range sent {
 		got, err := message.DecodeTensors(upload.bytes)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		if err := declared(experiment, experiment.Clients[upload.client], got.WithoutPrefix("extra")); err != nil {
 			t.Error(err)
 		}
+
 		for _, name := range got.Names() {
 			part, rest, _ := strings.Cut(name, "/")
 			if part == "shared" && slices.Contains(c.Names.Shared, rest) || part == "extra" ||
@@ -68,6 +74,7 @@ func (c Case) messages(t *testing.T) {
 			}
 			t.Errorf("a message holds %s", name)
 		}
+
 		for _, name := range secret {
 			rows := 1
 			if slices.ContainsFunc(c.Names.Exchanged, func(p string) bool { return strings.HasSuffix(name, "/"+p) }) {
@@ -95,6 +102,7 @@ func declared(e *spec.Experiment, c *spec.Client, extra tensor.Map) error {
 			return nil
 		}
 	}
+
 	return err
 }
 

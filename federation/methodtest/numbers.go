@@ -55,6 +55,7 @@ func CheckHandExamples(t *testing.T, defs []layer.Def, hands []HandExample) {
 	for _, h := range hands {
 		t.Run(h.Method, h.Check)
 	}
+
 	for _, d := range defs {
 		if !slices.ContainsFunc(hands, func(h HandExample) bool {
 			return h.Method == d.Name && len(h.With) == 0 || slices.Contains(h.With, d.Name)

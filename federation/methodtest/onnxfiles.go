@@ -18,11 +18,13 @@ func ONNXFile(meta fromfile.Metadata, outputs func(g *graph.Graph) []graph.Outpu
 	if err != nil {
 		return nil, err
 	}
+
 	meta.Version = fromfile.Version
 	text, err := json.Marshal(meta)
 	if err != nil {
 		return nil, err
 	}
+
 	m.MetadataProps = []*onnx.StringStringEntryProto{{Key: fromfile.MetadataKey, Value: string(text)}}
 	return onnx.Marshal(m)
 }

@@ -17,6 +17,7 @@ func (c Case) overrides(t *testing.T) {
 		logits := experiment.Method.Logits(s)
 		return [2]graph.Node{logits, experiment.Method.Loss(s, logits)}
 	}
+
 	scope := method.ScopeOf(experiment.Method, experiment.Task(experiment.Clients[0]))
 	want := build(scope)
 

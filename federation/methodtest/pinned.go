@@ -22,6 +22,7 @@ func (p Pinned) Start(g *method.Global) error {
 	if err := p.Method.Start(g); err != nil {
 		return err
 	}
+
 	for _, m := range []tensor.Map{g.Shared, g.Broadcast} {
 		for name := range m {
 			if t := p.First[name]; t != nil {
@@ -29,6 +30,7 @@ func (p Pinned) Start(g *method.Global) error {
 			}
 		}
 	}
+
 	return nil
 }
 
@@ -52,6 +54,7 @@ func (p Pinned) Begin(l *method.Local) error {
 			}
 		}
 	}
+
 	return p.Method.Begin(l)
 }
 
@@ -60,10 +63,12 @@ func filled(t *tensor.Tensor, shape []int) *tensor.Tensor {
 	if t.Len() != 1 {
 		return t.Clone()
 	}
+
 	out := tensor.New(shape...)
 	for i := range out.Data {
 		out.Data[i] = t.Data[0]
 	}
+
 	return out
 }
 
@@ -88,6 +93,7 @@ func (p *probe) Loss(s *method.Scope, logits graph.Node) graph.Node {
 			f.Every = method.EveryRound
 		}
 	}
+
 	return loss
 }
 

@@ -50,6 +50,7 @@ func PyTorch(t *testing.T, defs []layer.Def) {
 	if len(groups) == 0 {
 		groups, _ = filepath.Glob("../../testdata/*.safetensors")
 	}
+
 	ran := 0
 	for _, path := range groups {
 		var cases []golden
@@ -57,30 +58,36 @@ func PyTorch(t *testing.T, defs []layer.Def) {
 		if err == nil {
 			err = json.Unmarshal(b, &cases)
 		}
+
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		var want tensor.Map
 		for i, golden := range cases {
 			name := append(golden.With, golden.Method)[0]
 			if !slices.ContainsFunc(defs, func(d layer.Def) bool { return d.Name == name }) {
 				continue
 			}
+
 			if want == nil {
 				if want, _, err = safetensors.ReadFile(path); err != nil {
 					t.Fatal(err)
 				}
 			}
+
 			ran++
 			compare(t, fmt.Sprintf("%s %02d, %s%v%v", filepath.Base(path), i, golden.Method, golden.With,
 				golden.Options),
 				golden.trace(t),
 				want[fmt.Sprintf("%02d", i)])
+
 			if t.Failed() {
 				return
 			}
 		}
 	}
+
 	if ran == 0 {
 		t.Errorf("%d files of cases have none of this package", len(groups))
 	}
@@ -92,17 +99,21 @@ func (c golden) trace(t *testing.T) tensor.Map {
 	for name, f := range c.First {
 		first[name] = Values(f.Salt, f.Scale, f.Shape...)
 	}
+
 	sizes, toys := c.Sizes, Clients
 	if len(sizes) == 0 {
 		sizes = []int{9, 5, 6}
 	}
+
 	if c.Alike {
 		toys = ClientsOfOneBackbone
 	}
+
 	clients := toys(sizes...)
 	for _, client := range clients {
 		client.Train = InOrder{Features: client.Train.(*spec.Features)}
 	}
+
 	rec := trace.NewRecorder()
 	run(t, &spec.Experiment{Method: Pinned{build(t, c.Method, c.With, c.Options), first},
 		Classes: Classes, Template: "a photo of a {}.", Clients: clients, Plan: spec.Plan{Rounds: 2, TestEvery: 1},
@@ -111,6 +122,7 @@ func (c golden) trace(t *testing.T) tensor.Map {
 				WeightDecay: c.Train.WeightDecay},
 			Schedule: optim.Schedule{Kind: c.Train.Schedule, TMax: 10}}},
 		engine.Settings{Client: client.Settings{Tracer: rec, Terms: c.Terms}, Workers: 2})
+
 	return rec.Tensors
 }
 
@@ -133,28 +145,35 @@ func compare(t *testing.T, label string, got tensor.Map, want *tensor.Tensor) {
 			notCompared.MatchString(name) {
 			continue
 		}
+
 		part := got[name]
 		if at+part.Len() > want.Len() {
 			t.Fatalf("%s: the trace has more numbers than the %d of the witness, from %s on", label, want.Len(), name)
 		}
+
 		scale, bound := max(1e-2, tensor.Of(want.Data[at:at+part.Len()], part.Len()).MaxAbs()), 1e-5
 		if strings.Contains(name, "/term/") {
 			scale, bound = max(1e-3, tensor.Of(want.Data[at:at+part.Len()], part.Len()).MaxAbs()), 2e-4
 		}
+
 		if strings.Contains(name, "/grad/gate/") {
 			bound = 2e-4
 		}
+
 		if strings.Contains(name, "/scaffold/dc/") {
 			bound = 2e-5
 		}
+
 		for i, v := range part.Data {
 			if diff := math.Abs(float64(v)-float64(want.Data[at+i])) / scale; !(diff <= bound) {
 				t.Errorf("%s: %s at element %d is %g, PyTorch gives %g", label, name, i, v, want.Data[at+i])
 				break
 			}
 		}
+
 		at += part.Len()
 	}
+
 	if at != want.Len() {
 		t.Errorf("%s: the trace has %d numbers, the witness %d", label, at, want.Len())
 	}

@@ -59,6 +59,7 @@ func blocked(name string) interruption {
 				os.MkdirAll(filepath.Join(path, "in the way"), 0o755)
 			}
 		}
+
 		return func() error {
 			if err := os.RemoveAll(path); err != nil {
 				return err
@@ -108,6 +109,7 @@ func (c Case) resume(t *testing.T) {
 		if (uint32(i)+pick.Sum32())%3 != 0 { // each case runs every third interruption, to save time
 			continue
 		}
+
 		dir := t.TempDir()
 		ctx, stop := context.WithCancel(context.Background())
 		set := engine.Settings{Dir: dir, Workers: 2}
@@ -118,11 +120,13 @@ func (c Case) resume(t *testing.T) {
 			t.Errorf("%s: the run was not broken off", in.name)
 			continue
 		}
+
 		if repair != nil {
 			if err := repair(); err != nil {
 				t.Fatal(err)
 			}
 		}
+
 		c.run(t, c.experiment(t), engine.Settings{Dir: dir, Resume: true})
 		want.same(t, outcomeIn(t, dir), in.name)
 	}
@@ -159,6 +163,7 @@ func (c Case) lost(t *testing.T) {
 	if got := after.Records[1].Clients; len(got) != 3 || got[1] != 2 {
 		t.Errorf("round 1 counted clients %v, want 0, 2 and 3", got)
 	}
+
 	for _, client := range []int{0, 1, 2, 3} {
 		at := "client/" + strconv.Itoa(client)
 		was, is := before.Prompts.WithoutPrefix(at), after.Prompts.WithoutPrefix(at)

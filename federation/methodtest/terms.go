@@ -29,6 +29,7 @@ func (c Case) terms(t *testing.T) {
 		}
 		r.Records[i].Terms, r.Records[i].Drift = nil, nil
 	}
+
 	plain, _ := c.plainAll(t)
 	outcomeOf(t, r).same(t, outcomeOf(t, plain), "with and without terms")
 }
@@ -39,11 +40,13 @@ func (c Case) checkTerms(t *testing.T, trace tensor.Map, round int, got []record
 	if len(got) == 0 || !method.IsCrossEntropy(got[0].Name) {
 		t.Fatalf("round %d has the terms %+v", round, got)
 	}
+
 	norms, values, fits := map[string]float64{}, map[string]float64{}, map[string]float64{}
 	for client := range 4 {
 		steps := 0
 		for ; trace[fmt.Sprintf("r%d/c%d/s%d/loss", round, client, steps)] != nil; steps++ {
 		}
+
 		for s := range steps {
 			step := trace.WithoutPrefix(fmt.Sprintf("r%d/c%d/s%d", round, client, s))
 			loss, size := 0.0, 0.0
@@ -54,6 +57,7 @@ func (c Case) checkTerms(t *testing.T, trace tensor.Map, round int, got []record
 					loss, size = loss+float64(v.Data[0]), size+math.Abs(float64(v.Data[0]))
 					values[term.Name] += float64(v.Data[0]) / float64(4*steps)
 				}
+
 				gradients := one.WithoutPrefix("grad")
 				for name, d := range gradients {
 					norms[term.Name+"/"+name] += d.Norm() / float64(4*steps)
@@ -63,18 +67,22 @@ func (c Case) checkTerms(t *testing.T, trace tensor.Map, round int, got []record
 						}
 					}
 				}
+
 				sum.Axpy(1, gradients)
 				if method.IsCrossEntropy(term.Name) {
 					fit.Axpy(1, gradients)
 				}
 			}
+
 			for name, d := range fit {
 				fits[name] += d.Norm() / float64(4*steps)
 			}
+
 			if want := float64(step["loss"].Data[0]); !(math.Abs(loss-want) <= orttest.Tolerance(1e-5)*(1+size)) {
 				t.Errorf("round %d, client %d, step %d: the terms add up to %g, the loss is %g", round, client, s, loss,
 					want)
 			}
+
 			for name, want := range step.WithoutPrefix("grad") {
 				if d := tensor.Distance(sum[name], want); !(d <= 2e-5*(0.1+sum[name].MaxAbs()+want.MaxAbs())) {
 					t.Errorf("round %d, client %d, step %d: the terms' gradients of %s add up to another, off by %g "+
@@ -83,6 +91,7 @@ func (c Case) checkTerms(t *testing.T, trace tensor.Map, round int, got []record
 			}
 		}
 	}
+
 	near := func(a, b float64) bool { return math.Abs(a-b) <= orttest.Tolerance(1e-5)*(1e-3+math.Abs(b)) }
 	for _, term := range got {
 		if value := term.Value; value != nil && !near(*value, values[term.Name]) ||
@@ -99,6 +108,7 @@ func (c Case) checkTerms(t *testing.T, trace tensor.Map, round int, got []record
 			delete(norms, term.Name+"/"+name)
 		}
 	}
+
 	if len(norms) > 0 {
 		t.Errorf("round %d: the record lacks %v", round, norms)
 	}

@@ -18,6 +18,7 @@ func (c Case) together(t *testing.T) {
 	if len(got.Prompts) != len(want.Prompts) {
 		t.Fatalf("prompts %v, want %v", got.Prompts.Names(), want.Prompts.Names())
 	}
+
 	for name, w := range want.Prompts {
 		g := got.Prompts[name]
 		if g == nil || !g.SameShape(w) {
@@ -27,6 +28,7 @@ func (c Case) together(t *testing.T) {
 			t.Fatalf("%s differs by %g", name, d)
 		}
 	}
+
 	for i, w := range want.Records {
 		g := got.Records[i]
 		if d := math.Abs(g.Loss - w.Loss); !(d <= 1e-6*max(1, math.Abs(w.Loss))) || g.BytesUp != w.BytesUp {

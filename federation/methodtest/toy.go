@@ -66,17 +66,21 @@ func (b *Toy) Vision(g *graph.Graph, pixels graph.Node, prompts method.VisionPro
 	if b.Layers == 0 && len(prompts.Deep) > 0 || len(prompts.Deep) > max(0, b.Layers-1) {
 		return graph.Node{}, fmt.Errorf("%d deep prompts", len(prompts.Deep))
 	}
+
 	if prompts.Pixels.OK() {
 		pixels = pixels.Add(prompts.Pixels)
 	}
+
 	if prompts.Embeddings {
 		return pixels.Reshape(-1, 2, 6).MatMul(g.Const(Values(34, 1, 6, ToyVision))), g.Err()
 	}
+
 	x := pixels.Reshape(-1, 3*ToyImage*ToyImage).MatMul(g.Const(Values(31, 1, 3*ToyImage*ToyImage, ToyVision)))
 	for i, tokens := range append([]graph.Node{prompts.Tokens}, prompts.Deep...) {
 		if !tokens.OK() {
 			continue
 		}
+
 		weights := tensor.New(1, tokens.Dim(-2))
 		for t := range weights.Data {
 			weights.Data[t] = 1 / float32(t+2) / float32(i+1)
@@ -84,12 +88,15 @@ func (b *Toy) Vision(g *graph.Graph, pixels graph.Node, prompts method.VisionPro
 				weights.Data[t] *= 1.5
 			}
 		}
+
 		more := g.Const(weights).MatMul(tokens.MatMul(g.Const(Values(32, 1, ToyVision, ToyVision))).Tanh())
 		if tokens.Rank() == 3 { // one for each image
 			more = more.Squeeze(1)
 		}
+
 		x = x.Add(more)
 	}
+
 	return changed(x.Tanh(), prompts.Changes, g.Const(Values(33+b.Salt, 1, ToyVision, b.Dim))), g.Err()
 }
 
@@ -103,9 +110,11 @@ func changed(x graph.Node, c method.BlockChanges, w graph.Node) graph.Node {
 			x = x.Add(d.MulScalar(1 / float64(l.Block+2)))
 		}
 	}
+
 	for _, a := range c.Adapters {
 		x = x.Add(a.Apply(x).MulScalar(1 / float64(a.Block+2)))
 	}
+
 	return x.MatMul(w).Add(more)
 }
 
@@ -136,6 +145,7 @@ func (b *Toy) Text(g *graph.Graph, classes []string, prompts []method.Prompt) ([
 			if prompt.NoClass {
 				x = g.Const(tensor.New(1, b.Width))
 			}
+
 			for k, ctx := range append([]graph.Node{prompt.Ctx}, prompt.Deep...) {
 				if ctx.OK() {
 					weights, o := tensor.New(1, ctx.Dim(-2)), o
@@ -152,10 +162,13 @@ func (b *Toy) Text(g *graph.Graph, classes []string, prompts []method.Prompt) ([
 					x = x.Add(sum)
 				}
 			}
+
 			x = x.Tanh()
 		}
+
 		out[i] = changed(x, prompt.Changes, b.out(g))
 	}
+
 	return out, g.Err()
 }
 
@@ -203,6 +216,7 @@ func Rows(salt, n, dim, classes int) *spec.Features {
 		}
 		features.Class[i] = int64((i + salt) % classes)
 	}
+
 	features.Patches = []spec.RowReader{spec.InMemory{Tensor: Values(salt+1000, 1/math.Sqrt(float64(dim)), n, 2, dim)}}
 	features.Pixels = []spec.RowReader{spec.InMemory{Tensor: Values(salt+2000, 1, n, 3, ToyImage, ToyImage)}}
 	features.Tokens = []spec.RowReader{spec.InMemory{Tensor: Values(salt+3000, 1, n, ToyTokens, ToyVision)}}

@@ -27,6 +27,7 @@ func (c Case) trace(t *testing.T) {
 			}
 		}
 	}
+
 	add, allow := all(want), all(may)
 	at := func(round int, f func(int) []string) []string {
 		if f == nil {
@@ -34,6 +35,7 @@ func (c Case) trace(t *testing.T) {
 		}
 		return f(round)
 	}
+
 	n := c.Names
 	learned := slices.Concat(n.Shared, n.Private)
 	add("init/", n.Shared...)
@@ -41,10 +43,12 @@ func (c Case) trace(t *testing.T) {
 	for _, client := range experiment.Clients {
 		add(fmt.Sprintf("start/c%d/down/", client.ID), n.PerClient...)
 	}
+
 	steps := map[string]trace.StepRecord{}
 	for _, s := range rec.Steps {
 		steps[fmt.Sprintf("r%d/c%d/s%d/", s.Round, s.Client, s.Step)] = s
 	}
+
 	for r := range 2 {
 		for _, client := range experiment.Clients {
 			path := fmt.Sprintf("r%d/c%d/", r, client.ID)
@@ -54,6 +58,7 @@ func (c Case) trace(t *testing.T) {
 			if r > 0 {
 				add(path+"down/", n.Later...)
 			}
+
 			add(path+"kept/", at(r, n.State)...)
 			add(path+"upload/", n.Shared...)
 			add(path+"upload/", n.Up...)
@@ -66,6 +71,7 @@ func (c Case) trace(t *testing.T) {
 					add(path+"memory/", "image", "label")
 				}
 			}
+
 			add(path+"draw/", n.TurnDraw...)
 			if !c.learnsNothing() {
 				add(path+"constant/", n.Constant...)
@@ -73,11 +79,13 @@ func (c Case) trace(t *testing.T) {
 					allow(path+"prepared/", in.String())
 				}
 			}
+
 			// Two epochs of batches of 4; a last one that is not full is left out unless it is the only one.
 			for s := range 2 * max(1, client.Train.Len()/4) {
 				if c.learnsNothing() {
 					break
 				}
+
 				step := fmt.Sprintf("%ss%d/", path, s)
 				add(step, "image", "label", "loss")
 				add(step, n.Reads...)
@@ -91,12 +99,14 @@ func (c Case) trace(t *testing.T) {
 						add(step, in.String())
 					}
 				}
+
 				allow(step+"grad_raw/", learned...)
 				c.phase(t, steps[step], step, s/max(1, client.Train.Len()/4), learned)
 				c.rawGradients(t, rec, step, steps[step], learned)
 				c.complete(t, rec, path, step, loss)
 			}
 		}
+
 		add(fmt.Sprintf("r%d/merged/", r), n.Shared...)
 		add(fmt.Sprintf("r%d/draw/", r), n.MergeDraw...)
 		add(fmt.Sprintf("r%d/down/", r), n.Broadcast...)
@@ -114,21 +124,26 @@ func (c Case) trace(t *testing.T) {
 			}
 		}
 	}
+
 	for name := range want {
 		if rec.Tensors[name] == nil {
 			t.Errorf("the trace lacks %s", name)
 		}
 	}
+
 	for name, got := range rec.Tensors {
 		if !want[name] && !may[name] && !strings.HasPrefix(name, "start/kept/") {
 			t.Errorf("the trace has %s", name)
 		}
+
 		if strings.HasSuffix(name, "/loss") && !slices.Equal(got.Shape, []int{1}) {
 			t.Errorf("%s is %v, want [1]", name, got)
 		}
+
 		if strings.HasSuffix(name, "/label") && (!got.IsInt() || len(got.Shape) != 1) {
 			t.Errorf("%s is %v, want int64[B]", name, got)
 		}
+
 		if strings.HasSuffix(name, "/draw/projector") {
 			side, n := Width, len(got.Shape)
 			if slices.Contains(c.Names.Reads, method.PixelsInput) {
@@ -138,22 +153,26 @@ func (c Case) trace(t *testing.T) {
 				t.Errorf("%s is %v, want [...,%d,%d]", name, got, side, side)
 			}
 		}
+
 		if strings.HasSuffix(name, "/image") && !(c.Loose && strings.Contains(name, "/s")) {
 			unitRows(t, name, got)
 		}
 	}
+
 	for _, name := range n.Shared {
 		last := fmt.Sprintf("r0/c0/s%d/after/%s", 3, name) // client 0 has 9 examples, so 2 batches in each of 2 epochs
 		if equal(rec.Tensors[last], rec.Tensors["r0/c0/upload/"+name]) == c.Noised {
 			t.Errorf("client 0 uploaded %s as its last step left it: %v, want %v", name, c.Noised, !c.Noised)
 		}
 	}
+
 	for _, name := range n.Private {
 		if equal(rec.Tensors["r0/c0/s3/after/"+name],
 			rec.Tensors["r1/c0/begin/"+name]) == slices.Contains(n.Exchanged, name) {
 			t.Errorf("client 0 started round 1 from the %s it kept: %v", name, slices.Contains(n.Exchanged, name))
 		}
 	}
+
 	for _, name := range n.Broadcast {
 		if !equal(rec.Tensors["r0/down/"+name], rec.Tensors["r1/c2/down/"+name]) {
 			t.Errorf("client 2 did not get %s as the server left it", name)
@@ -166,6 +185,7 @@ func unitRows(t *testing.T, name string, x *tensor.Tensor) {
 		t.Errorf("%s is %v, want [B,D]", name, x)
 		return
 	}
+
 	for i := range x.Shape[0] {
 		if norm := x.Row(i).Norm(); math.Abs(norm-1) > 1e-5 {
 			t.Errorf("%s: row %d has norm %g", name, i, norm)
@@ -225,6 +245,7 @@ func (c Case) phase(t *testing.T, record trace.StepRecord, step string, epoch in
 		})
 		slices.Sort(want)
 	}
+
 	if record.Epoch != epoch || !slices.Equal(record.Frozen, want) {
 		t.Errorf("%s is of pass %d and leaves %v, want pass %d and %v", step, record.Epoch, record.Frozen, epoch, want)
 	}

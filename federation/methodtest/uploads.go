@@ -30,11 +30,13 @@ func (u uploads) Execute(ctx context.Context, c *spec.Client, o message.Instruct
 	if err != nil {
 		return message.Reply{}, nil, err
 	}
+
 	r, next, err := u.Worker.Execute(ctx, c, o, s)
 	if err == nil && !o.Kind.Tests() {
 		b, failed := message.EncodeTensors(r.Tensors())
 		u.sent(c.ID, b)
 		err = errors.Join(err, failed)
 	}
+
 	return r, next, err
 }

@@ -37,6 +37,7 @@ func (r RoundRelease) Divergence(order float64) float64 {
 	case r.Poisson:
 		return poisson(r.Rate, r.Noise, order)
 	}
+
 	// Replacing one client's update changes the sum by up to 2C. Sampling never increases the divergence: Rényi
 	// divergences of mixtures are at most the largest of their parts (van Erven and Harremoës, IEEE Trans. Inf. Theory
 	// 2014, theorem 13).
@@ -67,6 +68,7 @@ func (s Accountant) Curve() []float64 {
 			floats.AddScaled(out, float64(s[r]), r.Curve())
 		}
 	}
+
 	return out
 }
 
@@ -87,5 +89,6 @@ func (s Accountant) Epsilon(delta float64) float64 {
 		}
 		best = math.Min(best, d+math.Log1p(-1/a)-math.Log(delta*a)/(a-1))
 	}
+
 	return math.Max(0, best)
 }

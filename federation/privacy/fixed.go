@@ -15,12 +15,14 @@ func fixedSize(q, s, a float64) float64 {
 	if q == 1 {
 		return gaussian(s, a)
 	}
+
 	lo, hi := math.Floor(a), math.Ceil(a)
 	t := a - lo
 	out := (1 - t) * fixedWhole(q, s, lo)
 	if t > 0 {
 		out += t * fixedWhole(q, s, hi)
 	}
+
 	return out / (a - 1)
 }
 
@@ -38,6 +40,7 @@ func fixedWhole(q, s, a float64) float64 {
 	if a <= exactly {
 		b = differences(s, 2*int(math.Ceil(a/2)))
 	}
+
 	two := gaussian(s, 2)
 	terms := []float64{0}
 	for j := 2.0; j <= a; j++ {
@@ -50,6 +53,7 @@ func fixedWhole(q, s, a float64) float64 {
 		}
 		terms = append(terms, bound+j*math.Log(q)+logChoose(a, j))
 	}
+
 	return floats.LogSumExp(terms)
 }
 
@@ -59,6 +63,7 @@ func differences(s float64, n int) []float64 {
 	for k := range logs {
 		logs[k] = float64(k-1) * gaussian(s, float64(k))
 	}
+
 	out := []float64{logs[0]}
 	for l := 1; l <= n; l++ {
 		for k := 0; k <= n-l; k++ { // the next one less this one
@@ -66,6 +71,7 @@ func differences(s float64, n int) []float64 {
 		}
 		out = append(out, logs[0])
 	}
+
 	return out
 }
 
@@ -80,5 +86,6 @@ func difference(x float64, xMinus bool, y float64, yMinus bool) (log float64, mi
 	case x == y:
 		return math.Inf(-1), false
 	}
+
 	return big + math.Log(-math.Expm1(small-big)), (x < y) != xMinus
 }

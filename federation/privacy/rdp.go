@@ -15,9 +15,11 @@ func orders() []float64 {
 	for i := 1; i < 100; i++ {
 		out = append(out, 1+float64(i)/10)
 	}
+
 	for a := 11.0; a < 64; a++ {
 		out = append(out, a)
 	}
+
 	return append(out, 128, 256, 512, 1024)
 }
 
@@ -37,9 +39,11 @@ func poisson(q, s, a float64) float64 {
 	case a == math.Trunc(a):
 		return poissonWhole(q, s, a) / (a - 1)
 	}
+
 	if out := poissonBetween(q, s, a); !math.IsInf(out, 1) {
 		return out / (a - 1)
 	}
+
 	// log A_a is convex in a, and 0 at 1.
 	lo := math.Floor(a)
 	t := a - lo
@@ -47,6 +51,7 @@ func poisson(q, s, a float64) float64 {
 	if lo > 1 {
 		out += (1 - t) * poissonWhole(q, s, lo)
 	}
+
 	return out / (a - 1)
 }
 
@@ -80,6 +85,7 @@ func poissonBetween(q, s, a float64) float64 {
 		}
 		lower, upper = low, up
 	}
+
 	return math.Inf(1)
 }
 

@@ -55,14 +55,17 @@ func OpenBox(dir, name, features, input string, others ...string) (*Box, error) 
 	if _, err := os.Stat(filepath.Join(dir, filepath.FromSlash(name))); errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
+
 	f, err := graph.OpenFile(dir, name)
 	if err != nil {
 		return nil, err
 	}
+
 	b := &Box{File: f, name: name, input: input}
 	if err := b.find(features, others); err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
+
 	content, err := onnx.Marshal(f.Proto)
 	b.key = fmt.Sprintf("%x", sha256.Sum256(content))
 	return b, err
@@ -80,6 +83,7 @@ func (b *Box) find(features string, others []string) (err error) {
 				append([]string{cotangent, b.input}, others...), cotangent)
 		}
 	}
+
 	for _, o := range []struct {
 		name string
 		node *graph.Node
@@ -91,10 +95,12 @@ func (b *Box) find(features string, others []string) (err error) {
 		}
 		*o.node = n
 	}
+
 	if !b.cotangent.OK() || slices.Contains(graph.Inputs(b.features), b.cotangent) {
 		return fmt.Errorf("it must have an input %q, on which %q depends and %q does not", cotangent,
 			grad.Gradient+b.input, features)
 	}
+
 	return nil
 }
 
@@ -110,6 +116,7 @@ func (b *Box) Features(values map[string]graph.Node) graph.Node {
 			names, in = append(names, n.Name()), append(in, v)
 		}
 	}
+
 	y := b.inline(b.features, names, in)
 	if s, said := y.Shape(), b.features.Shape(); len(s) != 2 || s[0] != x.Shape()[0] || !s[1].Static() {
 		if s != nil && len(s) != 2 || len(said) != 2 || !said[1].Static() {
@@ -118,6 +125,7 @@ func (b *Box) Features(values map[string]graph.Node) graph.Node {
 		}
 		y = y.Reshape(-1, said[1].N)
 	}
+
 	return graph.WithGradient(y, b.key, func(c *graph.Backward) []graph.Node {
 		in := c.In[1:]
 		dx := b.inline(b.gradient, append(names, b.cotangent.Name()), append(slices.Clone(in), c.G()))
@@ -138,10 +146,12 @@ func (b *Box) inline(output graph.Node, names []string, values []graph.Node) gra
 			at[n] = values[i].Cast(n.DType())
 		}
 	}
+
 	out, err := graph.InlineWith(g, []graph.Node{output}, at, untransposed)
 	if err != nil {
 		return g.Fail("%s: %w", b.name, err)
 	}
+
 	return out[0].Cast(graph.Float)
 }
 
@@ -154,6 +164,7 @@ func untransposed(op *graph.Op, in []graph.Node, apply func([]graph.Node) ([]gra
 			}
 		}
 	}
+
 	return apply(in)
 }
 
@@ -173,12 +184,15 @@ func (b *Box) Prove(dir string, run Runner, f TwoForms, input string) error {
 			err = errors.New("its gradient has elements that are not numbers")
 		}
 	}
+
 	if failed != nil {
 		return fmt.Errorf("%s: %w", b.name, failed)
 	}
+
 	if err != nil {
 		return fmt.Errorf("%s does not belong to its tower (write it again, or remove it): %w", b.name, err)
 	}
+
 	return nil
 }
 
@@ -198,6 +212,7 @@ func WriteGraph(file, at string, outputs []graph.Output) error {
 	if err != nil {
 		return err
 	}
+
 	for _, t := range model.Graph.Initializer {
 		if !onnx.IsExternal(t) {
 			continue
@@ -209,10 +224,12 @@ func WriteGraph(file, at string, outputs []graph.Output) error {
 		e.File = strings.TrimPrefix(e.File, at+"/")
 		onnx.SetExternal(t, e)
 	}
+
 	data, err := onnx.Marshal(model)
 	if err != nil {
 		return err
 	}
+
 	return atomicfile.Write(file, atomicfile.Bytes(data))
 }
 
@@ -242,10 +259,12 @@ func (f TwoForms) Compare(dir string, run Runner, others ...graph.Output) (tenso
 	if err != nil {
 		return nil, err
 	}
+
 	out, err := run(m, dir, f.In)
 	if err != nil {
 		return nil, err
 	}
+
 	return out, SameFeatures(out["got"], out["want"])
 }
 

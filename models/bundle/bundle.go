@@ -165,5 +165,6 @@ func (b *Bundle) Tokenizer() (*tokenizer.Tokenizer, error) {
 		}
 		b.tokens = t
 	}
+
 	return b.tokens, nil
 }

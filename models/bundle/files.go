@@ -47,21 +47,25 @@ func (r Hashes) File(ctx context.Context, dir, name string) (File, error) {
 		return File{}, err
 	}
 	defer file.Close()
+
 	before, err := file.Stat()
 	if err != nil {
 		return File{}, err
 	}
+
 	settled := filestamp.Settled(before, time.Now())
 	h := sha256.New()
 	n, err := io.Copy(h, atomicfile.Reader{Context: ctx, R: file})
 	if err != nil {
 		return File{}, fmt.Errorf("%s: %w", path, err)
 	}
+
 	out := File{n, hex.EncodeToString(h.Sum(nil))}
 	stamp := filestamp.Of(before)
 	if after, err := file.Stat(); err == nil && settled && n >= leastKept && filestamp.Of(after) == stamp {
 		r[name] = known{Stamp: stamp, File: out}
 	}
+
 	return out, nil
 }
 
@@ -72,6 +76,7 @@ func HashFiles(dir string, names []string, all bool) (map[string]File, error) {
 	if !all {
 		old = recorded(dir)
 	}
+
 	out, read := map[string]File{}, Hashes{}
 	for _, name := range names {
 		if k, ok := old[name]; ok && k.valid(filepath.Join(dir, filepath.FromSlash(name))) {
@@ -84,6 +89,7 @@ func HashFiles(dir string, names []string, all bool) (map[string]File, error) {
 		}
 		out[name] = f
 	}
+
 	read.Save(dir)
 	return out, nil
 }
@@ -117,16 +123,19 @@ func Verify(dir string, want map[string]File, all bool, remedy string) error {
 				ManifestFile, want[name].Size, remedy)
 		}
 	}
+
 	names = slices.DeleteFunc(names, func(name string) bool { return want[name].SHA256 == "" })
 	have, err := HashFiles(dir, names, all)
 	if err != nil {
 		return err
 	}
+
 	for _, name := range names {
 		if f := have[name]; f.SHA256 != want[name].SHA256 {
 			return fmt.Errorf("%s: SHA-256 %.12s of %d bytes, %s says %.12s: the file was changed or damaged; %s",
 				filepath.Join(dir, filepath.FromSlash(name)), f.SHA256, f.Size, ManifestFile, want[name].SHA256, remedy)
 		}
 	}
+
 	return nil
 }

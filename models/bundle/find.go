@@ -34,9 +34,11 @@ func Find(name string, paths ...string) (*Bundle, error) {
 	if name == "" {
 		return nil, errors.New("no bundle named: give a name or the path of a folder")
 	}
+
 	if strings.HasPrefix(name, HubPrefix) {
 		return findHub(name, paths)
 	}
+
 	if strings.Contains(name, "=") {
 		spec, err := ParseSpec(name)
 		if err != nil {
@@ -51,9 +53,11 @@ func Find(name string, paths ...string) (*Bundle, error) {
 		}
 		return openSpec(spec)
 	}
+
 	if _, _, ok := formOf(name); ok || strings.ContainsAny(name, `/\`) {
 		return Open(name)
 	}
+
 	dirs := SearchPath(paths...)
 	for _, dir := range dirs {
 		path := filepath.Join(dir, name)
@@ -61,11 +65,13 @@ func Find(name string, paths ...string) (*Bundle, error) {
 			return Open(path)
 		}
 	}
+
 	for _, e := range installed(dirs) {
 		if e.Name == name {
 			return Open(e.Dir)
 		}
 	}
+
 	if open := registered[name]; open != nil {
 		b, err := open()
 		if err == nil {
@@ -73,6 +79,7 @@ func Find(name string, paths ...string) (*Bundle, error) {
 		}
 		return b, err
 	}
+
 	known := convert.Slice(List(paths...), func(e Entry) string { return e.Name })
 	return nil, fmt.Errorf("no bundle %q in %s; there is %s: give the path of a bundle, fetch one with promptfed "+
 		"pull, or make one with promptfed convert and put it there", name, strings.Join(dirs, ", "), JoinOrNone(known))
@@ -84,6 +91,7 @@ func findHub(name string, paths []string) (*Bundle, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	dirs := SearchPath(paths...)
 	for _, dir := range dirs {
 		path := filepath.Join(dir, hubName.Folder())
@@ -91,6 +99,7 @@ func findHub(name string, paths []string) (*Bundle, error) {
 			return Open(path)
 		}
 	}
+
 	return nil, fmt.Errorf("%s is %w: promptfed pull %s fetches it (searched %s for %s)", name, ErrNotPulled,
 		strings.TrimPrefix(name, HubPrefix), strings.Join(dirs, ", "), hubName.Folder())
 }
@@ -113,11 +122,13 @@ func List(paths ...string) []Entry {
 	for name := range registered {
 		all = append(all, Entry{Name: name})
 	}
+
 	for _, e := range all {
 		if !slices.ContainsFunc(out, func(o Entry) bool { return o.Name == e.Name }) {
 			out = append(out, e)
 		}
 	}
+
 	slices.SortFunc(out, func(a, b Entry) int { return strings.Compare(a.Name, b.Name) })
 	return out
 }
@@ -137,6 +148,7 @@ func installed(dirs []string) []Entry {
 			}
 		}
 	}
+
 	return out
 }
 
@@ -148,10 +160,12 @@ func SearchPath(paths ...string) []string {
 			out = append(out, p)
 		}
 	}
+
 	out = append(out, "bundles")
 	if cache, err := CacheDir(); err == nil {
 		out = append(out, filepath.Join(cache, "bundles"))
 	}
+
 	return out
 }
 

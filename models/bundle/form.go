@@ -50,29 +50,36 @@ func openSpec(spec Spec) (*Bundle, error) {
 		}
 		return forms[i].Open(spec)
 	}
+
 	abs, err := filepath.Abs(spec.Folder)
 	if err != nil {
 		return nil, err
 	}
+
 	if _, err := os.Stat(abs); errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("%s: no such folder", abs)
 	}
+
 	format, _, ok := formOf(abs)
 	if !ok {
 		return nil, fmt.Errorf("%s is not a bundle: it has no %s; make one of a checkpoint with promptfed convert, "+
 			"or write one for exported towers (docs/dropin.md)", abs, ManifestFile)
 	}
+
 	if spec.Variant != "" && !format.Parts {
 		return nil, fmt.Errorf("%s was converted and has no variant %q", abs, spec.Variant)
 	}
+
 	name := spec.Name
 	if spec.Folder = abs; !format.Parts {
 		spec.Name = ""
 	}
+
 	b, err := format.Open(spec)
 	if err != nil {
 		return nil, err
 	}
+
 	b.Name, b.LogitScale = cmp.Or(name, b.Name), cmp.Or(spec.LogitScale, b.LogitScale)
 	b.LogitBias = cmp.Or(spec.LogitBias, b.LogitBias)
 	return b, nil
@@ -85,6 +92,7 @@ func Inspect(path string) (report Report, err error) {
 	if err == nil && s != (Spec{Folder: path}) || strings.HasPrefix(path, HubPrefix) {
 		return reportOf(Find(path))
 	}
+
 	st, err := os.Stat(path)
 	if errors.Is(err, os.ErrNotExist) && !strings.ContainsAny(path, `/\`) {
 		b, unknown := Find(path)
@@ -93,13 +101,16 @@ func Inspect(path string) (report Report, err error) {
 		}
 		return reportOf(b, nil)
 	}
+
 	if err != nil {
 		return Report{}, err
 	}
+
 	dir := path
 	if !st.IsDir() && filepath.Base(path) == ManifestFile {
 		dir = filepath.Dir(path)
 	}
+
 	_, _, isBundle := formOf(dir)
 	switch {
 	case isBundle:
@@ -113,6 +124,7 @@ func Inspect(path string) (report Report, err error) {
 		}
 		report, err = forms[i].Inspect(path)
 	}
+
 	report.count()
 	return report, err
 }

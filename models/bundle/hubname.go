@@ -26,12 +26,14 @@ var (
 // ParseHubName reads a name with or without HubPrefix.
 func ParseHubName(text string) (HubName, error) {
 	repo, rev, pinned := strings.Cut(strings.TrimPrefix(text, HubPrefix), "@")
+
 	// The hub allows neither two dashes nor two dots; dashes separate the parts of folders' names.
 	if !repository.MatchString(repo) || strings.Contains(repo, "--") || strings.Contains(repo, "..") ||
 		pinned && (len(rev) > 100 || !revision.MatchString(rev) || strings.Contains(rev, "..")) {
 		return HubName{}, fmt.Errorf("%.80q names no repository of the Hugging Face hub: write %sORG/NAME or "+
 			"%[2]sORG/NAME@REVISION", text, HubPrefix)
 	}
+
 	return HubName{repo, rev}, nil
 }
 
@@ -79,6 +81,7 @@ func OriginOf(dir string) (o Origin, ok bool) {
 	if err != nil {
 		return o, false
 	}
+
 	var m struct {
 		Origin Origin `json:"origin"`
 	}

@@ -50,10 +50,12 @@ func recorded(dir string) Hashes {
 	if err != nil {
 		return nil
 	}
+
 	data, err := atomicfile.ReadAtMost(path, maxRecord)
 	if err != nil {
 		return nil
 	}
+
 	return parseRecord(data)
 }
 
@@ -81,6 +83,7 @@ func (r Hashes) Save(dir string) {
 	if len(r) == 0 || err != nil {
 		return
 	}
+
 	all := maps.Clone(r)
 	for name, k := range all {
 		if k.Path, err = realPath(filepath.Join(dir, filepath.FromSlash(name))); err != nil {
@@ -88,14 +91,17 @@ func (r Hashes) Save(dir string) {
 		}
 		all[name] = k
 	}
+
 	if old := recorded(dir); len(old)+len(all) <= maxRecorded {
 		maps.DeleteFunc(old, func(name string, _ known) bool { _, again := all[name]; return again })
 		maps.Copy(all, old)
 	}
+
 	data, err := all.bytes()
 	if err != nil || len(data) > maxRecord || os.MkdirAll(filepath.Dir(path), 0o777) != nil {
 		return
 	}
+
 	_ = atomicfile.Write(path, atomicfile.Bytes(data))
 	forget(filepath.Dir(path))
 }
@@ -106,12 +112,14 @@ func forget(dir string) {
 	if err != nil || len(list) <= maxFolders {
 		return
 	}
+
 	age := func(e os.DirEntry) (t time.Time) {
 		if st, err := e.Info(); err == nil {
 			t = st.ModTime()
 		}
 		return t
 	}
+
 	slices.SortFunc(list, func(a, b os.DirEntry) int { return age(a).Compare(age(b)) })
 	for _, e := range list[:len(list)-maxFolders] {
 		os.Remove(filepath.Join(dir, e.Name()))

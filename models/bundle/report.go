@@ -95,6 +95,7 @@ func (r *Report) count() {
 		d.Bytes += n * int64(safetensors.ElementSize(t.DType))
 		by[t.DType] = d
 	}
+
 	for _, k := range slices.Sorted(maps.Keys(by)) {
 		r.DTypes = append(r.DTypes, by[k])
 	}
@@ -106,6 +107,7 @@ func inspectONNX(path string) (Report, error) {
 	if err != nil {
 		return Report{}, err
 	}
+
 	r, err := reportONNX(m, file)
 	r.Path = path
 	for _, name := range append([]string{file}, externalFiles(r)...) {
@@ -115,6 +117,7 @@ func inspectONNX(path string) (Report, error) {
 		}
 		r.Files = append(r.Files, FileReport{name, st.Size()})
 	}
+
 	return r, err
 }
 
@@ -136,9 +139,11 @@ func reportONNX(modelProto *onnx.ModelProto, own string) (Report, error) {
 	for _, o := range modelProto.OpsetImport {
 		report.Opsets[o.Domain] = o.Version
 	}
+
 	for _, m := range modelProto.MetadataProps {
 		report.Metadata[m.Key] = m.Value
 	}
+
 	for _, n := range modelProto.Graph.Node {
 		kind := n.OpType
 		if n.Domain != "" {
@@ -146,6 +151,7 @@ func reportONNX(modelProto *onnx.ModelProto, own string) (Report, error) {
 		}
 		report.Ops[kind]++
 	}
+
 	for _, proto := range modelProto.Graph.Initializer {
 		shape := convert.Slice(proto.Dims, func(d int64) int { return int(d) })
 		file := ""
@@ -160,12 +166,15 @@ func reportONNX(modelProto *onnx.ModelProto, own string) (Report, error) {
 		}
 		report.Add(proto.Name, TypeName(graph.DType(proto.DataType)), shape, file)
 	}
+
 	for _, v := range onnx.Inputs(modelProto.Graph) {
 		report.Inputs = append(report.Inputs, valueReport(v))
 	}
+
 	for _, v := range modelProto.Graph.Output {
 		report.Outputs = append(report.Outputs, valueReport(v))
 	}
+
 	return report, nil
 }
 
@@ -175,6 +184,7 @@ func valueReport(v *onnx.ValueInfoProto) ValueReport {
 	if t.GetShape() == nil {
 		return out
 	}
+
 	out.Shape = []string{}
 	for _, d := range t.Shape.Dim {
 		switch x := d.Value.(type) {
@@ -186,6 +196,7 @@ func valueReport(v *onnx.ValueInfoProto) ValueReport {
 			out.Shape = append(out.Shape, "?")
 		}
 	}
+
 	return out
 }
 
@@ -196,8 +207,10 @@ func TypeName(t graph.DType) string {
 		graph.Int64:               "I64", graph.Int32: "I32", onnx.TensorProto_INT16: "I16",
 		onnx.TensorProto_INT8: "I8",
 		graph.Uint8:           "U8", graph.Bool: "BOOL"}
+
 	if s, ok := names[t]; ok {
 		return s
 	}
+
 	return t.String()
 }

@@ -31,6 +31,7 @@ func ParseSpec(text string) (spec Spec, err error) {
 	if first, _, pairs := strings.Cut(text, "="); !pairs || strings.ContainsAny(first, `/\`) {
 		return Spec{Folder: text}, nil
 	}
+
 	for pair := range strings.SplitSeq(text, ",") {
 		key, value, _ := strings.Cut(pair, "=")
 		to := map[string]*string{"folder": &spec.Folder, "image": &spec.Image, "text": &spec.Text,
@@ -57,9 +58,11 @@ func ParseSpec(text string) (spec Spec, err error) {
 			*to = value
 		}
 	}
+
 	if (spec.Image == "") != (spec.Text == "") || (spec.Image == "") == (spec.Folder == "") {
 		return spec, fmt.Errorf("backbone %q: give a folder, or both image and text", text)
 	}
+
 	return spec, nil
 }
 
@@ -79,5 +82,6 @@ func ShortName(text string) string {
 	case spec.Folder != "":
 		return filepath.Base(spec.Folder)
 	}
+
 	return filepath.Base(spec.Image)
 }

@@ -27,10 +27,12 @@ func (b *Bundle) Prompts(g *graph.Graph, classes []string, prompts []clip.Prompt
 	if err != nil {
 		return nil, err
 	}
+
 	out, err := b.ClassFeatures(g, s, prompts)
 	if err == nil {
 		err = g.Err()
 	}
+
 	return out, b.wrap(err)
 }
 
@@ -40,9 +42,11 @@ func (b *Bundle) Sentences(g *graph.Graph, texts []string) (graph.Node, error) {
 	if err != nil {
 		return graph.Node{}, err
 	}
+
 	if len(texts) == 0 {
 		return graph.Node{}, b.wrap(errors.New("no texts"))
 	}
+
 	ids := make([][]int, len(texts))
 	for i, text := range texts {
 		inner, err := tokenizer.Encode(text)
@@ -57,10 +61,12 @@ func (b *Bundle) Sentences(g *graph.Graph, texts []string) (graph.Node, error) {
 				"has %d: shorten it", b.Name, text, len(ids[i]), b.Text.Context)
 		}
 	}
+
 	n, err := b.TextFeatures(g, ids)
 	if err == nil {
 		err = g.Err()
 	}
+
 	return n, b.wrap(err)
 }
 
@@ -79,6 +85,7 @@ func (b *Bundle) tokensOf(classes []string, behind string) ([][]int, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	ids := make([][]int, len(classes))
 	for c, name := range classes {
 		if ids[c], err = t.Encode(name + behind); err != nil {
@@ -86,6 +93,7 @@ func (b *Bundle) tokensOf(classes []string, behind string) ([][]int, error) {
 		}
 		ids[c] = append(ids[c], t.EOT())
 	}
+
 	return ids, nil
 }
 
@@ -95,14 +103,17 @@ func (b *Bundle) Words(text string) (*tensor.Tensor, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	ids, err := t.Encode(text)
 	if err != nil {
 		return nil, b.wrap(err)
 	}
+
 	rows, err := b.Embed(ids)
 	if err != nil {
 		return nil, err
 	}
+
 	return tensor.Of(rows, len(ids), b.Text.Width), nil
 }
 
@@ -114,10 +125,12 @@ func (b *Bundle) SplitTemplate(classes []string, template string) (*tensor.Tenso
 		return nil, nil, b.wrap(fmt.Errorf("the template %q must have {} for the class, with a space in front",
 			template))
 	}
+
 	s, err := b.suffixesOf(classes, behind)
 	if err != nil || strings.TrimSpace(before) == "" {
 		return nil, s, err
 	}
+
 	words, err := b.Words(before)
 	return words, s, err
 }
@@ -142,25 +155,30 @@ func (b *Bundle) suffixesOf(classes []string, behind string) (*clip.Suffixes, er
 	if err != nil {
 		return nil, err
 	}
+
 	key := fmt.Sprintf("%q %q", behind, classes)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if s, ok := b.suffixes[key]; ok {
 		return s, nil
 	}
+
 	stop, err := b.tokens.Encode(".")
 	if err != nil {
 		return nil, b.wrap(err)
 	}
+
 	s, err := clip.SuffixesOf(classes, ids, clip.SpecialTokens{SOS: b.tokens.SOS(), Pad: b.tokens.Pad(),
 		NoStop: len(stop) == 0},
 		b.Text.Width, b.Embed)
 	if err != nil {
 		return nil, b.wrap(err)
 	}
+
 	if b.suffixes == nil || len(b.suffixes) >= maxSuffixes {
 		b.suffixes = map[string]*clip.Suffixes{}
 	}
+
 	b.suffixes[key] = s
 	return s, nil
 }
@@ -181,5 +199,6 @@ func EmbeddingRows(r io.ReaderAt, offset int64, dtype string, vocabulary, width 
 			return nil, fmt.Errorf("token %d: %w", id, err)
 		}
 	}
+
 	return out.Data, nil
 }

@@ -78,11 +78,13 @@ func (a Arch) Name() string {
 		}
 		return fmt.Sprintf("ResNet, stages of %v blocks, width %d", arch.Stages, arch.Width)
 	}
+
 	for letter, size := range map[string][2]int{"S": {12, 384}, "B": {12, 768}, "L": {24, 1024}, "H": {32, 1280},
 		"g": {40, 1408}, "bigG": {48, 1664}} {
 		if size == [2]int{arch.Layers, arch.Width} {
 			return fmt.Sprintf("ViT-%s/%d", letter, arch.Patch)
 		}
 	}
+
 	return fmt.Sprintf("ViT, %d layers, width %d, patch size %d", arch.Layers, arch.Width, arch.Patch)
 }

@@ -25,6 +25,7 @@ func openArchive(r io.ReaderAt, size int64) (*archive, error) {
 	if err != nil {
 		return nil, fmt.Errorf("not a readable ZIP archive (%w); the file is truncated or damaged", err)
 	}
+
 	a := &archive{r: r, size: size, members: map[string]*zip.File{}}
 	found := 0
 	for _, f := range z.File {
@@ -37,17 +38,21 @@ func openArchive(r io.ReaderAt, size int64) (*archive, error) {
 			found++
 		}
 	}
+
 	if found != 1 {
 		return nil, fmt.Errorf("the ZIP archive holds %d data.pkl, want one; it was not written by torch.save or "+
 			"torch.jit.save", found)
 	}
+
 	order, err := a.text("byteorder")
 	if err != nil {
 		return nil, err
 	}
+
 	if order != "" && order != "little" {
 		return nil, fmt.Errorf("the archive is %s-endian; only little-endian checkpoints can be read", oneLine(order))
 	}
+
 	return a, nil
 }
 
@@ -62,11 +67,13 @@ func (a *archive) text(name string) (string, error) {
 	if f == nil {
 		return "", nil
 	}
+
 	r, err := f.Open()
 	if err != nil {
 		return "", fmt.Errorf("%.200q: %w", f.Name, err)
 	}
 	defer r.Close()
+
 	b, err := io.ReadAll(io.LimitReader(r, 64))
 	return strings.TrimSpace(string(b)), err
 }
@@ -79,10 +86,12 @@ func (a *archive) load() (any, error) {
 		return nil, fmt.Errorf("%.200q: %w", f.Name, err)
 	}
 	defer r.Close()
+
 	v, _, err := readPickle(r, a.persistent, a.scripted())
 	if err != nil {
 		return nil, fmt.Errorf("%.200q: %w", f.Name, err)
 	}
+
 	return v, nil
 }
 
@@ -92,14 +101,17 @@ func (a *archive) persistent(id any) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	f := a.members[a.prefix+"data/"+st.key]
 	if f == nil {
 		return nil, fmt.Errorf("storage %q is missing from the archive", st.key)
 	}
+
 	need := st.count * int64(elementSize(st.dtype))
 	if f.UncompressedSize64 < uint64(need) {
 		return nil, fmt.Errorf("storage %q holds %d bytes, but %d are used", st.key, f.UncompressedSize64, need)
 	}
+
 	return st, nil
 }
 
@@ -112,9 +124,11 @@ func (a *archive) place(st *storage) (at int64, stored bool, err error) {
 	if f.Method != zip.Store {
 		return 0, false, nil
 	}
+
 	if f.CompressedSize64 != f.UncompressedSize64 {
 		return 0, false, fmt.Errorf("storage %q is stored with two sizes", st.key)
 	}
+
 	at, err = f.DataOffset()
 	switch {
 	case err != nil:
@@ -123,6 +137,7 @@ func (a *archive) place(st *storage) (at int64, stored bool, err error) {
 		err = fmt.Errorf("storage %q is said to have %d bytes at %d of a file of %d; the file is truncated or damaged",
 			st.key, size, at, a.size)
 	}
+
 	return at, true, err
 }
 
@@ -132,6 +147,7 @@ func (a *archive) open(st *storage) (r io.ReaderAt, at int64, err error) {
 	if stored || err != nil {
 		return a.r, at, err
 	}
+
 	// Weights hardly compress; a member that expands to twenty times its size is an attack on memory. The archive
 	// itself states both sizes, so the size of the file counts too.
 	f, size := a.member(st)
@@ -139,18 +155,22 @@ func (a *archive) open(st *storage) (r io.ReaderAt, at int64, err error) {
 		return nil, 0, fmt.Errorf("storage %q unpacks %d bytes to %d, as no weights do", st.key, f.CompressedSize64,
 			size)
 	}
+
 	z, err := f.Open()
 	if err != nil {
 		return nil, 0, fmt.Errorf("storage %q: %w", st.key, err)
 	}
 	defer z.Close()
+
 	b, err := io.ReadAll(io.LimitReader(z, size))
 	if err == nil && int64(len(b)) < size {
 		err = io.ErrUnexpectedEOF
 	}
+
 	if err != nil {
 		return nil, 0, fmt.Errorf("storage %q: %w", st.key, err)
 	}
+
 	return bytes.NewReader(b), 0, nil
 }
 

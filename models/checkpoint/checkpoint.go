@@ -34,12 +34,15 @@ func (o Options) check() error {
 	if o.Activation != "" && !slices.Contains(activations, o.Activation) {
 		return fmt.Errorf("activation %q: want one of %q", o.Activation, activations)
 	}
+
 	if math.IsNaN(o.Epsilon) || o.Epsilon < 0 || o.Epsilon >= 1 {
 		return fmt.Errorf("epsilon %g: want a number from 0 to 1", o.Epsilon)
 	}
+
 	if o.TextHeads < 0 || o.VisionHeads < 0 {
 		return fmt.Errorf("%d text heads and %d vision heads: want positive numbers", o.TextHeads, o.VisionHeads)
 	}
+
 	return nil
 }
 

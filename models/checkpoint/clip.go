@@ -42,6 +42,7 @@ func (w *Weights) Fused() []Tensor {
 			Tensor{stem + "attn.in_proj_bias", concat(part[1].Handle, part[3].Handle, part[5].Handle)})
 		i += 5
 	}
+
 	return out
 }
 
@@ -61,43 +62,53 @@ func find(ckpt *Checkpoint) (*Weights, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	f := &finder{ckpt: ckpt, used: map[string]bool{}}
 	weights := &Weights{LogitScale: f.find("logit_scale")}
 	arch := &weights.Arch
 	if ckpt.Has("logit_bias") {
 		weights.LogitBias = f.find("logit_bias")
 	}
+
 	f.text(scheme, arch)
 	if scheme.resnet {
 		f.resnet(scheme.visual, arch)
 	} else {
 		f.vision(scheme, arch)
 	}
+
 	if f.err != nil {
 		return nil, f.err
 	}
+
 	weights.Tensors = f.found
 	if err := settings(ckpt, scheme, arch); err != nil {
 		return nil, err
 	}
+
 	if err := f.leftovers(scheme, arch); err != nil {
 		return nil, err
 	}
+
 	scale, err := weights.LogitScale.Number()
 	if err == nil && weights.LogitBias != nil {
 		arch.LogitBias, err = weights.LogitBias.Number()
 	}
+
 	if err != nil {
 		return nil, err
 	}
+
 	arch.LogitScale = math.Exp(scale)
 	if err := clip.CheckScale(arch.LogitScale, 0); err != nil {
 		return nil, fmt.Errorf("tensor %q holds %g, the logarithm of the scale: %w", weights.LogitScale.Name, scale,
 			err)
 	}
+
 	if err := clip.CheckScale(arch.LogitScale, arch.LogitBias); err != nil {
 		return nil, fmt.Errorf("tensor %q: %w", weights.LogitBias.Name, err)
 	}
+
 	return weights, nil
 }
 
@@ -107,6 +118,7 @@ func (f *finder) text(s scheme, arch *Arch) {
 	if f.err != nil {
 		return
 	}
+
 	arch.Vocab, text.Width = tokens.Shape[0], tokens.Shape[1]
 	f.shape(positions, -1, text.Width)
 	norm, names := "ln_final.", s.textFinal
@@ -114,6 +126,7 @@ func (f *finder) text(s scheme, arch *Arch) {
 		norm, names = "ln_pre.", s.textEmbeddings()+"LayerNorm."
 		positions = f.bert(s, arch, positions)
 	}
+
 	f.put(TokenEmbedding, tokens)
 	f.put("positional_embedding", positions)
 	text.Layers, text.MLP = f.blocks("", s.text, s.textBlocks, text.Width)
@@ -121,9 +134,11 @@ func (f *finder) text(s scheme, arch *Arch) {
 	if text.Pooler = s.pooler; text.Pooler {
 		f.pair("pooler.", strings.TrimSuffix(s.textEmbeddings(), "embeddings.")+"pooler.dense.", text.Width, text.Width)
 	}
+
 	if f.err != nil {
 		return
 	}
+
 	text.Context = positions.Shape[0]
 	from, projection := text.Width, s.textProjection
 	if stem := strings.TrimSuffix(projection, "weight"); s.bert && f.ckpt.Has(stem+"0.weight") {
@@ -132,6 +147,7 @@ func (f *finder) text(s scheme, arch *Arch) {
 		}
 		from, projection = text.Hidden, stem+"2.weight"
 	}
+
 	if text.NoProjection = f.ckpt.format == OpenCLIP && !s.bert && !f.ckpt.Has(projection); text.NoProjection {
 		text.EmbedDim = text.Width
 	} else {
@@ -150,18 +166,22 @@ func (f *finder) bert(s scheme, a *Arch, positions *Handle) *Handle {
 	if f.err != nil {
 		return nil
 	}
+
 	first, n := 0, positions.Shape[0]
 	if a.RoBERTa = types.Shape[0] == 1 && !s.huggingface; a.RoBERTa {
 		first = 2
 	}
+
 	if s.context > 0 {
 		n = min(n, first+s.context)
 	}
+
 	rows, err := positions.Rows(first, max(first, n))
 	if err != nil || n <= first {
 		f.fail("tensor %q has %d positions, want more", s.textPositions, n)
 		return nil
 	}
+
 	return f.biased(rows, name, arch.Width, 0)
 }
 
@@ -171,31 +191,37 @@ func (f *finder) vision(s scheme, arch *Arch) {
 	if f.err != nil {
 		return
 	}
+
 	v.Width, v.Patch, v.EmbedDim = patches.Shape[0], patches.Shape[3], arch.Text.EmbedDim
 	f.shape(patches, v.Width, 3, v.Patch, v.Patch)
 	class, what := 1, "one for the class and a square number of patches"
 	if v.NoClass = s.siglip || s.trunk && !f.ckpt.Has(s.class); v.NoClass {
 		class, what = 0, "a square number of patches"
 	}
+
 	n := positions.Shape[0] - class
 	if v.Image = side(n) * v.Patch; v.Image == 0 {
 		f.fail("tensor %q has %d positions, want %s", s.visionPositions, n+class, what)
 		return
 	}
+
 	f.shape(positions, n+class, v.Width)
 	if bias := strings.TrimSuffix(s.patches, "weight") + "bias"; s.siglip || s.trunk && f.ckpt.Has(bias) {
 		positions = f.biased(positions, bias, v.Width, class)
 	}
+
 	f.put("visual.conv1.weight", patches)
 	if !v.NoClass {
 		if h := f.rows(s.class, v.Width); f.err == nil {
 			f.put("visual.class_embedding", h.reshaped(v.Width))
 		}
 	}
+
 	f.put("visual.positional_embedding", positions)
 	if v.NoPreNorm = s.siglip || f.ckpt.format == OpenCLIP && !f.ckpt.Has(s.visionPre+"weight"); !v.NoPreNorm {
 		f.pair("visual.ln_pre.", s.visionPre, v.Width)
 	}
+
 	v.Layers, v.MLP = f.blocks("visual.", s.vision, s.visionBlocks, v.Width)
 	f.pair("visual.ln_post.", s.visionPost, v.Width)
 	v.NormPooled = strings.HasSuffix(s.visionPost, ".fc_norm.")
@@ -205,9 +231,11 @@ func (f *finder) vision(s scheme, arch *Arch) {
 	} else if f.err == nil && v.EmbedDim != v.Width {
 		f.fail("features of texts have %d numbers, those of images %d", v.EmbedDim, v.Width)
 	}
+
 	if s.siglip {
 		arch.Text.Bidirectional, arch.Text.Pool = true, clip.LastPool
 	}
+
 	if s.siglip || s.trunk && f.ckpt.Has(trunk+"attn_pool.latent") {
 		v.Pool = clip.AttentionPool
 		f.attentionPool(s.trunk, v.Width, v.Units())
@@ -229,6 +257,7 @@ func (f *finder) attentionPool(timm bool, width, mlp int) {
 	if timm {
 		from, probe, norm, out = trunk+"attn_pool.", "latent", "norm.", "proj."
 	}
+
 	f.take(to+"probe", from+probe, 1, 1, width)
 	if timm {
 		q, kv := f.find(from+"q.weight", width, width), f.find(from+"kv.weight", 2*width, width)
@@ -241,6 +270,7 @@ func (f *finder) attentionPool(timm bool, width, mlp int) {
 	} else {
 		f.pair(to+"attn.in_proj_", from+"attention.in_proj_", 3*width, width)
 	}
+
 	f.pair(to+"attn.out_proj.", from+out, width, width)
 	f.pair(to+"ln_2.", from+norm, width)
 	f.pair(to+"mlp.c_fc.", from+"mlp.fc1.", mlp, width)

@@ -23,17 +23,21 @@ func readJSON(path string) (map[string]any, error) {
 		return nil, err
 	}
 	defer f.Close()
+
 	if size > maxJSON {
 		return nil, fmt.Errorf("%s: %d bytes is above the limit of %d for a JSON file", path, size, maxJSON)
 	}
+
 	b, err := io.ReadAll(io.LimitReader(f, maxJSON))
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
+
 	m, err := parseJSON(b)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
+
 	return m, nil
 }
 
@@ -44,12 +48,15 @@ func parseJSON(b []byte) (map[string]any, error) {
 	if err := dec.Decode(&m); err != nil {
 		return nil, fmt.Errorf("not a JSON object: %s", oneLine(err.Error()))
 	}
+
 	if m == nil {
 		return nil, errors.New("not a JSON object: null")
 	}
+
 	if _, err := dec.Token(); err != io.EOF {
 		return nil, errors.New("not a JSON object: text follows it")
 	}
+
 	return m, nil
 }
 
@@ -66,6 +73,7 @@ func setting[T int | float64 | string | bool](m map[string]any, key string, def 
 	if !ok || v == nil {
 		return def, nil
 	}
+
 	bad := fmt.Errorf("%s is %s, want a %T", key, oneLine(fmt.Sprint(v)), def)
 	var out any = v
 	if n, isNumber := v.(json.Number); isNumber {
@@ -82,10 +90,12 @@ func setting[T int | float64 | string | bool](m map[string]any, key string, def 
 			return def, bad
 		}
 	}
+
 	t, ok := out.(T)
 	if !ok {
 		return def, bad
 	}
+
 	return t, nil
 }
 
@@ -155,6 +165,7 @@ func (f *fields) same(key string, have, def int) {
 		}
 		return
 	}
+
 	if n, ok := v.(json.Number); !ok || n.String() != fmt.Sprint(have) {
 		f.fail("%s is %s, but the weights say %d", key, oneLine(fmt.Sprint(v)), have)
 	}
@@ -193,5 +204,6 @@ func done(list ...*fields) error {
 			}
 		}
 	}
+
 	return *list[0].err
 }

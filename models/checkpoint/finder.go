@@ -29,11 +29,13 @@ func (f *finder) find(name string, shape ...int) *Handle {
 	if f.err != nil {
 		return nil
 	}
+
 	handle := f.ckpt.handles[name]
 	if handle == nil {
 		f.fail("tensor %q is missing; %s", name, expected)
 		return nil
 	}
+
 	f.used[name] = true
 	switch handle.DType {
 	case "F32", "F16", "BF16", "F64":
@@ -42,9 +44,11 @@ func (f *finder) find(name string, shape ...int) *Handle {
 			handle.DType)
 		return nil
 	}
+
 	if len(shape) > 0 {
 		f.shape(handle, shape...)
 	}
+
 	return handle
 }
 
@@ -52,10 +56,12 @@ func (f *finder) shape(h *Handle, want ...int) {
 	if f.err != nil {
 		return
 	}
+
 	ok := len(h.Shape) == len(want)
 	for i := 0; ok && i < len(want); i++ {
 		ok = want[i] == h.Shape[i] || want[i] == -1 && h.Shape[i] > 0
 	}
+
 	if !ok {
 		text := strings.ReplaceAll(fmt.Sprint(want), "-1", "any")
 		f.fail("tensor %q has shape %v, want %s", h.Name, h.Shape, text)
@@ -87,13 +93,16 @@ func (f *finder) projection(plain, rows, name string, linear bool, width, embed 
 		}
 		return size, false
 	}
+
 	if h := f.take(rows+"weight", name, embed, width); f.err == nil {
 		size = h.Shape[0]
 	}
+
 	name = strings.TrimSuffix(name, "weight") + "bias"
 	if bias = f.err == nil && f.ckpt.Has(name); bias {
 		f.take(rows+"bias", name, size)
 	}
+
 	return size, bias
 }
 
@@ -108,12 +117,14 @@ func (f *finder) count(prefix string) int {
 			}
 		}
 	}
+
 	for i := range len(seen) {
 		if !seen[i] {
 			f.fail("%s%d is missing among %d; the checkpoint is incomplete", prefix, i, len(seen))
 			return 0
 		}
 	}
+
 	return len(seen)
 }
 
@@ -124,10 +135,12 @@ func (f *finder) blocks(tower string, names blockNames, prefix string, width int
 	if n == 0 {
 		f.fail("no blocks under %q; %s", prefix, expected)
 	}
+
 	up := f.find(prefix+"0."+names.up+"weight", -1, width)
 	if f.err != nil {
 		return 0, 0
 	}
+
 	mlp := up.Shape[0]
 	for i := range n {
 		from, to := fmt.Sprintf("%s%d.", prefix, i), fmt.Sprintf("%stransformer.resblocks.%d.", tower, i)
@@ -139,6 +152,7 @@ func (f *finder) blocks(tower string, names blockNames, prefix string, width int
 				f.pair(to+name, from+names.parts[k], width, width)
 			}
 		}
+
 		f.pair(to+"attn.out_proj.", from+names.out, width, width)
 		f.scale(from+names.scales[0], width)
 		f.pair(to+"ln_2.", from+names.norm2, width)
@@ -149,9 +163,11 @@ func (f *finder) blocks(tower string, names blockNames, prefix string, width int
 			return 0, 0
 		}
 	}
+
 	if mlp != 4*width {
 		units = mlp
 	}
+
 	return n, units
 }
 
@@ -161,10 +177,12 @@ func (f *finder) scale(name string, width int) {
 	if !f.ckpt.Has(name) {
 		return
 	}
+
 	gamma := f.find(name, width)
 	if f.err != nil {
 		return
 	}
+
 	for i := len(f.found) - 2; i < len(f.found); i++ {
 		f.found[i].Handle = computed(f.found[i].Handle, func(t *tensor.Tensor) error {
 			by, err := finite(gamma)
@@ -182,6 +200,7 @@ func (f *finder) biased(positions *Handle, name string, width, first int) *Handl
 	if f.err != nil {
 		return positions
 	}
+
 	return computed(positions, func(t *tensor.Tensor) error {
 		b, err := finite(bias)
 		if err != nil {
@@ -201,12 +220,14 @@ func (f *finder) rows(name string, width int) *Handle {
 	if f.err != nil {
 		return nil
 	}
+
 	n := len(h.Shape)
 	if n == 0 || h.Shape[n-1] != width && width > 0 || tensor.Size(h.Shape[:n-1]) != h.Shape[max(0, n-2)] && n > 1 ||
 		tensor.Size(h.Shape) == 0 {
 		f.fail("tensor %q has shape %v, want [any %d]", name, h.Shape, width)
 		return nil
 	}
+
 	return h.reshaped(tensor.Size(h.Shape[:n-1]), h.Shape[n-1])
 }
 
@@ -228,13 +249,16 @@ func (f *finder) leftovers(s scheme, arch *Arch) error {
 			outside = append(outside, name)
 		}
 	}
+
 	if len(inside) > 0 {
 		return fmt.Errorf("%d tensors have no place in a plain CLIP (first: %s); %s", len(inside), sample(inside),
 			expected)
 	}
+
 	if len(outside) > 0 {
 		arch.Warnings = append(arch.Warnings, fmt.Sprintf("%d tensors outside the towers are not used (first: %s)",
 			len(outside), sample(outside)))
 	}
+
 	return nil
 }

@@ -25,6 +25,7 @@ func flattenModule(root *module) (map[string]*view, error) {
 		if depth > maxDepth {
 			return fmt.Errorf("modules nest more than %d deep", maxDepth)
 		}
+
 		for _, a := range m.attrs {
 			if budget--; budget < 0 {
 				return fmt.Errorf("the module tree has more than %d attributes", maxNodes)
@@ -38,8 +39,10 @@ func flattenModule(root *module) (map[string]*view, error) {
 				}
 			}
 		}
+
 		return nil
 	}
+
 	return out, walk(root, "", 0)
 }
 
@@ -51,6 +54,7 @@ func flattenDict(object any) (found map[string]*view, inner bool, err error) {
 		return nil, false, fmt.Errorf("the file holds %s, want a state dict; save one with "+
 			"torch.save(model.state_dict(), ...)", kindOf(object))
 	}
+
 	for _, key := range []string{"state_dict", "model_state_dict", "model", "module"} {
 		for _, e := range top {
 			if inner, ok := entries(e.Value); ok && e.Key == key && len(views(inner)) > 0 {
@@ -58,9 +62,11 @@ func flattenDict(object any) (found map[string]*view, inner bool, err error) {
 			}
 		}
 	}
+
 	if out := views(top); len(out) > 0 {
 		return out, false, nil
 	}
+
 	return nil, false, errors.New("the file holds no tensors by name, want a state dict; save one with " +
 		"torch.save(model.state_dict(), ...)")
 }
@@ -74,6 +80,7 @@ func views(list []types.DictEntry) map[string]*view {
 			}
 		}
 	}
+
 	return out
 }
 
@@ -90,6 +97,7 @@ func entries(v any) ([]types.DictEntry, bool) {
 		}
 		return out, true
 	}
+
 	return nil, false
 }
 
@@ -102,6 +110,7 @@ func kindOf(v any) string {
 	case *module:
 		return "a TorchScript module"
 	}
+
 	return "something else"
 }
 
@@ -120,6 +129,7 @@ func trimPrefixes[V any](m map[string]V) map[string]V {
 			m = out
 		}
 	}
+
 	return m
 }
 

@@ -42,13 +42,16 @@ func (h *Handle) Number() (float64, error) {
 	if tensor.Size(h.Shape) != 1 {
 		return 0, fmt.Errorf("%s is %v, want one number", h.Name, h.Shape)
 	}
+
 	t, err := h.Load()
 	if err != nil {
 		return 0, err
 	}
+
 	if len(t.Data) != 1 || t.NonFinite() >= 0 {
 		return 0, fmt.Errorf("%s is %v %v, want one number", h.Name, t, t.Data)
 	}
+
 	return float64(t.Data[0]), nil
 }
 
@@ -57,6 +60,7 @@ func (h *Handle) Rows(low, high int) (*Handle, error) {
 	if len(h.Shape) == 0 || low < 0 || high < low || high > h.Shape[0] {
 		return nil, fmt.Errorf("tensor %q of shape %v has no rows %d to %d", h.Name, h.Shape, low, high)
 	}
+
 	name, n := fmt.Sprintf("%s[%d:%d]", h.Name, low, high), tensor.Size(h.Shape[1:])
 	shape := append([]int{high - low}, h.Shape[1:]...)
 	if h.File != "" {
@@ -64,6 +68,7 @@ func (h *Handle) Rows(low, high int) (*Handle, error) {
 		return inFile(name, h.File, h.r, safetensors.Info{DType: h.DType, Shape: shape,
 			Offset: h.Offset + int64(low)*row, Length: int64(high-low) * row}), nil
 	}
+
 	return &Handle{Name: name, DType: h.DType, Shape: shape, load: func() (*tensor.Tensor, error) {
 		t, err := h.load()
 		if err != nil {
@@ -87,6 +92,7 @@ func (h *Handle) reshaped(shape ...int) *Handle {
 		}
 		return tensor.Of(t.Data, shape...), nil
 	}
+
 	return &out
 }
 
@@ -96,6 +102,7 @@ func concat(parts ...*Handle) *Handle {
 	for _, p := range parts[1:] {
 		handle.Shape[0] += p.Shape[0]
 	}
+
 	handle.load = func() (*tensor.Tensor, error) {
 		out := tensor.New(handle.Shape...)
 		at := 0
@@ -108,6 +115,7 @@ func concat(parts ...*Handle) *Handle {
 		}
 		return out, nil
 	}
+
 	return handle
 }
 
@@ -137,13 +145,16 @@ func (v *view) handle(name, path string, from buffers) (*Handle, error) {
 		}
 		return v.gather(r, at)
 	}}
+
 	if !v.contiguous() {
 		return handle, nil
 	}
+
 	at, stored, err := from.place(v.storage)
 	if err != nil || !stored {
 		return handle, err
 	}
+
 	r, _, err := from.open(v.storage)
 	unit := int64(elementSize(v.dtype))
 	return inFile(name, path, r, safetensors.Info{DType: v.dtype, Shape: v.shape, Offset: at + v.offset*unit,
@@ -156,16 +167,19 @@ func (v *view) gather(r io.ReaderAt, at int64) (*tensor.Tensor, error) {
 	if err != nil || out.Len() == 0 {
 		return out, err
 	}
+
 	reach := int64(1)
 	for i, d := range v.shape {
 		reach += int64(d-1) * v.strides[i]
 	}
+
 	unit := int64(elementSize(v.dtype))
 	flat, err := safetensors.ReadTensor(r, safetensors.Info{DType: v.dtype, Shape: []int{int(reach)},
 		Offset: at + v.offset*unit, Length: reach * unit})
 	if err != nil {
 		return nil, err
 	}
+
 	index := make([]int, len(v.shape))
 	src := int64(0)
 	for i := range out.Len() {
@@ -174,6 +188,7 @@ func (v *view) gather(r io.ReaderAt, at int64) (*tensor.Tensor, error) {
 		} else {
 			out.Data[i] = flat.Data[src]
 		}
+
 		for d := len(index) - 1; d >= 0; d-- {
 			index[d]++
 			src += v.strides[d]
@@ -184,5 +199,6 @@ func (v *view) gather(r io.ReaderAt, at int64) (*tensor.Tensor, error) {
 			index[d] = 0
 		}
 	}
+
 	return out, nil
 }

@@ -49,6 +49,7 @@ func (f *fields) transformer(t tower, usual clip.TextArch) {
 	if act == "gelu_pytorch_tanh" {
 		act = GELUTanh
 	}
+
 	t.set(read(f, "num_attention_heads", usual.Heads), act, read(f, "layer_norm_eps", usual.Eps))
 	switch {
 	case !slices.Contains(activations, act):
@@ -69,6 +70,7 @@ func (f *fields) bert(arch *Arch, positions int) {
 	if arch.RoBERTa {
 		pad = 1
 	}
+
 	f.transformer(arch.textTower(), base(GELU, 1e-12))
 	f.same("vocab_size", arch.Vocab, 0)
 	f.same("max_position_embeddings", positions, 0)
@@ -91,6 +93,7 @@ func fromHuggingFace(ckpt *Checkpoint, s scheme, arch *Arch) error {
 		}
 		return whole
 	}
+
 	text, vision := part("text_config"), part("vision_config")
 	kind := read(top, "model_type", "clip")
 	top.usual()
@@ -111,10 +114,12 @@ func fromHuggingFace(ckpt *Checkpoint, s scheme, arch *Arch) error {
 		vision.transformer(arch.imageTower(), base(QuickGELU, 1e-5))
 		vision.ignore("projection_dim")
 	}
+
 	if !arch.Vision.ResNet() {
 		vision.same("patch_size", arch.Vision.Patch, patch)
 		arch.margin(vision, "image_size", 224)
 	}
+
 	switch {
 	case s.bert:
 		text.bert(arch, ckpt.handles[s.textPositions].Shape[0])
@@ -136,9 +141,11 @@ func fromHuggingFace(ckpt *Checkpoint, s scheme, arch *Arch) error {
 			arch.EndToken = LargestToken // in old files, CLIPTextModel reads at the largest id
 		}
 	}
+
 	if !s.siglip {
 		top.same("projection_dim", arch.Text.EmbedDim, 512)
 	}
+
 	top.ignore("initializer_range", "pad_token_id", "eos_token_id")
 	return done(text, vision, top)
 }

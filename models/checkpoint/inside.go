@@ -33,6 +33,7 @@ func (s scheme) insideOpenCLIP(ckpt *Checkpoint) scheme {
 			s.visionProjection = trunk + "head.weight"
 		}
 	}
+
 	if ckpt.Has(bertInside + wordEmbeddings) {
 		s = s.withBERT(bertInside)
 		s.textProjection = "text.proj.weight"
@@ -40,6 +41,7 @@ func (s scheme) insideOpenCLIP(ckpt *Checkpoint) scheme {
 		s.context, _ = setting(text, "context_length", 77)
 		s.pooler = text["hf_pooler_type"] == "cls_pooler" && ckpt.Has(bertInside+"pooler.dense.weight")
 	}
+
 	return s
 }
 
@@ -73,16 +75,19 @@ func timmNamed(name string) (timmTower, error) {
 	if t, ok := table.Exact[plain]; ok {
 		return t, nil
 	}
+
 	for _, reason := range keys(table.Refused) {
 		if slices.Contains(table.Refused[reason], plain) {
 			return timmTower{}, fmt.Errorf("timm_model_name %q is not supported, because it has %s: %s", oneLine(name),
 				reason, otherwise)
 		}
 	}
+
 	if strings.HasPrefix(plain, "vit_") {
 		return timmTower{}, fmt.Errorf("timm_model_name %q is not one of the vision transformers of timm 1.0.31, "+
 			"which were compared: %s", oneLine(name), otherwise)
 	}
+
 	return timmTower{}, fmt.Errorf("timm_model_name %q is not supported, because it is no vision transformer of timm "+
 		"(vit_...): %s", oneLine(name), otherwise)
 }
@@ -97,15 +102,18 @@ func checkInside(ckpt *Checkpoint, names []string) error {
 	if ckpt.format == OpenCLIP && section(ckpt.config, "vision_cfg") != nil {
 		model = ckpt.config
 	}
+
 	if name, ok := section(model, "vision_cfg")["timm_model_name"].(string); ok && ckpt.format == OpenCLIP {
 		if _, err := timmNamed(name); err != nil {
 			return fmt.Errorf("%s: model_cfg.vision_cfg.%w", openclipConfig, err)
 		}
 	}
+
 	if ckpt.format == OpenCLIP && section(model, "multimodal_cfg") != nil {
 		return fmt.Errorf("%s: model_cfg.multimodal_cfg is that of a CoCa, whose image tower ends in an attention "+
 			"pooling with many queries, which is not supported: %s", openclipConfig, otherwise)
 	}
+
 	for _, f := range []struct{ prefix, key, section, want, what string }{
 		{trunk, "timm_model_name", "vision_cfg", "blocks.0.attn.qkv.bias", "a plain vision transformer"},
 		{bertInside, "hf_model_name", "text_cfg", "encoder.layer.0.attention.self.query.weight", "a BERT or RoBERTa"},
@@ -121,6 +129,7 @@ func checkInside(ckpt *Checkpoint, names []string) error {
 			return fmt.Errorf("tensor %q belongs to %s that is not %s: %s", names[other], what, f.what, otherwise)
 		}
 	}
+
 	return nil
 }
 
@@ -130,9 +139,11 @@ func (f *fields) timm(arch *Arch) {
 		"pos_embed_type", "final_ln_after_pool", "pool_type", "attentional_pool", "attn_pooler_queries",
 		"attn_pooler_heads", "act_kwargs", "norm_kwargs", "timm_model_pretrained", "timm_proj_bias", "timm_drop",
 		"timm_drop_path")
+
 	for key := range plainBlock {
 		f.ignore(key)
 	}
+
 	name := read(f, "timm_model_name", "")
 	known, err := timmNamed(name)
 	switch {
@@ -142,12 +153,14 @@ func (f *fields) timm(arch *Arch) {
 		f.fail("timm_model_name %q has a width of %d, but the weights say %d", oneLine(name), known.Width,
 			arch.Vision.Width)
 	}
+
 	v := &arch.Vision
 	arch.imageTower().set(known.Heads, known.Activation, known.Epsilon)
 	arch.margin(f, "image_size", 224)
 	f.only("timm_proj", "linear", "none", "")
 	pool, attention := read(f, "timm_pool", "avg"), v.Pool == clip.AttentionPool
 	ok := false
+
 	switch pool {
 	case "": // the pooling of the model itself
 		if ok = true; !attention {
@@ -162,6 +175,7 @@ func (f *fields) timm(arch *Arch) {
 	case "avg":
 		v.Pool, ok = clip.MeanPool, !attention
 	}
+
 	if !ok {
 		f.fail("timm_pool %q is not supported, or the weights have another pooling; want token, avg or map: %s",
 			oneLine(pool), otherwise)
@@ -175,10 +189,12 @@ func (c *Checkpoint) textConfig() (map[string]any, error) {
 	if c.dir == "" || !exists(path) {
 		return nil, nil
 	}
+
 	config, err := readJSON(path)
 	if err != nil {
 		return nil, err
 	}
+
 	kind, ok := config["model_type"].(string)
 	switch {
 	case !ok:
@@ -186,5 +202,6 @@ func (c *Checkpoint) textConfig() (map[string]any, error) {
 	case !slices.Contains(textKinds, kind):
 		return nil, nil // the configuration of the whole model in another format
 	}
+
 	return config, nil
 }

@@ -31,24 +31,30 @@ func openLegacy(r io.ReaderAt, size int64) (any, *legacy, error) {
 		at += n
 		return v, err
 	}
+
 	magic, err := next(nil)
 	if err != nil {
 		return nil, nil, err
 	}
+
 	if m, ok := magic.(*big.Int); !ok || m.Cmp(legacyMagic) != 0 {
 		return nil, nil, errors.New("a pickle, but not one of torch.save (its magic number is missing)")
 	}
+
 	protocol, err := next(nil)
 	if err != nil {
 		return nil, nil, err
 	}
+
 	if protocol != legacyProtocol {
 		return nil, nil, fmt.Errorf("torch.save protocol %s, want %d", oneLine(fmt.Sprint(protocol)), legacyProtocol)
 	}
+
 	facts, err := next(nil)
 	if err != nil {
 		return nil, nil, err
 	}
+
 	if d, ok := facts.(*types.Dict); ok {
 		for _, e := range *d {
 			if e.Key == "little_endian" && e.Value == false {
@@ -56,19 +62,23 @@ func openLegacy(r io.ReaderAt, size int64) (any, *legacy, error) {
 			}
 		}
 	}
+
 	l := &legacy{r: r, types: map[string]*storage{}, offsets: map[string]int64{}}
 	object, err := next(l.persistent)
 	if err != nil {
 		return nil, nil, err
 	}
+
 	keys, err := next(nil)
 	if err != nil {
 		return nil, nil, err
 	}
+
 	list, ok := keys.(*types.List)
 	if !ok {
 		return nil, nil, fmt.Errorf("the storage keys are %T, want a list", keys)
 	}
+
 	return object, l, l.locate(*list, at, size)
 }
 
@@ -78,6 +88,7 @@ func (l *legacy) persistent(id any) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	if t := *id.(*types.Tuple); len(t) > 5 && t[5] != nil {
 		v, ok := t[5].(*types.Tuple)
 		if !ok || len(*v) != 3 {
@@ -91,12 +102,14 @@ func (l *legacy) persistent(id any) (any, error) {
 		l.types[st.key] = st
 		return &storage{dtype: st.dtype, key: st.key, count: int64(count), start: int64(start)}, nil
 	}
+
 	if old := l.types[st.key]; old != nil {
 		if *old != *st {
 			return nil, fmt.Errorf("storage %q is described in two ways", st.key)
 		}
 		return old, nil
 	}
+
 	l.types[st.key] = st
 	return st, nil
 }
@@ -109,14 +122,17 @@ func (l *legacy) locate(keys []any, at, size int64) error {
 		if !ok || st == nil {
 			return fmt.Errorf("storage key %s is used by no tensor", oneLine(fmt.Sprint(k)))
 		}
+
 		var b [8]byte
 		if _, err := l.r.ReadAt(b[:], at); err != nil || at+8 > size {
 			return fmt.Errorf("storage %q is missing; the file is truncated", key)
 		}
+
 		count := binary.LittleEndian.Uint64(b[:])
 		if count != uint64(st.count) {
 			return fmt.Errorf("storage %q holds %d elements, its tensors expect %d", key, count, st.count)
 		}
+
 		l.offsets[key] = at + 8
 		at += 8
 		if n := st.count * int64(elementSize(st.dtype)); n > size-at {
@@ -125,11 +141,13 @@ func (l *legacy) locate(keys []any, at, size int64) error {
 			at += n
 		}
 	}
+
 	for key := range l.types {
 		if _, ok := l.offsets[key]; !ok {
 			return fmt.Errorf("storage %q is missing from the file", key)
 		}
 	}
+
 	return nil
 }
 
@@ -148,14 +166,17 @@ func parseStorage(id any) (*storage, error) {
 	if !ok || len(*t) < 5 || (*t)[0] != "storage" {
 		return nil, errors.New("a persistent id does not name a storage")
 	}
+
 	dtype, ok1 := (*t)[1].(storageType)
 	key, ok2 := (*t)[2].(string)
 	count, ok3 := (*t)[4].(int)
 	if !ok1 || !ok2 || !ok3 || count < 0 || int64(count) > 1<<50 {
 		return nil, fmt.Errorf("storage %s is of an unsupported type or size", oneLine(fmt.Sprint((*t)[2])))
 	}
+
 	if len(key) > maxName {
 		return nil, fmt.Errorf("a storage has a key of %d bytes, the limit is %d", len(key), maxName)
 	}
+
 	return &storage{dtype: string(dtype), key: key, count: int64(count)}, nil
 }

@@ -41,10 +41,12 @@ func Open(path string, opts Options) (*Checkpoint, error) {
 	if err := opts.check(); err != nil {
 		return nil, err
 	}
+
 	st, err := os.Stat(path)
 	if err != nil {
 		return nil, err
 	}
+
 	ckpt := &Checkpoint{path: path, dir: path, handles: map[string]*Handle{}, opts: opts}
 	if st.IsDir() {
 		err = ckpt.openFolder()
@@ -52,13 +54,16 @@ func Open(path string, opts Options) (*Checkpoint, error) {
 		ckpt.dir = filepath.Dir(path)
 		err = ckpt.openSingle(filepath.Base(path))
 	}
+
 	if err == nil && len(ckpt.handles) == 0 {
 		err = fmt.Errorf("%s: the checkpoint holds no tensors", path)
 	}
+
 	if err != nil {
 		ckpt.Close()
 		return nil, err
 	}
+
 	return ckpt, nil
 }
 
@@ -79,6 +84,7 @@ func choose(dir string, has func(string) bool) (l layout, weights string, err er
 		}
 		oc = ""
 	}
+
 	if hf != "" && oc != "" {
 		// Hub repositories often hold both formats; weights that config.json does not describe as a CLIP, or that are
 		// pickles, yield to the others.
@@ -87,12 +93,14 @@ func choose(dir string, has func(string) bool) (l layout, weights string, err er
 			hf = ""
 		}
 	}
+
 	switch {
 	case hf != "":
 		return huggingface, hf, nil
 	case oc != "":
 		return openclip, oc, nil
 	}
+
 	return l, "", fmt.Errorf("%s: no weights there; want one of %s (Hugging Face) or %s with one of %s (OpenCLIP)", dir,
 		strings.Join(huggingface.files, ", "), openclipConfig, strings.Join(openclip.files, ", "))
 }
@@ -125,10 +133,12 @@ func Needed(dir string, all []string) ([]string, error) {
 			return needed, nil
 		}
 	}
+
 	_, weights, err := choose(dir, has)
 	if err != nil {
 		return nil, err
 	}
+
 	if needed = append(needed, weights); there(weights) && strings.HasSuffix(weights, ".index.json") {
 		index, err := shardIndex(filepath.Join(dir, weights))
 		if err != nil {
@@ -136,6 +146,7 @@ func Needed(dir string, all []string) ([]string, error) {
 		}
 		needed = append(needed, slices.Compact(slices.Sorted(maps.Values(index)))...)
 	}
+
 	return needed, nil
 }
 
@@ -157,12 +168,14 @@ func (c *Checkpoint) openNamed(l layout, weights string) error {
 			c.side = append(c.side, name)
 		}
 	}
+
 	if path := c.File(l.config); path != "" {
 		var err error
 		if c.config, err = readJSON(path); err != nil {
 			return err
 		}
 	}
+
 	return c.weights(weights)
 }
 
@@ -170,14 +183,17 @@ func (c *Checkpoint) weights(base string) error {
 	if strings.HasSuffix(base, ".index.json") {
 		return c.shards(base)
 	}
+
 	handles, err := c.file(base)
 	if err != nil {
 		return err
 	}
+
 	c.handles = trimPrefixes(handles)
 	for name := range handles { // all names have the prefix, or none
 		c.training = c.training || c.handles[name] == nil
 	}
+
 	return nil
 }
 
@@ -187,6 +203,7 @@ func shardIndex(path string) (map[string]string, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	out := map[string]string{}
 	for name, file := range section(index, "weight_map") {
 		if len(name) > maxName {
@@ -199,6 +216,7 @@ func shardIndex(path string) (map[string]string, error) {
 		}
 		out[name] = text
 	}
+
 	return out, nil
 }
 
@@ -209,6 +227,7 @@ func (c *Checkpoint) shards(base string) error {
 	if err != nil {
 		return err
 	}
+
 	c.side = append(c.side, base)
 	files := map[string]map[string]*Handle{}
 	for _, name := range keys(index) {
@@ -224,6 +243,7 @@ func (c *Checkpoint) shards(base string) error {
 		}
 		c.handles[name] = h
 	}
+
 	c.handles = trimPrefixes(c.handles)
 	return nil
 }
@@ -242,12 +262,14 @@ func (c *Checkpoint) file(base string) (handles map[string]*Handle, err error) {
 	if err != nil {
 		return nil, err
 	}
+
 	c.closers = append(c.closers, f)
 	c.files = append(c.files, base)
 	handles, err = c.read(path, f, size)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
+
 	return handles, nil
 }
 
@@ -257,6 +279,7 @@ func (c *Checkpoint) read(path string, r io.ReaderAt, size int64) (map[string]*H
 	if err != nil && err != io.EOF {
 		return nil, err
 	}
+
 	head = head[:n]
 	switch {
 	case len(head) == 0:
@@ -278,6 +301,7 @@ func (c *Checkpoint) read(path string, r io.ReaderAt, size int64) (map[string]*H
 		object, l, err := openLegacy(r, size)
 		return c.pickled(path, object, l, err)
 	}
+
 	return nil, errors.New("not a checkpoint: want safetensors, a TorchScript archive or a file of torch.save")
 }
 
@@ -286,6 +310,7 @@ func readSafetensors(path string, r io.ReaderAt, size int64) (map[string]*Handle
 	if err != nil {
 		return nil, err
 	}
+
 	out := map[string]*Handle{}
 	for _, name := range f.Names() {
 		info, err := f.Info(name)
@@ -294,6 +319,7 @@ func readSafetensors(path string, r io.ReaderAt, size int64) (map[string]*Handle
 		}
 		out[name] = inFile(name, path, r, info)
 	}
+
 	return out, nil
 }
 
@@ -308,9 +334,11 @@ func (c *Checkpoint) pickled(path string, object any, from buffers, err error) (
 	} else if err == nil {
 		found, c.training, err = flattenDict(object)
 	}
+
 	if err != nil {
 		return nil, err
 	}
+
 	return handlesOf(found, path, from)
 }
 
@@ -326,5 +354,6 @@ func handlesOf(found map[string]*view, path string, from buffers) (map[string]*H
 		}
 		out[name] = h
 	}
+
 	return out, nil
 }

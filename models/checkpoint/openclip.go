@@ -21,9 +21,11 @@ func fromOpenCLIP(ckpt *Checkpoint, s scheme, arch *Arch) error {
 	if !top.has("model_cfg") && top.has("vision_cfg") {
 		model = top
 	}
+
 	if !model.has("vision_cfg") || !model.has("text_cfg") {
 		top.fail("model_cfg with vision_cfg and text_cfg is missing")
 	}
+
 	vision, text := model.object("vision_cfg"), model.object("text_cfg")
 	model.same("embed_dim", arch.Text.EmbedDim, 0)
 	model.ignore("custom_text", "init_logit_bias", "init_logit_scale", "nonscalar_logit_scale", "cast_dtype",
@@ -32,6 +34,7 @@ func fromOpenCLIP(ckpt *Checkpoint, s scheme, arch *Arch) error {
 	if read(model, "quick_gelu", false) {
 		act = QuickGELU
 	}
+
 	vision.ignore("output_tokens", "patch_dropout")
 	switch {
 	case s.trunk:
@@ -41,16 +44,19 @@ func fromOpenCLIP(ckpt *Checkpoint, s scheme, arch *Arch) error {
 	default:
 		vision.vit(arch, act)
 	}
+
 	text.ignore("output_tokens")
 	if s.bert {
 		text.huggingface(ckpt, s, arch)
 	} else {
 		text.transformerText(arch, act)
 	}
+
 	var err error
 	if arch.Texts, err = openCLIPTreatment("model_cfg.", text.values); err != nil {
 		top.fail("%w", err)
 	}
+
 	text.ignore("hf_tokenizer_name", "tokenizer_mode", "tokenizer_kwargs")
 	return done(vision, text, model, top)
 }
@@ -60,9 +66,11 @@ func (f *fields) towerBlocks(t tower, act string) {
 	for _, key := range slices.Sorted(maps.Keys(plainBlock)) {
 		f.only(key, plainBlock[key]...)
 	}
+
 	if units := int(float64(t.width) * read(f, "mlp_ratio", 4.0)); units != t.units {
 		f.fail("mlp_ratio makes feed-forward layers of %d units, but the weights say %d", units, t.units)
 	}
+
 	f.ignore("ls_init_value") // layer scale follows from the weights
 	norm, activation := f.object("norm_kwargs"), f.object("act_kwargs")
 	*t.epsilon, *t.activation = read(norm, "eps", 1e-5), act
@@ -71,6 +79,7 @@ func (f *fields) towerBlocks(t tower, act string) {
 	if !(*t.epsilon > 0) {
 		norm.fail("eps is %g, want a positive number", *t.epsilon)
 	}
+
 	approximate := read(activation, "approximate", "none")
 	switch {
 	case approximate == "tanh" && act == GELU:
@@ -79,6 +88,7 @@ func (f *fields) towerBlocks(t tower, act string) {
 		activation.fail("approximate %q is not supported with activation %s, want none or tanh with %s",
 			oneLine(approximate), act, GELU)
 	}
+
 	done(norm, activation)
 }
 
@@ -93,6 +103,7 @@ func (f *fields) vit(a *Arch, act string) {
 	f.headWidth(a)
 	f.only("attentional_pool", "false")
 	f.only("pos_embed_type", "learnable")
+
 	f.ignore("attn_pooler_queries", "attn_pooler_heads") // belong to attentional_pool
 	f.absent("timm_model_name")
 	f.ignore("timm_model_pretrained", "timm_pool", "timm_proj", "timm_proj_bias", "timm_drop", "timm_drop_path")
@@ -102,6 +113,7 @@ func (f *fields) vit(a *Arch, act string) {
 	if bare := read(f, "no_ln_pre", false); bare != arch.NoPreNorm {
 		f.fail("no_ln_pre is %v, but the weights say %v", bare, arch.NoPreNorm)
 	}
+
 	arch.Pool = pooling(f, "pool_type", read(f, "pool_type", "tok"), map[string]string{"tok": "", "avg": clip.MeanPool})
 }
 
@@ -139,9 +151,11 @@ func (f *fields) transformerText(arch *Arch, act string) {
 	if text.NoProjection {
 		want = "none"
 	}
+
 	if kind := read(f, "proj_type", "linear"); kind != want {
 		f.fail("proj_type %q is not that of the weights, %s", oneLine(kind), want)
 	}
+
 	f.absent("hf_model_name")
 	f.ignore("pad_id", "proj_bias", "hf_model_pretrained", "hf_proj_type", "hf_pooler_type")
 	text.Bidirectional = read(f, "no_causal_mask", false)
@@ -208,17 +222,21 @@ func (f *fields) huggingface(ckpt *Checkpoint, s scheme, arch *Arch) {
 			arch.PadToken = 1
 		}
 	}
+
 	kind, want := read(f, "hf_proj_type", "mlp"), "linear"
 	if arch.Text.Hidden > 0 {
 		want = "mlp"
 	}
+
 	if kind != want {
 		f.fail("hf_proj_type %q is not that of the weights, %s", oneLine(kind), want)
 	}
+
 	usual := "mean_pooler"
 	if _, there := f.values["hf_pooler_type"]; there && !arch.RoBERTa {
 		usual = "cls_pooler" // OpenCLIP's table of architectures has this for null
 	}
+
 	arch.Text.Pool = pooling(f, "hf_pooler_type", cmp.Or(read(f, "hf_pooler_type", usual), usual), map[string]string{
 		"mean_pooler": clip.MeanPool, "cls_pooler": clip.FirstPool, "cls_last_hidden_state_pooler": clip.FirstPool})
 }

@@ -30,6 +30,7 @@ func (c convolution) folded() (weight, bias *Handle) {
 		}
 		return err
 	})
+
 	bias = computed(c.bias, func(t *tensor.Tensor) error {
 		s, err := c.scales()
 		if err != nil {
@@ -44,6 +45,7 @@ func (c convolution) folded() (weight, bias *Handle) {
 		}
 		return nil
 	})
+
 	return weight, bias
 }
 
@@ -73,10 +75,12 @@ func (c convolution) scales() ([]float64, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	variance, err := finite(c.variance)
 	if err != nil {
 		return nil, err
 	}
+
 	s := make([]float64, len(gain.Data))
 	for i, v := range variance.Data {
 		if v < 0 {
@@ -85,6 +89,7 @@ func (c convolution) scales() ([]float64, error) {
 		}
 		s[i] = float64(gain.Data[i]) / math.Sqrt(float64(v)+normEpsilon)
 	}
+
 	return s, nil
 }
 
@@ -93,9 +98,11 @@ func finite(h *Handle) (*tensor.Tensor, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	if i := t.NonFinite(); i >= 0 {
 		return nil, fmt.Errorf("tensor %q holds %v: the checkpoint is damaged", h.Name, t.Data[i])
 	}
+
 	return t, nil
 }
 
@@ -104,11 +111,13 @@ func resnetPrefix(c *Checkpoint) (prefix string, ok bool) {
 	if c.Has("visual." + stemTensor) {
 		return "visual.", true
 	}
+
 	for _, n := range c.Names() {
 		if prefix, ok := strings.CutSuffix(n, stemTensor); ok {
 			return prefix, true
 		}
 	}
+
 	return "", false
 }
 
@@ -119,11 +128,13 @@ func (f *finder) resnet(prefix string, arch *Arch) {
 	if f.err != nil {
 		return
 	}
+
 	channels := stem.Shape[0]
 	if channels%2 != 0 {
 		f.fail("tensor %q has %d channels, want an even number", stem.Name, channels)
 		return
 	}
+
 	v.Width, v.Patch, v.EmbedDim = 32*channels, 32, arch.Text.EmbedDim
 	f.shape(positions, -1, v.Width)
 	n := positions.Shape[0] - 1
@@ -131,6 +142,7 @@ func (f *finder) resnet(prefix string, arch *Arch) {
 		f.fail("tensor %q has %d positions, want one for the mean and a square number of cells", positions.Name, n+1)
 		return
 	}
+
 	for i := range 4 {
 		blocks := f.count(fmt.Sprintf("%slayer%d.", prefix, i+1))
 		if blocks == 0 {
@@ -139,6 +151,7 @@ func (f *finder) resnet(prefix string, arch *Arch) {
 		}
 		v.Stages = append(v.Stages, blocks)
 	}
+
 	for _, c := range v.Convolutions() {
 		at := func(name string) string { return prefix + strings.TrimPrefix(name, "visual.") }
 		norm := at(c.Norm) + "."
@@ -152,9 +165,11 @@ func (f *finder) resnet(prefix string, arch *Arch) {
 		f.put(c.Name+".weight", weight)
 		f.put(c.Name+".bias", bias)
 	}
+
 	f.put("visual.attnpool.positional_embedding", positions)
 	for _, name := range []string{"q_proj.", "k_proj.", "v_proj."} {
 		f.pair("visual.attnpool."+name, pool+name, v.Width, v.Width)
 	}
+
 	f.pair("visual.attnpool.c_proj.", pool+"c_proj.", v.EmbedDim, v.Width)
 }

@@ -63,9 +63,11 @@ func openaiScheme(text string, linearText bool) scheme {
 		visionProjection: "visual.proj", text: openaiBlock, vision: openaiBlock,
 		towers: []string{"visual.", "transformer.", "text."},
 	}
+
 	if linearText {
 		s.textProjection += ".weight"
 	}
+
 	return s
 }
 
@@ -128,12 +130,14 @@ func schemeOf(ckpt *Checkpoint) (scheme, error) {
 	if err := checkInside(ckpt, names); err != nil {
 		return scheme{}, err
 	}
+
 	kind, _ := ckpt.config["model_type"].(string)
 	prefix, resnet := resnetPrefix(ckpt)
 	if kind != "" && ckpt.format == HuggingFace && !resnet && !slices.Contains(modelTypes, kind) {
 		return scheme{}, fmt.Errorf("%s: model_type %q is not supported, only %s: %s", huggingfaceConfig, oneLine(kind),
 			strings.Join(modelTypes, ", "), otherwise)
 	}
+
 	for _, f := range unsupported {
 		for _, n := range names {
 			if strings.Contains(n, f.part) {
@@ -141,6 +145,7 @@ func schemeOf(ckpt *Checkpoint) (scheme, error) {
 			}
 		}
 	}
+
 	bert := ckpt.Has(chineseScheme.tokens)
 	hfText, hfVision := ckpt.Has(huggingfaceScheme.tokens) || bert, ckpt.Has(huggingfaceScheme.patches)
 	resnet = resnet && !hfVision
@@ -165,13 +170,16 @@ func schemeOf(ckpt *Checkpoint) (scheme, error) {
 	default:
 		return scheme{}, fmt.Errorf("not a CLIP: its tensors are named like %s; %s", sample(names), expected)
 	}
+
 	if ckpt.format == HuggingFace && !resnet && kind != "" &&
 		((kind == "siglip") != s.siglip || (kind == "chinese_clip") != s.bert) {
 		return s, fmt.Errorf("config.json says model_type %q, but its tensors have other names; %s", kind, expected)
 	}
+
 	if resnet {
 		s = s.withResNet(ckpt, prefix)
 	}
+
 	return s, nil
 }
 
@@ -183,9 +191,11 @@ func (s scheme) withResNet(c *Checkpoint, prefix string) scheme {
 	if prefix != "" {
 		s.towers = append(s.towers, prefix)
 	}
+
 	if plain := strings.TrimSuffix(s.textProjection, ".weight"); !c.Has(s.textProjection) && c.Has(plain) {
 		s.textProjection, s.linearProjection = plain, false
 	}
+
 	return s
 }
 
@@ -194,9 +204,11 @@ func sample(names []string) string {
 	if len(names) == 0 {
 		return "nothing"
 	}
+
 	var quoted []string
 	for _, n := range names[:min(3, len(names))] {
 		quoted = append(quoted, fmt.Sprintf("%q", oneLine(n)))
 	}
+
 	return strings.Join(quoted, ", ")
 }

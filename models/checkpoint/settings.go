@@ -20,9 +20,11 @@ func settings(ckpt *Checkpoint, s scheme, arch *Arch) error {
 	default:
 		err = fromNothing(ckpt, s, arch)
 	}
+
 	if err != nil {
 		return err
 	}
+
 	for _, t := range []struct {
 		name, option string
 		heads        int
@@ -41,6 +43,7 @@ func settings(ckpt *Checkpoint, s scheme, arch *Arch) error {
 		}
 		*t.activation, *t.epsilon = cmp.Or(ckpt.opts.Activation, *t.activation), cmp.Or(ckpt.opts.Epsilon, *t.epsilon)
 	}
+
 	return nil
 }
 
@@ -52,6 +55,7 @@ func fromNothing(ckpt *Checkpoint, s scheme, arch *Arch) error {
 			"model are computed: put the model's %s beside them, and call them %s or %s", openclipConfig,
 			openclip.files[0], openclip.files[2])
 	}
+
 	act, epsilon := QuickGELU, 1e-5
 	switch {
 	case s.siglip:
@@ -59,18 +63,23 @@ func fromNothing(ckpt *Checkpoint, s scheme, arch *Arch) error {
 	case !s.huggingface && (ckpt.training || strings.HasPrefix(s.tokens, "text.")):
 		act = GELU // as trained by OpenCLIP
 	}
+
 	for _, t := range []tower{arch.textTower(), arch.imageTower()} {
 		t.set(headsOf(t.width), act, epsilon)
 	}
+
 	if s.bert {
 		arch.Text.Activation, arch.Text.Eps = GELU, 1e-12
 	}
+
 	if arch.Vision.ResNet() {
 		arch.Vision.Activation, arch.Vision.Eps = "", normEpsilon
 	}
+
 	if ckpt.format == OpenAI || ckpt.Has("input_resolution") && ckpt.Has("vocab_size") || ckpt.mixedHalf(s) {
 		return nil
 	}
+
 	var guesses []string
 	for _, g := range []struct {
 		settled bool
@@ -87,10 +96,12 @@ func fromNothing(ckpt *Checkpoint, s scheme, arch *Arch) error {
 			guesses = append(guesses, g.text)
 		}
 	}
+
 	if len(guesses) > 0 {
 		arch.Warnings = append(arch.Warnings, "guessed, because the weights do not determine it: "+
 			strings.Join(guesses, "; "))
 	}
+
 	return nil
 }
 
@@ -113,6 +124,7 @@ func (a *Arch) margin(f *fields, key string, def int) {
 		f.same(key, arch.Image, def)
 		return
 	}
+
 	f.asked[key] = true
 	size, err := setting(map[string]any{key: f.side(key)}, key, def)
 	if err != nil {

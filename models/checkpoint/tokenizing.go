@@ -42,9 +42,11 @@ func ParseTexts(data []byte) (Texts, error) {
 	if err != nil {
 		return Texts{}, nil
 	}
+
 	if model := section(cfg, "model_cfg"); model != nil {
 		cfg = model
 	}
+
 	return openCLIPTreatment("", section(cfg, "text_cfg"))
 }
 
@@ -57,17 +59,21 @@ func openCLIPTreatment(where string, text map[string]any) (texts Texts, err erro
 	if err != nil {
 		return texts, fmt.Errorf("%s%w", where, err)
 	}
+
 	if texts.Transformers = name != ""; texts.Transformers {
 		texts.Clean = tokenizer.Whitespace
 	}
+
 	if mode := text["tokenizer_mode"]; mode != nil && mode != "" {
 		return texts, fmt.Errorf("%stokenizer_mode %s is not supported: null is the mode that puts texts between the "+
 			"tokens of the tokenizer's own file", where, asJSON(mode))
 	}
+
 	options, ok := text["tokenizer_kwargs"].(map[string]any)
 	if v := text["tokenizer_kwargs"]; v != nil && !ok {
 		return texts, fmt.Errorf("%stokenizer_kwargs is %s, want an object", where, asJSON(v))
 	}
+
 	for _, key := range keys(options) {
 		v := options[key]
 		values, known := harmless[texts.Transformers][key]
@@ -87,12 +93,14 @@ func openCLIPTreatment(where string, text map[string]any) (texts Texts, err erro
 				"the same without it", where, oneLine(key), asJSON(v))
 		}
 	}
+
 	if pool := text["pool_type"]; texts.StripSep && (pool != "last" && pool != "first" ||
 		text["hf_model_name"] != nil) {
 		return texts, fmt.Errorf("%stokenizer_kwargs.strip_sep_token is supported for OpenCLIP's own text tower with "+
 			"pool_type first or last, not for one that looks for the end of a text: set it to false if texts keep "+
 			"their separator", where)
 	}
+
 	return texts, nil
 }
 

@@ -73,6 +73,7 @@ func global(module, name string, scripted bool) (any, error) {
 	case "torch.storage UntypedStorage":
 		return storageType("U8"), nil
 	}
+
 	if module == "torch" || module == "torch.cuda" {
 		if d, ok := storageTypes[name]; ok {
 			return storageType(d), nil
@@ -81,12 +82,15 @@ func global(module, name string, scripted bool) (any, error) {
 			return dtypeValue(d), nil
 		}
 	}
+
 	if inert[full] {
 		return opaque{}, nil
 	}
+
 	if scripted && (strings.HasPrefix(module, "__torch__.") || module == "__torch__") {
 		return moduleClass{}, nil
 	}
+
 	return nil, fmt.Errorf("it asks for the global %q, which is not on the list of harmless ones; "+
 		"save a plain state dict (torch.save(model.state_dict(), ...)) or safetensors", oneLine(module+"."+name))
 }
@@ -124,6 +128,7 @@ func (m *module) PySetState(state any) error {
 	if !ok {
 		return fmt.Errorf("the state of a TorchScript object is %T, want a dict", state)
 	}
+
 	for _, e := range *d {
 		name, ok := e.Key.(string)
 		if !ok {
@@ -131,6 +136,7 @@ func (m *module) PySetState(state any) error {
 		}
 		m.attrs = append(m.attrs, attribute{name, e.Value})
 	}
+
 	return nil
 }
 
@@ -158,10 +164,12 @@ func rebuildTensor(args ...any) (any, error) {
 	if len(args) < 4 {
 		return nil, fmt.Errorf("a tensor is rebuilt from %d values, want 4 or more", len(args))
 	}
+
 	st, ok := args[0].(*storage)
 	if !ok {
 		return nil, fmt.Errorf("a tensor is rebuilt from %T, want a storage", args[0])
 	}
+
 	return newView(st, st.dtype, args[1], args[2], args[3])
 }
 
@@ -171,11 +179,13 @@ func rebuildTensorV3(args ...any) (any, error) {
 	if len(args) < 7 {
 		return nil, fmt.Errorf("a tensor is rebuilt from %d values, want 7 or more", len(args))
 	}
+
 	st, ok := args[0].(*storage)
 	dtype, ok2 := args[6].(dtypeValue)
 	if !ok || !ok2 {
 		return nil, fmt.Errorf("a tensor is rebuilt from %T and %T, want a storage and a dtype", args[0], args[6])
 	}
+
 	return newView(st, string(dtype), args[1], args[2], args[3])
 }
 
@@ -192,11 +202,13 @@ func rebuildFromType(args ...any) (any, error) {
 	if len(args) < 3 {
 		return nil, fmt.Errorf("a tensor subclass is rebuilt from %d values, want 4", len(args))
 	}
+
 	f, ok := args[0].(call)
 	inner, ok2 := args[2].(*types.Tuple)
 	if !ok || !ok2 {
 		return nil, fmt.Errorf("a tensor subclass is rebuilt by %T, which is not a tensor", args[0])
 	}
+
 	return f(*inner...)
 }
 
@@ -207,6 +219,7 @@ func newView(st *storage, dtype string, offset, size, stride any) (*view, error)
 	if unit == 0 {
 		return nil, fmt.Errorf("unknown dtype %q", dtype)
 	}
+
 	at, ok := offset.(int)
 	dims, ok2 := integers(size)
 	steps, ok3 := integers(stride)
@@ -214,6 +227,7 @@ func newView(st *storage, dtype string, offset, size, stride any) (*view, error)
 		return nil, errors.New(oneLine(fmt.Sprintf("a tensor has offset %v, shape %v and strides %v", offset, dims,
 			steps)))
 	}
+
 	v := &view{storage: st, dtype: dtype, offset: int64(at), shape: make([]int, len(dims)), strides: steps}
 	count := st.count * int64(stUnit) / int64(unit)
 	n, last := uint64(1), uint64(at)
@@ -222,29 +236,36 @@ func newView(st *storage, dtype string, offset, size, stride any) (*view, error)
 		if d < 0 || steps[i] < 0 {
 			return nil, fmt.Errorf("a tensor has shape %v and strides %v", dims, steps)
 		}
+
 		v.shape[i] = int(d)
 		if d == 0 {
 			empty = true
 			continue
 		}
+
 		hi, reach := bits.Mul64(uint64(d-1), uint64(steps[i]))
 		hi2, size := bits.Mul64(n, uint64(d))
 		if hi != 0 || hi2 != 0 || reach > 1<<60 || size > 1<<60 || last > 1<<60 {
 			return nil, fmt.Errorf("the size of shape %v with strides %v overflows", dims, steps)
 		}
+
 		n, last = size, last+reach
 	}
+
 	if empty {
 		return v, nil
 	}
+
 	if last >= uint64(count) {
 		return nil, fmt.Errorf("a tensor of shape %v, strides %v and offset %d runs past its storage of %d elements",
 			dims, steps, at, count)
 	}
+
 	const repeatLimit = 1 << 24
 	if n > uint64(count) && n > repeatLimit {
 		return nil, fmt.Errorf("a tensor of shape %v repeats a storage of %d elements", dims, count)
 	}
+
 	return v, nil
 }
 
@@ -257,6 +278,7 @@ func (v *view) contiguous() bool {
 		}
 		step *= int64(v.shape[i])
 	}
+
 	return true
 }
 
@@ -271,6 +293,7 @@ func integers(v any) ([]int64, bool) {
 	default:
 		return nil, false
 	}
+
 	out := make([]int64, len(items))
 	for i, item := range items {
 		n, ok := item.(int)
@@ -279,5 +302,6 @@ func integers(v any) ([]int64, bool) {
 		}
 		out[i] = int64(n)
 	}
+
 	return out, true
 }

@@ -53,10 +53,12 @@ func (b block) project(x graph.Node, from, to int) projected {
 		p.nodes = []graph.Node{b.changed(nn.Linear(x, w, bias, 1, 1), x, 1, b.width, BlockMaps()[from:to]...)}
 		return p
 	}
+
 	for i, name := range []string{".attn.q_proj", ".attn.k_proj", ".attn.v_proj"}[from:to] {
 		y := b.linear(x, name, b.width, b.width)
 		p.nodes = append(p.nodes, b.changed(y, x, 1, b.width, BlockMaps()[from+i]))
 	}
+
 	return p
 }
 
@@ -68,12 +70,14 @@ func (p projected) split(sizes []int) []projected {
 	if len(sizes) == 1 {
 		return []projected{p}
 	}
+
 	out := make([]projected, len(sizes))
 	for _, n := range p.nodes {
 		for i, part := range n.Split(0, sizes...) {
 			out[i].nodes, out[i].count = append(out[i].nodes, part), p.count
 		}
 	}
+
 	return out
 }
 

@@ -50,6 +50,7 @@ func (m LinearMap) Sizes(width, units, embedDim int) (in, out int) {
 	case Head:
 		return width, embedDim
 	}
+
 	return width, width
 }
 
@@ -105,11 +106,13 @@ func (c BlockChanges) check(what string, width, layers, units, embedDim int) err
 				l.Map, in, out)
 		}
 	}
+
 	for _, a := range c.Adapters {
 		if a.Block < 0 || a.Block >= layers || len(a.Layers) == 0 || a.Place != Parallel && a.Place != Sequential {
 			return fmt.Errorf("%s: an adapter of %d layers in block %d of %d, %q; its place must be %s or %s", what,
 				len(a.Layers), a.Block, layers, a.Place, Parallel, Sequential)
 		}
+
 		in := width
 		for i, l := range a.Layers {
 			out := -1
@@ -123,6 +126,7 @@ func (c BlockChanges) check(what string, width, layers, units, embedDim int) err
 			in = l.W.Dim(0)
 		}
 	}
+
 	return nil
 }
 
@@ -150,9 +154,11 @@ func (b block) changed(y, x graph.Node, scale float64, width int, maps ...Linear
 		}
 		down, up = append(down, l.A), append(up, out)
 	}
+
 	if len(down) == 0 {
 		return y
 	}
+
 	return b.graph.Apply(graph.Standard, "Gemm", nil, x.MatMul(graph.Concat(1, down...)), graph.Concat(0, up...), y)
 }
 
@@ -169,6 +175,7 @@ func (b block) feedForward(h graph.Node) graph.Node {
 			y = y.Add(a.Apply(y))
 		}
 	}
+
 	return y
 }
 
@@ -187,14 +194,17 @@ func (a Adapter) Apply(h graph.Node) graph.Node {
 	if a.Rescale { // the value is h, the gradient is multiplied by Scale
 		h = h.MulScalar(a.Scale).Add(h.Detach().MulScalar(1 - a.Scale))
 	}
+
 	for i, l := range a.Layers {
 		if i > 0 {
 			h = h.ReLU()
 		}
 		h = nn.Linear(h, l.W, l.B, 1, 1)
 	}
+
 	if a.Rescale { // the value is Scale h, the gradient is multiplied by 1
 		return h.Add(h.Detach().MulScalar(a.Scale - 1))
 	}
+
 	return h.MulScalar(a.Scale)
 }

@@ -89,19 +89,24 @@ func (a TextArch) Check() error {
 	if a.Context < 2 {
 		return fmt.Errorf("text tower: context %d, at least 2 tokens are needed", a.Context)
 	}
+
 	if a.Hidden < 0 {
 		return fmt.Errorf("text tower: a layer of %d units in front of the projection", a.Hidden)
 	}
+
 	if (a.PostNorm || a.Masked) && !a.Bidirectional {
 		return errors.New("text tower: norms after the blocks and masked padding need a tower without causal mask")
 	}
+
 	if a.NoProjection && (a.EmbedDim != a.Width || a.Hidden > 0 || a.ProjectionBias) {
 		return fmt.Errorf("text tower: without a projection, features of %d numbers cannot come from a width of %d",
 			a.EmbedDim, a.Width)
 	}
+
 	if err := checkPool("text tower", a.Pool, EndPool, FirstPool, LastPool, MeanPool); err != nil {
 		return err
 	}
+
 	return checkTower("text tower", a.Width, a.Layers, a.Heads, a.MLP, a.EmbedDim, a.Activation, a.Eps)
 }
 
@@ -110,12 +115,15 @@ func (a VisionArch) Check() error {
 	if a.Patch < 1 || a.Image < a.Patch || a.ResNet() && a.Image%a.Patch != 0 {
 		return fmt.Errorf("vision tower: patches of %d pixels do not tile an image of %d", a.Patch, a.Image)
 	}
+
 	if a.ResNet() {
 		return a.checkResNet()
 	}
+
 	if err := a.checkPooling(); err != nil {
 		return err
 	}
+
 	return checkTower("vision tower", a.Width, a.Layers, a.Heads, a.MLP, a.EmbedDim, a.Activation, a.Eps)
 }
 
@@ -131,6 +139,7 @@ func checkTower(what string, width, layers, heads, mlp, embedDim int, act string
 	case act != "" && act != nn.QuickGELU && act != nn.GELU && act != nn.GELUTanh:
 		return fmt.Errorf("%s: activation %q, must be %s, %s or %s", what, act, nn.QuickGELU, nn.GELU, nn.GELUTanh)
 	}
+
 	return checkEps(what, eps)
 }
 
@@ -242,9 +251,11 @@ func CheckScale(scale, bias float64) error {
 		return fmt.Errorf("logit_scale %.6g must be a number from %.2g to %d: beyond, float32 cannot distinguish "+
 			"classes", scale, MinScale, MaxScale)
 	}
+
 	if !(math.Abs(bias) <= MaxScale) {
 		return fmt.Errorf("logit_bias %.6g must be a number from %d to %d: beyond, float32 cannot distinguish classes",
 			bias, -MaxScale, MaxScale)
 	}
+
 	return nil
 }

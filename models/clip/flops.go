@@ -24,6 +24,7 @@ func (t Text) StepFLOPs(s *Suffixes, prompts []Prompt) float64 {
 			n := float64(len(ids) + p.ReadOffset)
 			rows, own, last = rows+n, own+n*(n+1)/2, last+n
 		}
+
 		all := prefix + rows
 		scores := prefix*(prefix+1)/2 + rows*prefix + own
 		for i := range t.Layers {
@@ -45,8 +46,10 @@ func (t Text) StepFLOPs(s *Suffixes, prompts []Prompt) float64 {
 				macs += 3 * 2 * w * scores
 			}
 		}
+
 		macs += 2 * classes * w * float64(t.EmbedDim)
 	}
+
 	return 2 * macs
 }
 
@@ -71,10 +74,12 @@ func (v Vision) FLOPs(tokens int, step bool) float64 {
 	if v.ResNet() {
 		return 2 * (v.convolutions() + last + w*float64(v.EmbedDim))
 	}
+
 	passes, attention, embedding := 1.0, 2*n*n*w, float64(v.Patches()*3*v.Patch*v.Patch*v.Width)
 	if step { // products with weights count twice, those in attention three times
 		passes, attention = 2, 3*attention
 	}
+
 	weights := w*w + 2*w*float64(v.Units())
 	full := passes*n*(3*w*w+weights) + attention
 	return 2 * (embedding + float64(v.Layers-1)*full + passes*(last+weights+w*float64(v.EmbedDim)))
@@ -90,6 +95,7 @@ func (a VisionArch) convolutions() (macs float64) {
 		}
 		macs += float64(c.Out*c.In*c.Kernel*c.Kernel) * float64(side*side)
 	}
+
 	return macs
 }
 
@@ -115,6 +121,7 @@ func (a VisionArch) FeatureBytes() int {
 	case a.ResNet():
 		return 4 * 4 * a.stem() * (a.Image / 2) * (a.Image / 2)
 	}
+
 	rows := a.Tokens()
 	return BlocksStepBytes(rows, a.Width, a.Units(), 1, false) + 2*4*a.Heads*rows*rows
 }
@@ -134,6 +141,7 @@ func (t Text) StepBytes(s *Suffixes, prompt Prompt) int {
 	if prompt.PerImage() {
 		several = prompt.Ctx.Shape()[0]
 	}
+
 	switch {
 	case prompt.PerClass || prompt.Class == Middle || prompt.Class == Front || t.plainOnly(own):
 		keys = t.length(slices.Max(own.Lengths(prompt)))
@@ -143,6 +151,7 @@ func (t Text) StepBytes(s *Suffixes, prompt Prompt) int {
 	case rows <= denseRows(prompt.Ctx.Graph(), several):
 		keys = rows
 	}
+
 	if kernels {
 		bytes := BlocksStepBytes(rows, t.Width, t.Units(), t.Layers, !prompt.Changes.None())
 		if keys > 0 {
@@ -150,5 +159,6 @@ func (t Text) StepBytes(s *Suffixes, prompt Prompt) int {
 		}
 		return bytes
 	}
+
 	return 2 * 4 * rows * (t.Layers*(12*t.Width+2*t.Units()+3*t.Heads*keys) + t.Width)
 }

@@ -30,9 +30,11 @@ func pack(lengths []int) packing {
 	for _, n := range lengths {
 		total += n
 	}
+
 	if total <= maxBlock {
 		return fill(lengths, tensor.Indices(len(lengths)), total)
 	}
+
 	order := tensor.Order(len(lengths), func(a, b int) int { return lengths[b] - lengths[a] })
 	var best packing
 	cost := 0
@@ -42,6 +44,7 @@ func pack(lengths []int) packing {
 			best, cost = p, c
 		}
 	}
+
 	return best
 }
 
@@ -60,10 +63,12 @@ func fill(lengths, order []int, size int) packing {
 		p.start[c] = b*size + used[b]
 		used[b] += lengths[c]
 	}
+
 	p.blocks = len(used)
 	if p.blocks == 1 {
 		p.size = used[0]
 	}
+
 	return p
 }
 
@@ -85,9 +90,11 @@ func (p packing) queries() (take, place []int) {
 	for c, s := range p.start {
 		in[s/p.size] = append(in[s/p.size], c)
 	}
+
 	for _, cs := range in {
 		width = max(width, len(cs))
 	}
+
 	place = make([]int, len(p.start))
 	for b, cs := range in {
 		for i := range width {
@@ -98,6 +105,7 @@ func (p packing) queries() (take, place []int) {
 			}
 		}
 	}
+
 	return take, place
 }
 

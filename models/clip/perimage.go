@@ -16,6 +16,7 @@ func (t Text) forImages(tw tower, suffixes *Suffixes, p Prompt) graph.Node {
 	n, classes := promptRows.all(), len(suffixes.IDs)
 	x := tw.pad(p.Ctx, 0, 1, 0, 0, promptRows.packing.rows(), 0).Add(graph.Concat(0, promptRows.head,
 		promptRows.tail)).Reshape(-1, t.Width)
+
 	for i := range t.Layers - 1 {
 		b := tw.block(i)
 		h := b.project(b.norm1(x), 0, 3).heads(b, -1, n)
@@ -28,6 +29,7 @@ func (t Text) forImages(tw tower, suffixes *Suffixes, p Prompt) graph.Node {
 		x = b.rest(x, nn.MergeHeads(graph.Concat(2, nn.Attend(q[0], k[0], v[0], promptRows.causal),
 			promptRows.attendShared(b, q[1], k[0], v[0], k[1], v[1], promptRows.masked))))
 	}
+
 	block := tw.block(t.Layers - 1)
 	h := block.norm1(x)
 	kv := block.project(h, 1, 3).heads(block, -1, n)
@@ -51,5 +53,6 @@ func (t Text) forImages(tw tower, suffixes *Suffixes, p Prompt) graph.Node {
 		}
 		attended = nn.MergeHeads(out)
 	}
+
 	return t.head(tw, block.rest(pick(x, read), attended))
 }

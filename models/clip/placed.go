@@ -15,10 +15,12 @@ func (t Text) placed(tw tower, s *Suffixes, p Prompt) graph.Node {
 	for _, n := range s.Lengths(p) {
 		longest = max(longest, n)
 	}
+
 	emb, _, read := s.sequences(tw.graph, p, t.length(longest))
 	if tw.graph.Err() != nil {
 		return tw.graph.Fail("%w", fmt.Errorf("text tower: class position %s", p.Class))
 	}
+
 	return t.plain(tw, emb, tw.graph.Ints(read...))
 }
 
@@ -44,8 +46,10 @@ func (s *Suffixes) sequences(g *graph.Graph, p Prompt, length int) (emb graph.No
 		}
 		return tensor.Of(data, len(data)/s.width, s.width)
 	})
+
 	// Rows of the table: prompts, padding, SOS if there is one, then every class's suffix.
 	learned, step := n, 0
+
 	switch {
 	case p.PerClass:
 		learned, step = n*len(s.IDs), n
@@ -53,6 +57,7 @@ func (s *Suffixes) sequences(g *graph.Graph, p Prompt, length int) (emb graph.No
 	case p.Ctx.OK():
 		table = graph.Concat(0, p.Ctx, table)
 	}
+
 	half := n
 	switch p.Class {
 	case Middle:
@@ -60,6 +65,7 @@ func (s *Suffixes) sequences(g *graph.Graph, p Prompt, length int) (emb graph.No
 	case Front:
 		half = 0
 	}
+
 	var index []int
 	own := learned + 1 + s.begin()
 	for c, ids := range s.IDs {
@@ -68,25 +74,31 @@ func (s *Suffixes) sequences(g *graph.Graph, p Prompt, length int) (emb graph.No
 		if s.sos != nil {
 			seq, list = []int{learned + 1}, []int{-1}
 		}
+
 		prompt := func(from, to int) {
 			for i := from; i < to; i++ {
 				seq, list = append(seq, c*step+i), append(list, -1)
 			}
 		}
+
 		prompt(0, half)
 		for i := range name {
 			seq, list = append(seq, own+i), append(list, ids[i])
 		}
+
 		prompt(half, n)
 		for i := name; i < len(ids); i++ {
 			seq, list = append(seq, own+i), append(list, ids[i])
 		}
+
 		read = append(read, len(seq)-1+p.ReadOffset)
 		for len(seq) < length {
 			seq, list = append(seq, learned), append(list, s.padID)
 		}
+
 		index, tokens = append(index, seq...), append(tokens, list)
 		own += len(ids)
 	}
+
 	return table.Rows(g.Ints(index...)).Reshape(len(s.IDs), length, s.width), tokens, read
 }

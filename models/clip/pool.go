@@ -39,6 +39,7 @@ func (a VisionArch) checkPooling() error {
 	case a.NormPooled && a.Pool == AttentionPool:
 		return errors.New("vision tower: attention pooling has the last norm in front of it")
 	}
+
 	return nil
 }
 
@@ -58,6 +59,7 @@ func (t Text) pooled(x, emb, read graph.Node) graph.Node {
 		count := read.Add(g.Ints(1)).Cast(graph.Float).Unsqueeze(1)
 		return own.Div(count).Unsqueeze(1).MatMul(tokens).Reshape(-1, t.Width)
 	}
+
 	return x.Rows(rowIndex(emb, read, n))
 }
 
@@ -79,6 +81,7 @@ func (t Text) mask(read graph.Node, n int) graph.Node {
 	case !t.Masked:
 		return graph.Node{}
 	}
+
 	return padding(read, n).Where(g.Scalar(nn.MaskValue), g.Scalar(0)).Reshape(-1, 1, 1, n)
 }
 
@@ -101,14 +104,17 @@ func (t Text) checkPlain(s *Suffixes, prompt Prompt) error {
 		}
 		return nil
 	}
+
 	if t.plainOnly(s) && (prompt.PerImage() || len(prompt.Deep) > 0 || prompt.NoPositions || prompt.ReadOffset > 0) {
 		return errors.New("text tower: deep prompts, prompts without positions and prompts for each image need a " +
 			"causal tower that is read at the end token, as CLIP's is, and this one is not")
 	}
+
 	if t.PostNorm && !prompt.Changes.None() {
 		return errors.New("text tower: low-rank changes and adapters need blocks with norms first, and this tower " +
 			"has them last, like BERT")
 	}
+
 	return nil
 }
 
@@ -146,6 +152,7 @@ func (v Vision) pool(tw tower, x graph.Node, n, own int) (image, patches graph.N
 		patches = v.projected(tw, b.pooledBy(value)).Reshape(-1, v.Patches(), v.EmbedDim)
 		return v.projected(tw, image), patches
 	}
+
 	patches = v.head(tw, some(all, own-v.Patches(), own).Reshape(-1, v.Width)).Reshape(-1, v.Patches(), v.EmbedDim)
 	return v.head(tw, last.first(x, n)), patches
 }
@@ -161,9 +168,11 @@ func (v Vision) projected(tw tower, rows graph.Node) graph.Node {
 	if v.NoProjection {
 		return rows
 	}
+
 	y := tw.project(rows, "visual.proj", "visual_projection.weight", v.EmbedDim)
 	if v.ProjectionBias {
 		y = y.Add(tw.weights.Node(tw.graph, "visual_projection.bias", v.EmbedDim))
 	}
+
 	return y
 }

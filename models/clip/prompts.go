@@ -72,9 +72,11 @@ func (t Text) Prompts(g *graph.Graph, weights Weights, suffixes *Suffixes, promp
 		}
 		return out
 	}
+
 	if err := t.Check(); err != nil {
 		return fail(err)
 	}
+
 	var waiting []int
 	for i, p := range prompts {
 		own := p.suffixes(suffixes)
@@ -90,9 +92,11 @@ func (t Text) Prompts(g *graph.Graph, weights Weights, suffixes *Suffixes, promp
 			waiting = append(waiting, i)
 		}
 	}
+
 	if !g.HasKernels() { // their attention handles prompts of any lengths at once
 		waiting = t.stacked(g, weights, suffixes, prompts, waiting, out)
 	}
+
 	for len(waiting) > 0 {
 		tw := t.changed(g, weights, prompts[waiting[0]].Changes)
 		var rows []*promptRows
@@ -104,11 +108,14 @@ func (t Text) Prompts(g *graph.Graph, weights Weights, suffixes *Suffixes, promp
 				later = append(later, i)
 			}
 		}
+
 		for k, f := range t.shared(tw, rows) {
 			out[now[k]] = f
 		}
+
 		waiting = later
 	}
+
 	return out
 }
 
@@ -132,17 +139,21 @@ func (t Text) stacked(g *graph.Graph, weights Weights, suffixes *Suffixes, promp
 				others = append(others, i)
 			}
 		}
+
 		if len(same) < 2 {
 			rest, waiting = append(rest, waiting[0]), waiting[1:]
 			continue
 		}
+
 		own := first.suffixes(suffixes)
 		f := t.forImages(t.changed(g, weights, first.Changes), own, Prompt{Ctx: graph.Stack(tokens...)})
 		for k, part := range f.Split(0, slices.Repeat([]int{len(own.IDs)}, len(same))...) {
 			out[same[k]] = part
 		}
+
 		waiting = others
 	}
+
 	return rest
 }
 
@@ -183,6 +194,7 @@ func (t Text) CheckPrompt(suffixes *Suffixes, prompt Prompt) error {
 		return fmt.Errorf("text tower: a prompt %v for each image goes with the class name at the end and without "+
 			"deep prompts", tokens.Shape())
 	}
+
 	switch {
 	case suffixes.width != t.Width:
 		return fmt.Errorf("text tower: class embeddings of width %d for a tower of width %d", suffixes.width, t.Width)
@@ -191,15 +203,19 @@ func (t Text) CheckPrompt(suffixes *Suffixes, prompt Prompt) error {
 	case prompt.Class != "" && prompt.Class != End && prompt.Class != Middle && prompt.Class != Front:
 		return fmt.Errorf("text tower: class position %q, must be %s, %s or %s", prompt.Class, End, Middle, Front)
 	}
+
 	if err := t.checkPlain(suffixes, prompt); err != nil {
 		return err
 	}
+
 	if err := prompt.Changes.check("text tower", t.Width, t.Layers, t.Units(), t.EmbedDim); err != nil {
 		return err
 	}
+
 	if err := t.checkDeep(prompt, prompt.length()); err != nil {
 		return err
 	}
+
 	return suffixes.CheckLength(t.TextArch, prompt.length(), prompt.ReadOffset)
 }
 
@@ -240,10 +256,12 @@ func (t Text) rows(tw tower, suffixes *Suffixes, prompt Prompt, several graph.Di
 	default:
 		rows.head = rows.head.Add(t.positions(tw, 1))
 	}
+
 	_, place := rows.packing.owner()
 	for i := range place {
 		place[i] += rows.prefix
 	}
+
 	pos := t.positions(tw, t.Context).Rows(tw.graph.Ints(place...))
 	rows.tail = suffixes.packed(tw.graph, rows.packing, prompt.ReadOffset).Add(pos)
 	rows.take, rows.place = rows.packing.queries()
@@ -251,6 +269,7 @@ func (t Text) rows(tw tower, suffixes *Suffixes, prompt Prompt, several graph.Di
 		rows.masked = suffixes.pairs(tw.graph, rows.packing, rows.after, rows.prefix)
 		return rows
 	}
+
 	rows.causal = tw.graph.Const(causal(rows.prefix))
 	rows.masked = suffixes.mask(tw.graph, fmt.Sprintf("mask+%d", rows.after), rows.packing,
 		tensor.Indices(rows.packing.rows()))
@@ -274,6 +293,7 @@ func (t Text) shared(tw tower, rs []*promptRows) []graph.Node {
 			sizes = append(sizes, r.prefix, r.packing.rows())
 		}
 	}
+
 	x := graph.Concat(0, parts...)
 	for i := range t.Layers {
 		block := tw.block(i)
@@ -291,10 +311,12 @@ func (t Text) shared(tw tower, rs []*promptRows) []graph.Node {
 			x = block.rest(x, nn.PackedAttention(qkv, queries, block.heads))
 			continue
 		}
+
 		from := 0
 		if last {
 			from = 1
 		}
+
 		var qkv []projected // of each prompt in turn: all rows if there are few, else prefix and suffix
 		var h graph.Node
 		if i == 0 {
@@ -313,10 +335,12 @@ func (t Text) shared(tw tower, rs []*promptRows) []graph.Node {
 			h = block.norm1(x)
 			qkv = block.project(h, from, 3).split(sizes)
 		}
+
 		if last {
 			x = t.finish(block, rs, x, h, i == 0, qkv)
 			continue
 		}
+
 		var attended []graph.Node
 		for _, r := range rs {
 			if r.dense {
@@ -326,12 +350,15 @@ func (t Text) shared(tw tower, rs []*promptRows) []graph.Node {
 				attended, qkv = append(attended, r.attend(block, qkv[0], qkv[1])...), qkv[2:]
 			}
 		}
+
 		x = block.rest(x, graph.Concat(0, attended...))
 	}
+
 	f := t.head(tw, x)
 	if len(rs) == 1 {
 		return []graph.Node{f}
 	}
+
 	return f.Split(0, classes...)
 }
 
@@ -356,10 +383,12 @@ func packedRows(b block, i int, x graph.Node, rs []*promptRows) graph.Node {
 	if i > 0 {
 		return b.project(b.norm1(x), 0, 3).joined()
 	}
+
 	var parts []graph.Node
 	for _, r := range rs {
 		parts = append(parts, b.project(b.norm1(r.head), 0, 3).joined(), b.project(b.norm1(r.tail), 0, 3).joined())
 	}
+
 	return graph.Concat(0, parts...)
 }
 
@@ -382,6 +411,7 @@ func spans(rs []*promptRows) (out [][5]int) {
 			out = append(out, s)
 		}
 	}
+
 	return out
 }
 
@@ -414,12 +444,14 @@ func (t Text) checkDeep(p Prompt, tokens int) error {
 	case len(p.Deep) > 0 && p.Class != "" && p.Class != End:
 		return fmt.Errorf("text tower: deep prompts precede the class name; its position is %s", p.Class)
 	}
+
 	for i, d := range p.Deep {
 		if d.OK() && (!matrix(d, -1, t.Width) || d.Dim(0) < 1 || d.Dim(0) > tokens) {
 			return fmt.Errorf("text tower: the deep prompt of block %d is %v, must be [1 to %d,%d]", i+1, d.Shape(),
 				tokens, t.Width)
 		}
 	}
+
 	return nil
 }
 
@@ -435,9 +467,11 @@ func deepened(x graph.Node, rs []*promptRows, i int) graph.Node {
 		}
 		at += r.all()
 	}
+
 	if !changed {
 		return x
 	}
+
 	return graph.Concat(0, append(parts, x.Slice(0, from, at))...)
 }
 
@@ -451,14 +485,17 @@ func (t Text) finish(b block, rs []*promptRows, x, h graph.Node, headsFirst bool
 	for _, r := range rs {
 		prefixes += r.prefix
 	}
+
 	for _, r := range rs {
 		readNorm = append(readNorm, r.packing.last(prefixes+suffixes)...)
 		suffixes += r.packing.rows()
 		counts = append(counts, len(r.packing.start))
 	}
+
 	if !headsFirst {
 		readNorm = read
 	}
+
 	q := b.project(h.Rows(g.Ints(readNorm...)), 0, 1).split(counts)
 	attended := make([]graph.Node, len(rs))
 	for j, r := range rs {
@@ -471,6 +508,7 @@ func (t Text) finish(b block, rs []*promptRows, x, h graph.Node, headsFirst bool
 			attended[j], kv = r.attendLast(b, q[j], kv[0], kv[1]), kv[2:]
 		}
 	}
+
 	return b.rest(x.Rows(g.Ints(read...)), graph.Concat(0, attended...))
 }
 
@@ -481,11 +519,13 @@ func (r *promptRows) attendLast(b block, q, prefix, suffix projected) graph.Node
 	if !isIota(r.take) {
 		rows = rows.Rows(b.graph.Ints(r.take...))
 	}
+
 	query := nn.SplitHeads(rows, 1, 1, len(r.take), b.heads)[0]
 	out := nn.MergeHeads(r.attendShared(b, query, a[0], a[1], c[0], c[1], r.maskOfLast(b.graph)))
 	if !isIota(r.place) {
 		out = out.Rows(b.graph.Ints(r.place...))
 	}
+
 	return out
 }
 

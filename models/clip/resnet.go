@@ -31,11 +31,13 @@ func (a VisionArch) checkResNet() error {
 		return fmt.Errorf("vision tower: a ResNet of width %d with %d heads and embed_dim %d: the width must be a "+
 			"multiple of %d, and the heads %d wide", a.Width, a.Heads, a.EmbedDim, headWidth, headWidth)
 	}
+
 	for i, n := range a.Stages {
 		if n < 1 || n > 1000 {
 			return fmt.Errorf("vision tower: stage %d of the ResNet has %d blocks, must be 1 to 1000", i+1, n)
 		}
 	}
+
 	return checkEps("vision tower", a.Eps)
 }
 
@@ -53,12 +55,14 @@ func (a VisionArch) Convolutions() []Convolution {
 	if !a.ResNet() {
 		return nil
 	}
+
 	s := a.stem()
 	out := []Convolution{
 		{"visual.conv1", "visual.bn1", s / 2, 3, 3},
 		{"visual.conv2", "visual.bn2", s / 2, s / 2, 3},
 		{"visual.conv3", "visual.bn3", s, s / 2, 3},
 	}
+
 	in := s
 	for stage, blocks := range a.Stages {
 		mid := s << stage
@@ -73,6 +77,7 @@ func (a VisionArch) Convolutions() []Convolution {
 			in = mid * expansion
 		}
 	}
+
 	return out
 }
 
@@ -85,6 +90,7 @@ func (r resnet) features(pixels, tokens graph.Node) (image, patches graph.Node) 
 		list = list[1:]
 		return c
 	}
+
 	x := r.conv(pixels, next(), 2).ReLU()
 	x = r.conv(x, next(), 1).ReLU()
 	x = halve(r.conv(x, next(), 1).ReLU())
@@ -96,6 +102,7 @@ func (r resnet) features(pixels, tokens graph.Node) (image, patches graph.Node) 
 			if stride {
 				y = halve(y)
 			}
+
 			y = r.conv(y, next(), 1)
 			if b == 0 {
 				if stride {
@@ -103,9 +110,11 @@ func (r resnet) features(pixels, tokens graph.Node) (image, patches graph.Node) 
 				}
 				x = r.conv(x, next(), 1)
 			}
+
 			x = y.Add(x).ReLU()
 		}
 	}
+
 	return r.pool(x, tokens)
 }
 
@@ -124,6 +133,7 @@ func (r resnet) conv(x graph.Node, c Convolution, stride int) graph.Node {
 	if r.weights.Has(c.Name + ".bias") {
 		return r.graph.Apply(graph.Standard, "Conv", at, x, w, r.weights.Node(r.graph, c.Name+".bias", c.Out))
 	}
+
 	return r.batchNorm(r.graph.Apply(graph.Standard, "Conv", at, x, w), c.Norm, c.Out)
 }
 
@@ -137,6 +147,7 @@ func (r resnet) batchNorm(x graph.Node, name string, channels int) graph.Node {
 			r.weights.Node(r.graph, name+".running_mean", channels), r.weights.Node(r.graph, name+".running_var",
 				channels))
 	}
+
 	mean := x.MeanKeep(0, 2, 3)
 	d := x.Sub(mean)
 	variance := d.Square().MeanKeep(0, 2, 3)
@@ -160,6 +171,7 @@ func (r resnet) pool(x, tokens graph.Node) (image, patches graph.Node) {
 		q := r.split(rows, "q_proj", count)
 		return r.linear(nn.MergeHeads(nn.Attend(q, k, v, graph.Node{})), "c_proj", r.vision.EmbedDim)
 	}
+
 	image = query(firstRows(rows, n+1, r.width), 1)
 	patches = query(x.Slice(1, 1, n+1).Reshape(-1, r.width), n).Reshape(-1, n, r.vision.EmbedDim)
 	return image, patches

@@ -49,11 +49,13 @@ func SuffixesOf(names []string, ids [][]int, special SpecialTokens, width int,
 	if len(names) == 0 || len(names) != len(ids) {
 		return nil, fmt.Errorf("%d class names with %d token lists", len(names), len(ids))
 	}
+
 	suffixes := &Suffixes{Names: names, IDs: ids, width: width, padID: special.Pad, behind: 2,
 		memo: map[string]*tensor.Tensor{}}
 	if special.NoStop {
 		suffixes.behind = 1
 	}
+
 	for c, list := range ids {
 		if len(list) < suffixes.behind {
 			return nil, fmt.Errorf("class %q has tokens %v, needs a name and the end token", names[c], list)
@@ -64,10 +66,12 @@ func SuffixesOf(names []string, ids [][]int, special SpecialTokens, width int,
 		}
 		suffixes.rows = append(suffixes.rows, rows)
 	}
+
 	var err error
 	if suffixes.pad, err = lookUp(embed, []int{special.Pad}, width); err == nil && special.SOS >= 0 {
 		suffixes.sos, err = lookUp(embed, []int{special.SOS}, width)
 	}
+
 	return suffixes, err
 }
 
@@ -84,9 +88,11 @@ func lookUp(embed func([]int) ([]float32, error), ids []int, width int) ([]float
 	if err != nil {
 		return nil, fmt.Errorf("token embedding: %w", err)
 	}
+
 	if len(rows) != len(ids)*width {
 		return nil, fmt.Errorf("token embedding: %d numbers for %d tokens of width %d", len(rows), len(ids), width)
 	}
+
 	return rows, nil
 }
 
@@ -105,18 +111,22 @@ func (s *Suffixes) CheckLength(arch TextArch, prompt, after int) error {
 			longest = c
 		}
 	}
+
 	if len(s.IDs) == 0 {
 		return nil
 	}
+
 	name := len(s.IDs[longest])
 	most := arch.Context - s.begin() - name - after
 	if prompt <= most {
 		return nil
 	}
+
 	advice := "shorten the name"
 	if most > 0 {
 		advice = fmt.Sprintf("lower the prompt's tokens to %d, or shorten the name", most)
 	}
+
 	return LengthError{prompt, fmt.Errorf("class %q (%d tokens with the full stop and the end token) after a prompt "+
 		"of %d tokens needs %d positions, the text tower has %d: %s", s.Names[longest], name, prompt,
 		arch.Context-most+prompt, arch.Context, advice)}
@@ -136,6 +146,7 @@ func (s *Suffixes) constant(g *graph.Graph, key string, make func() *tensor.Tens
 		t = make()
 		s.memo[key] = t
 	}
+
 	return g.Const(t)
 }
 
@@ -212,6 +223,7 @@ func pairMask(p packing, prefix int) *tensor.Tensor {
 			}
 		}
 	}
+
 	return t
 }
 

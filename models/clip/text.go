@@ -18,12 +18,15 @@ func (t Text) Plain(weights Weights, emb, read graph.Node) graph.Node {
 	if g.Err() != nil {
 		return g.Fail("")
 	}
+
 	if err := t.Check(); err != nil {
 		return g.Fail("%w", err)
 	}
+
 	if emb.Rank() != 3 || emb.Dim(1) > t.Context || emb.Dim(2) != t.Width {
 		return g.Fail("text tower: embeddings %v, must be [classes, at most %d, %d]", emb.Shape(), t.Context, t.Width)
 	}
+
 	return t.plain(t.tower(g, weights), emb, read)
 }
 
@@ -31,11 +34,13 @@ func (t Text) plain(tw tower, emb, read graph.Node) graph.Node {
 	if t.Box != nil {
 		return t.Box(emb, read)
 	}
+
 	n := emb.Dim(1)
 	x := emb.Add(t.positions(tw, n)).Reshape(-1, t.Width)
 	if t.PostNorm {
 		x = tw.norm(x, "ln_pre")
 	}
+
 	mask := t.mask(read, n)
 	for i := range t.Layers {
 		if b := tw.block(i); t.PostNorm {
@@ -44,6 +49,7 @@ func (t Text) plain(tw tower, emb, read graph.Node) graph.Node {
 			x = b.full(x, mask, n)
 		}
 	}
+
 	return t.head(tw, t.pooled(x, emb, read))
 }
 
@@ -54,6 +60,7 @@ func (t Text) Sequences(g *graph.Graph, weights Weights, ids [][]int,
 	if len(ids) == 0 {
 		return g.Fail("text tower: no sequences")
 	}
+
 	longest := 0
 	for i, s := range ids {
 		if len(s) == 0 || len(s) > t.Context {
@@ -61,6 +68,7 @@ func (t Text) Sequences(g *graph.Graph, weights Weights, ids [][]int,
 		}
 		longest = max(longest, len(s))
 	}
+
 	longest = t.length(longest)
 	data := make([]float32, 0, len(ids)*longest*t.Width)
 	last := make([]int, len(ids))
@@ -72,6 +80,7 @@ func (t Text) Sequences(g *graph.Graph, weights Weights, ids [][]int,
 		data = append(data, rows...)
 		last[i] = len(s) - 1
 	}
+
 	return t.Plain(weights, g.Const(tensor.Of(data, len(ids), longest, t.Width)), g.Ints(last...))
 }
 
@@ -80,23 +89,28 @@ func (t Text) head(tw tower, rows graph.Node) graph.Node {
 	if !t.PostNorm {
 		rows = tw.norm(rows, "ln_final")
 	}
+
 	if t.Pooler {
 		w, bias := tw.weights.Node(tw.graph, "pooler.weight", t.Width, t.Width), tw.weights.Node(tw.graph,
 			"pooler.bias", t.Width)
 		rows = nn.Linear(rows, w, bias, 1, 1).Tanh()
 	}
+
 	if t.Hidden > 0 {
 		a := nn.Linear(rows, tw.weights.Node(tw.graph, "text_hidden.weight", t.Hidden, t.Width), graph.Node{},
 			math.Sqrt2/2, 1)
 		rows = a.Add(a.Mul(a.Erf())).MulScalar(math.Sqrt2 / 2)
 	}
+
 	if t.NoProjection {
 		return rows
 	}
+
 	y := tw.project(rows, "text_projection", "text_projection.weight", t.EmbedDim)
 	if t.ProjectionBias {
 		y = y.Add(tw.weights.Node(tw.graph, "text_projection.bias", t.EmbedDim))
 	}
+
 	return y
 }
 
@@ -119,6 +133,7 @@ func rowIndex(emb, read graph.Node, n int) graph.Node {
 		}
 		return read.Add(g.Ints(start...))
 	}
+
 	zero, one := g.Ints(0).Squeeze(0), g.Ints(1).Squeeze(0)
 	count := emb.ShapeOf().Gather(0, zero)
 	return read.Add(g.Apply(graph.Standard, "Range", nil, zero, count, one).Mul(g.Ints(n)))

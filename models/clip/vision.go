@@ -22,19 +22,23 @@ func (v Vision) PromptedFeatures(g *graph.Graph, weights Weights, pixels graph.N
 	if err == nil && g.Err() == nil {
 		err = v.checkInputs(pixels, prompts)
 	}
+
 	if err != nil || g.Err() != nil {
 		n := g.Fail("%w", err)
 		return n, n
 	}
+
 	if prompts.Pixels.OK() {
 		pixels = pixels.Add(prompts.Pixels)
 	}
+
 	if v.Box != nil {
 		whole := v
 		whole.Box = nil
 		_, patches = whole.PromptedFeatures(g, weights, pixels, VisionPrompts{})
 		return v.Box(pixels), patches
 	}
+
 	tw := v.tower(g, weights)
 	tw.changes = prompts.Changes
 	switch {
@@ -44,6 +48,7 @@ func (v Vision) PromptedFeatures(g *graph.Graph, weights Weights, pixels graph.N
 		n := v.Tokens()
 		return v.tokens(tw, pixels).Slice(1, n-v.Patches(), n), patches
 	}
+
 	return v.transformer(tw, pixels, prompts)
 }
 
@@ -54,12 +59,15 @@ func (v Vision) transformer(tw tower, pixels graph.Node, prompts VisionPrompts) 
 	if !prompts.Normed {
 		x, n = tw.behind(x, n, own, prompts.Tokens)
 	}
+
 	if !v.NoPreNorm {
 		x = tw.norm(x, "visual.ln_pre")
 	}
+
 	if prompts.Normed {
 		x, n = tw.behind(x, n, own, prompts.Tokens)
 	}
+
 	for i := range v.Layers {
 		if i > 0 && i <= len(prompts.Deep) && prompts.Deep[i-1].OK() {
 			x, n = tw.behind(x, n, own, prompts.Deep[i-1])
@@ -68,9 +76,11 @@ func (v Vision) transformer(tw tower, pixels graph.Node, prompts VisionPrompts) 
 			x = tw.block(i).full(x, graph.Node{}, n)
 		}
 	}
+
 	if prompts.LastTokens {
 		return tw.block(v.Layers-1).full(x, graph.Node{}, n).Reshape(-1, n, v.Width), patches
 	}
+
 	return v.pool(tw, x, n, own)
 }
 
@@ -92,12 +102,14 @@ func (v Vision) tokens(tw tower, pixels graph.Node) graph.Node {
 	if used := side * p; used < v.Image {
 		pixels = pixels.Slice(2, 0, used).Slice(3, 0, used)
 	}
+
 	flat := pixels.Reshape(-1, 3, side, p, side, p).Transpose(0, 2, 4, 1, 3, 5).Reshape(-1, 3*p*p)
 	emb := nn.Linear(flat, tw.weights.Node(tw.graph, "visual.conv1.weight", v.Width, 3*p*p), graph.Node{}, 1, 1)
 	n := v.Patches()
 	if v.NoClass {
 		return emb.Reshape(-1, n, v.Width).Add(tw.weights.Node(tw.graph, "visual.positional_embedding", n, v.Width))
 	}
+
 	// One row of zeros is prepended for the class token, which is added as part of position 0.
 	x := tw.pad(emb.Reshape(-1, n, v.Width), 0, 1, 0, 0, 0, 0)
 	class := tw.pad(tw.weights.Node(tw.graph, "visual.class_embedding", v.Width).Reshape(1, v.Width), 0, 0, n, 0)

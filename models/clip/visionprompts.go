@@ -41,9 +41,11 @@ func (v Vision) checkInputs(pixels graph.Node, prompts VisionPrompts) error {
 		return errors.New("vision tower: prompt tokens, low-rank changes and adapters need the inside of a tower, " +
 			"and this one trains by a gradient file")
 	}
+
 	if s := pixels.Shape(); len(s) != 4 || !s[1].Is(3) || !s[2].Is(v.Image) || !s[3].Is(v.Image) {
 		return fmt.Errorf("vision tower: pixels %v, must be [batch,3,%d,%d]", s, v.Image, v.Image)
 	}
+
 	if s := prompts.Pixels; s.OK() {
 		d := s.Shape()
 		if n := len(d); n < 3 || n > 4 || !d[n-3].Is(3) || !d[n-2].Is(v.Image) || !d[n-1].Is(v.Image) {
@@ -51,6 +53,7 @@ func (v Vision) checkInputs(pixels graph.Node, prompts VisionPrompts) error {
 				v.Image, v.Image)
 		}
 	}
+
 	switch {
 	case v.ResNet() && len(prompts.Deep) > 0:
 		return fmt.Errorf("vision tower: deep prompts are for transformers; a ResNet takes prompts of pixels and of " +
@@ -64,6 +67,7 @@ func (v Vision) checkInputs(pixels graph.Node, prompts VisionPrompts) error {
 	case len(prompts.Deep) > max(v.Layers-1, 0):
 		return fmt.Errorf("vision tower: %d deep prompts for %d blocks after the first", len(prompts.Deep), v.Layers-1)
 	}
+
 	for _, t := range append([]graph.Node{prompts.Tokens}, prompts.Deep...) {
 		if !t.OK() {
 			continue
@@ -74,6 +78,7 @@ func (v Vision) checkInputs(pixels graph.Node, prompts VisionPrompts) error {
 				v.Width)
 		}
 	}
+
 	return prompts.Changes.check("vision tower", v.Width, v.Layers, v.Units(), v.EmbedDim)
 }
 
@@ -83,10 +88,12 @@ func (t tower) behind(x graph.Node, n, own int, tokens graph.Node) (graph.Node, 
 	if !tokens.OK() {
 		return x, n
 	}
+
 	x = x.Reshape(-1, n, t.width)
 	if n > own {
 		x = x.Slice(1, 0, own)
 	}
+
 	// The tokens are added to rows of zeros, so the batch may be symbolic.
 	p := tokens.Dim(-2)
 	room := t.pad(x, 0, 0, 0, 0, p, 0)
@@ -95,5 +102,6 @@ func (t tower) behind(x graph.Node, n, own int, tokens graph.Node) (graph.Node, 
 	} else {
 		tokens = t.pad(tokens, 0, own, 0, 0, 0, 0)
 	}
+
 	return room.Add(tokens).Reshape(-1, t.width), own + p
 }

@@ -44,6 +44,7 @@ func shaped(g *graph.Graph, name string, t *tensor.Tensor, node func(*tensor.Ten
 	case slices.Equal(t.Shape, shape):
 		return node(t)
 	}
+
 	return node(t).Reshape(shape...)
 }
 
@@ -79,19 +80,24 @@ func (a TextArch) Shapes() map[string][]int {
 	if a.PostNorm {
 		norm = "ln_pre."
 	}
+
 	s.pair(norm, a.Width)
 	if a.Hidden > 0 {
 		s["text_hidden.weight"], from = []int{a.Hidden, a.Width}, a.Hidden
 	}
+
 	if !a.NoProjection {
 		s["text_projection"] = []int{from, a.EmbedDim}
 	}
+
 	if a.ProjectionBias {
 		s["text_projection.bias"] = []int{a.EmbedDim}
 	}
+
 	if a.Pooler {
 		s.pair("pooler.", a.Width, a.Width)
 	}
+
 	s.blocks("", a.Width, a.Units(), a.Layers)
 	return s
 }
@@ -110,25 +116,31 @@ func (a VisionArch) Shapes() map[string][]int {
 		s.pair("visual.attnpool.c_proj.", a.EmbedDim, a.Width)
 		return s
 	}
+
 	s := shapes{"visual.conv1.weight": {a.Width, 3, a.Patch, a.Patch},
 		"visual.positional_embedding": {a.Tokens(), a.Width}}
 	s.pair("visual.ln_post.", a.Width)
 	if !a.NoClass {
 		s["visual.class_embedding"] = []int{a.Width}
 	}
+
 	if !a.NoPreNorm {
 		s.pair("visual.ln_pre.", a.Width)
 	}
+
 	if !a.NoProjection {
 		s["visual.proj"] = []int{a.Width, a.EmbedDim}
 	}
+
 	if a.ProjectionBias {
 		s["visual_projection.bias"] = []int{a.EmbedDim}
 	}
+
 	if a.Pool == AttentionPool {
 		s["visual.attn_pool.probe"] = []int{1, 1, a.Width}
 		s.block("visual.attn_pool.", a.Width, a.Units())
 	}
+
 	s.blocks("visual.", a.Width, a.Units(), a.Layers)
 	return s
 }

@@ -59,21 +59,26 @@ func (f file) check(ctx context.Context, path string) error {
 		return err
 	}
 	defer in.Close()
+
 	st, err := in.Stat()
 	if err != nil {
 		return err
 	}
+
 	h, name := sha256.New(), "SHA-256"
 	if len(f.sum) == 2*sha1.Size {
 		h, name = sha1.New(), "SHA-1"
 		fmt.Fprintf(h, "blob %d\x00", st.Size())
 	}
+
 	if _, err := io.Copy(h, atomicfile.Reader{Context: ctx, R: in}); err != nil {
 		return err
 	}
+
 	if got := hex.EncodeToString(h.Sum(nil)); got != f.sum {
 		return fmt.Errorf("%w: %s %.12s of %d bytes, expected %.12s", errDamaged, name, got, st.Size(), f.sum)
 	}
+
 	return nil
 }
 
@@ -84,6 +89,7 @@ func lock(ctx context.Context, path string) (release func(), err error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
 		return nil, unwritable(err)
 	}
+
 	l := flock.New(path, flock.SetPermissions(0o666)) // also for other users of the cache
 	_, err = l.TryLockContext(ctx, 100*time.Millisecond)
 	switch {
@@ -93,6 +99,7 @@ func lock(ctx context.Context, path string) (release func(), err error) {
 	case errors.Is(err, fs.ErrPermission):
 		return nil, unwritable(err)
 	} // some network file systems have no locks; contents are checked in any case
+
 	return func() { l.Close() }, nil
 }
 
@@ -111,12 +118,15 @@ func (h *Hub) fetch(ctx context.Context, f file, path string, progress Progress)
 	if err := f.check(ctx, path); err == nil || !errors.Is(err, errDamaged) && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
+
 	if err := f.fits(f.size); err != nil {
 		return err
 	}
+
 	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
 		return unwritable(err)
 	}
+
 	part := path + ".incomplete"
 	kept := sizeOf(part)
 	for {
@@ -128,9 +138,11 @@ func (h *Hub) fetch(ctx context.Context, f file, path string, progress Progress)
 			}
 			return sizeOf(part) > before+1<<20, err
 		})
+
 		if err == nil {
 			err = f.check(ctx, part)
 		}
+
 		switch {
 		case err == nil:
 			if err := os.Rename(part, path); err != nil {
@@ -141,13 +153,16 @@ func (h *Hub) fetch(ctx context.Context, f file, path string, progress Progress)
 		case !errors.Is(err, errDamaged):
 			return err
 		}
+
 		if e := os.Remove(part); e != nil {
 			return unwritable(e)
 		}
+
 		if kept == 0 {
 			return fmt.Errorf("%s: %w: the file was changed on its way, or the server is wrong; nothing was kept: try "+
 				"again", f.what, err)
 		}
+
 		kept = 0 // what an earlier call had left was wrong
 	}
 }
@@ -171,51 +186,63 @@ func (h *Hub) download(ctx context.Context, f file, part string, progress Progre
 			err = unwritable(e)
 		}
 	}()
+
 	had, err := out.Seek(0, io.SeekEnd)
 	if err != nil {
 		return err
 	}
+
 	from := had
 	if from > 0 && from == f.size {
 		return nil
 	}
+
 	if f.size >= 0 && from > f.size {
 		from = 0
 	}
+
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	answer, err := h.send(ctx, http.MethodGet, f.address, f.what, from)
 	if errors.Is(err, errRange) {
 		out.Truncate(0)
 	}
+
 	if err != nil {
 		return err
 	}
 	defer answer.Body.Close()
+
 	if answer.StatusCode != http.StatusPartialContent || !strings.HasPrefix(answer.Header.Get("Content-Range"),
 		"bytes "+strconv.FormatInt(from, 10)+"-") {
 		from = 0 // the whole file
 	}
+
 	if had > from {
 		if err := out.Truncate(from); err != nil {
 			return unwritable(err)
 		}
 	}
+
 	if _, err := out.Seek(from, io.SeekStart); err != nil {
 		return err
 	}
+
 	total := f.size
 	if total < 0 && answer.ContentLength >= 0 {
 		total = from + answer.ContentLength
 	}
+
 	if err := f.fits(total); err != nil {
 		return err
 	}
+
 	w := &counter{Writer: out, done: from, report: func(done int64) { progress(f.what, done, max(done, total)) }}
 	most := f.limit
 	if total >= 0 {
 		most = total
 	}
+
 	timer := time.AfterFunc(h.stall, func() { stop(errStalled) })
 	defer timer.Stop()
 	body := io.LimitReader(atomicfile.Reader{Context: ctx, R: answer.Body}, most-from+1)
@@ -223,6 +250,7 @@ func (h *Hub) download(ctx context.Context, f file, part string, progress Progre
 		timer.Reset(h.stall)
 		return body.Read(p)
 	}))
+
 	switch {
 	case w.failed != nil:
 		return fmt.Errorf("%s: %w", f.what, unwritable(w.failed))
@@ -238,6 +266,7 @@ func (h *Hub) download(ctx context.Context, f file, part string, progress Progre
 	case err == nil:
 		err = io.ErrUnexpectedEOF
 	}
+
 	return noAnswer(f.what, answer.Request.URL.Host, fmt.Errorf("the connection broke at %d of %d bytes, which are "+
 		"kept: %w", w.done, total, causeOf(ctx, err)))
 }

@@ -38,6 +38,7 @@ func New() (*Hub, error) {
 	if err != nil {
 		return nil, fmt.Errorf("no folder for models (%w): set HOME", err)
 	}
+
 	caches := cmp.Or(os.Getenv("XDG_CACHE_HOME"), filepath.Join(home, ".cache"))
 	path := func(usual string, names ...string) string {
 		for _, name := range names {
@@ -50,21 +51,25 @@ func New() (*Hub, error) {
 		}
 		return usual
 	}
+
 	hf := path(filepath.Join(caches, "huggingface"), "HF_HOME")
 	hub := &Hub{archives: archiveAddress, pause: time.Second, stall: time.Minute,
 		offline: isTrue(os.Getenv("HF_HUB_OFFLINE")) || isTrue(os.Getenv("TRANSFORMERS_OFFLINE")),
 		cache:   path(filepath.Join(hf, "hub"), "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"),
 		clip:    filepath.Join(home, ".cache", "clip"),
 		token:   strings.TrimSpace(cmp.Or(os.Getenv("HF_TOKEN"), os.Getenv("HUGGING_FACE_HUB_TOKEN")))}
+
 	if hub.token == "" && !isTrue(os.Getenv("HF_HUB_DISABLE_IMPLICIT_TOKEN")) {
 		text, _ := os.ReadFile(path(filepath.Join(hf, "token"), "HF_TOKEN_PATH")) // most users have none
 		hub.token = strings.TrimSpace(string(text))
 	}
+
 	address := strings.TrimRight(cmp.Or(os.Getenv("HF_ENDPOINT"), hubAddress), "/")
 	if hub.endpoint, err = url.Parse(address); err != nil || hub.endpoint.Host == "" ||
 		hub.endpoint.Scheme != "https" && hub.endpoint.Scheme != "http" {
 		return nil, fmt.Errorf("HF_ENDPOINT is no address of a hub: write it as %s", hubAddress)
 	}
+
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.ResponseHeaderTimeout = hub.stall
 	hub.client = http.Client{Transport: authorized{hub, transport}, CheckRedirect: hub.redirect}
@@ -110,5 +115,6 @@ func (h *Hub) redirect(r *http.Request, via []*http.Request) error {
 	case via[0].URL.Scheme == "https" && r.URL.Scheme != "https":
 		return fmt.Errorf("%w: to %s, without encryption", errRedirect, r.URL.Host)
 	}
+
 	return nil
 }

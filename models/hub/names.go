@@ -51,6 +51,7 @@ func Parse(text string) (Model, error) {
 	if archives[text] != "" {
 		return Model{archive: text}, nil
 	}
+
 	name, rev, pinned := strings.Cut(strings.TrimPrefix(text, bundle.HubPrefix), "@")
 	for _, r := range known {
 		if _, short, _ := strings.Cut(r, "/"); strings.EqualFold(short, name) {
@@ -59,10 +60,12 @@ func Parse(text string) (Model, error) {
 			}
 		}
 	}
+
 	h, err := bundle.ParseHubName(text)
 	if err != nil {
 		err = fmt.Errorf("%w, or one of %s", err, strings.Join(Names(), ", "))
 	}
+
 	return Model{HubName: h}, err
 }
 

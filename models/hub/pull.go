@@ -29,18 +29,21 @@ func (h *Hub) Pull(ctx context.Context, model Model, progress Progress) (backbon
 	if err != nil {
 		return nil, nil, err
 	}
+
 	out := filepath.Join(cache, "bundles", model.Folder())
 	release, err := lock(ctx, filepath.Join(filepath.Dir(out), "."+model.Folder()+".lock"))
 	if err != nil {
 		return nil, nil, err
 	}
 	defer release()
+
 	var from source
 	if model.archive != "" {
 		from = h.archive(model)
 	} else if from, err = h.repository(ctx, model.HubName); err != nil {
 		return nil, nil, err
 	}
+
 	old, ok := bundle.OriginOf(out)
 	switch _, err := os.Stat(out); {
 	case ok && old.Source == from.origin.Source && old.Revision == from.origin.Revision:
@@ -50,15 +53,18 @@ func (h *Hub) Pull(ctx context.Context, model Model, progress Progress) (backbon
 	case err == nil && old.Source != from.origin.Source:
 		return nil, nil, fmt.Errorf("%s is in the way, and not a bundle of %s: rename it", out, from.origin.Source)
 	}
+
 	o := converted.Options{Context: ctx, Origin: from.origin, Progress: func(done, total int64) {
 		progress("conversion of "+model.Folder(), done, total)
 	}}
 	if o.Vocab, err = from.fetch(ctx, progress); err != nil {
 		return nil, nil, err
 	}
+
 	if backbone, err = converted.Convert(from.path, out, o); err != nil {
 		return nil, nil, fmt.Errorf("%s: %w", model.Backbone(), err)
 	}
+
 	return backbone, from.local, nil
 }
 
@@ -68,9 +74,11 @@ func (h *Hub) repository(ctx context.Context, name bundle.HubName) (source, erro
 	if err != nil {
 		return source{}, err
 	}
+
 	if s.local != nil {
 		s.license = "unknown, the hub was not asked"
 	}
+
 	return source{bundle.Origin{Source: name.Repository, Revision: s.commit, License: s.license}, s.dir(), s.local,
 		func(ctx context.Context, progress Progress) (string, error) {
 			return "", s.fetch(ctx, s.checkpointFiles, progress)
@@ -88,15 +96,18 @@ func (h *Hub) archive(m Model) source {
 				return "", err
 			}
 			defer release()
+
 			f := file{what: name, address: h.archives + "/" + sum + "/" + name, sum: sum, size: -1,
 				limit: maxWeights}
 			if err := h.fetch(ctx, f, path, progress); err != nil {
 				return "", err
 			}
+
 			s, err := h.open(ctx, vocabulary)
 			if err != nil {
 				return "", err
 			}
+
 			return s.dir(), s.fetch(ctx, func() ([]string, error) {
 				return slices.DeleteFunc(tokenizer.FileNames(), func(name string) bool {
 					return !slices.Contains(s.files, name)

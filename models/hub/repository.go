@@ -78,34 +78,43 @@ func (h *Hub) open(ctx context.Context, name bundle.HubName) (*snapshot, error) 
 			return false, err
 		}
 		defer answer.Body.Close()
+
 		text, err := io.ReadAll(io.LimitReader(answer.Body, maxAnswer))
 		if err != nil {
 			return false, noAnswer(name.String(), h.endpoint.Host, err)
 		}
+
 		if err := json.Unmarshal(text, &info); err != nil || !bundle.IsCommit(info.SHA) {
 			return false, fmt.Errorf("%s: %s does not answer like a hub of models: check HF_ENDPOINT", name,
 				h.endpoint.Host)
 		}
+
 		return false, nil
 	})
+
 	if isUnreachable(err) && s.cached() {
 		s.local = err
 		return s, nil
 	}
+
 	if err != nil {
 		return nil, err
 	}
+
 	if s.commit = info.SHA; bundle.IsCommit(name.Revision) && s.commit != name.Revision {
 		return nil, fmt.Errorf("%s: %s answers with another commit, %s", name, h.endpoint.Host, s.commit)
 	}
+
 	for _, f := range info.Siblings {
 		s.files = append(s.files, f.Name)
 	}
+
 	for _, tag := range info.Tags {
 		if m := license.FindStringSubmatch(tag); m != nil {
 			s.license = m[1]
 		}
 	}
+
 	return s, nil
 }
 
@@ -117,10 +126,12 @@ func (s *snapshot) cached() bool {
 			return false
 		}
 	}
+
 	list, err := os.ReadDir(s.dir())
 	for _, e := range list {
 		s.files = append(s.files, e.Name())
 	}
+
 	return err == nil
 }
 
@@ -136,6 +147,7 @@ func (s *snapshot) fetch(ctx context.Context, needed func() ([]string, error), p
 		if err != nil {
 			return s.incomplete(err)
 		}
+
 		more = false
 		for _, name := range names {
 			if done[name] {
@@ -147,12 +159,15 @@ func (s *snapshot) fetch(ctx context.Context, needed func() ([]string, error), p
 			done[name], more = true, true
 		}
 	}
+
 	if s.local != nil || bundle.IsCommit(s.name.Revision) {
 		return nil
 	}
+
 	if err := os.MkdirAll(filepath.Dir(s.ref()), 0o777); err != nil {
 		return unwritable(err)
 	}
+
 	return atomicfile.Write(s.ref(), atomicfile.Bytes([]byte(s.commit)))
 }
 
@@ -181,19 +196,23 @@ func (s *snapshot) file(ctx context.Context, name string, progress Progress) err
 		}
 		return nil
 	}
+
 	f, err := s.ask(ctx, name)
 	if err != nil || f.check(ctx, path) == nil {
 		return err
 	}
+
 	release, err := lock(ctx, filepath.Join(s.hub.cache, ".locks", filepath.Base(s.folder()), f.sum+".lock"))
 	if err != nil {
 		return err
 	}
 	defer release()
+
 	blob := filepath.Join(s.folder(), "blobs", f.sum)
 	if err := s.hub.fetch(ctx, f, blob, progress); err != nil {
 		return err
 	}
+
 	return link(ctx, blob, path)
 }
 
@@ -202,13 +221,16 @@ func link(ctx context.Context, blob, path string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
 		return unwritable(err)
 	}
+
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return unwritable(err)
 	}
+
 	to, err := filepath.Rel(filepath.Dir(path), blob)
 	if err == nil && os.Symlink(to, path) == nil {
 		return nil
 	}
+
 	_, err = atomicfile.LinkOrCopy(ctx, blob, path)
 	return err
 }
@@ -220,6 +242,7 @@ func (s *snapshot) ask(ctx context.Context, name string) (f file, err error) {
 	if checkpoint.IsWeights(name) {
 		f.limit = maxWeights
 	}
+
 	var head http.Header
 	var size string
 	err = s.hub.retry(ctx, func() (bool, error) {
@@ -233,14 +256,17 @@ func (s *snapshot) ask(ctx context.Context, name string) (f file, err error) {
 		}
 		return false, err
 	})
+
 	if err != nil {
 		return f, err
 	}
+
 	sum := cmp.Or(head.Get("X-Linked-Etag"), head.Get("ETag"))
 	f.sum = strings.Trim(strings.TrimPrefix(sum, "W/"), `"`)
 	if f.size = -1; size != "" {
 		f.size, err = strconv.ParseInt(size, 10, 64)
 	}
+
 	switch commit := head.Get("X-Repo-Commit"); {
 	case !sums.MatchString(f.sum):
 		return f, fmt.Errorf("%s: %s states no checksum (ETag %.60q), so the file cannot be checked: check HF_ENDPOINT",
@@ -251,5 +277,6 @@ func (s *snapshot) ask(ctx context.Context, name string) (f file, err error) {
 		return f, fmt.Errorf("%s: %s answers with another commit, %.60q: try again", f.what, s.hub.endpoint.Host,
 			commit)
 	}
+
 	return f, nil
 }

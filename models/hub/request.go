@@ -77,15 +77,18 @@ func (h *Hub) send(ctx context.Context, method, address, what string, from int64
 		return nil, unreachable{fmt.Errorf("%s: HF_HUB_OFFLINE is set, so nothing is fetched: unset it, or %s", what,
 			byHand)}
 	}
+
 	r, err := http.NewRequestWithContext(ctx, method, address, nil)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", what, err)
 	}
+
 	r.Header.Set("User-Agent", "promptfed/"+version.Version())
 	r.Header.Set("Accept-Encoding", "identity") // sizes and ranges count the bytes of the file
 	if from > 0 {
 		r.Header.Set("Range", fmt.Sprintf("bytes=%d-", from))
 	}
+
 	answer, err := h.client.Do(r)
 	if err != nil {
 		var u *url.Error // with the whole address, which may have a signature
@@ -97,9 +100,11 @@ func (h *Hub) send(ctx context.Context, method, address, what string, from int64
 		}
 		return nil, noAnswer(what, r.URL.Host, err)
 	}
+
 	if s := answer.StatusCode; s < 300 || s < 400 && method == http.MethodHead {
 		return answer, nil
 	}
+
 	io.Copy(io.Discard, io.LimitReader(answer.Body, 1<<16)) // for the next request on the connection
 	answer.Body.Close()
 	return nil, h.refused(answer, what)
@@ -149,5 +154,6 @@ func (h *Hub) refused(a *http.Response, what string) error {
 		return fmt.Errorf("%s: the hub shows no such model (%s): check the name; a private one needs HF_TOKEN", what,
 			a.Status)
 	}
+
 	return fmt.Errorf("%s: %s answers %s, which is not expected: check HF_ENDPOINT", what, host, a.Status)
 }

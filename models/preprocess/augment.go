@@ -47,6 +47,7 @@ func randomBox(w, h int, uniform func() float64) box {
 			return box{left, top, bw, bh}
 		}
 	}
+
 	bw, bh := w, h
 	switch {
 	case float64(w) < minRatio*float64(h):
@@ -54,5 +55,6 @@ func randomBox(w, h int, uniform func() float64) box {
 	case float64(w) > maxRatio*float64(h):
 		bw = int(math.RoundToEven(float64(h) * maxRatio))
 	}
+
 	return box{(w - bw) / 2, (h - bh) / 2, bw, bh}
 }

@@ -21,20 +21,24 @@ func readFields(data []byte, into any, unread map[string][]string) error {
 	if err := json.Unmarshal(data, &all); err != nil {
 		return err
 	}
+
 	for key, value := range all {
 		if values, ok := unread[key]; ok && (values == nil || slices.Contains(values, string(value))) {
 			delete(all, key)
 		}
 	}
+
 	rest, err := json.Marshal(all)
 	if err != nil {
 		return err
 	}
+
 	dec := json.NewDecoder(bytes.NewReader(rest))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(into); err != nil {
 		return fmt.Errorf("%w: remove a field that changes no pixels", err)
 	}
+
 	return nil
 }
 
@@ -53,9 +57,11 @@ func FromHF(data []byte) (Preprocess, error) {
 		Mean      []float32 `json:"image_mean"`
 		Std       []float32 `json:"image_std"`
 	}{}
+
 	if err := readFields(data, &f, hfUnread); err != nil {
 		return Preprocess{}, fmt.Errorf("preprocessor_config.json: %w", err)
 	}
+
 	fail := func(format string, args ...any) (Preprocess, error) {
 		return Preprocess{}, fmt.Errorf("preprocessor_config.json: "+format, args...)
 	}
@@ -77,6 +83,7 @@ func FromHF(data []byte) (Preprocess, error) {
 	case f.CropSize.pixels > 0:
 		preprocess.Size = f.CropSize.pixels
 	}
+
 	if f.Resample != nil {
 		name, ok := map[int]string{2: Bilinear, 3: Bicubic}[*f.Resample]
 		if !ok {
@@ -84,12 +91,15 @@ func FromHF(data []byte) (Preprocess, error) {
 		}
 		preprocess.Resize = name
 	}
+
 	if !on(f.Normalize) {
 		f.Mean, f.Std = []float32{0, 0, 0}, []float32{1, 1, 1}
 	}
+
 	if err := preprocess.colours(f.Mean, f.Std); err != nil {
 		return fail("%w", err)
 	}
+
 	return preprocess, preprocess.Validate()
 }
 
@@ -105,11 +115,13 @@ func FromOpenCLIP(data []byte, size int) (Preprocess, error) {
 		Mean          []float32       `json:"mean"`
 		Std           []float32       `json:"std"`
 	}{Mode: "RGB", Interpolation: Bicubic, ResizeMode: "shortest"}
+
 	if len(data) > 0 {
 		if err := readFields(data, &f, nil); err != nil {
 			return Preprocess{}, fmt.Errorf("preprocess_cfg: %w", err)
 		}
 	}
+
 	preprocess := CLIP(size)
 	preprocess.Resize, preprocess.Crop = f.Interpolation, f.ResizeMode == "shortest"
 	if len(f.Size) > 0 {
@@ -121,17 +133,21 @@ func FromOpenCLIP(data []byte, size int) (Preprocess, error) {
 			preprocess.Size = pair[0]
 		}
 	}
+
 	if preprocess.Longest = f.ResizeMode == "longest"; preprocess.Longest && len(f.Fill) > 0 &&
 		json.Unmarshal(f.Fill, &preprocess.Fill) != nil {
 		return Preprocess{}, fmt.Errorf("preprocess_cfg: fill_color %.40s, need one level from 0 to 255", f.Fill)
 	}
+
 	if f.Mode != "RGB" || !preprocess.Crop && !preprocess.Longest && f.ResizeMode != "squash" {
 		return Preprocess{}, fmt.Errorf("preprocess_cfg: mode %q with resize_mode %q, need RGB with shortest, longest "+
 			"or squash", f.Mode, f.ResizeMode)
 	}
+
 	if err := preprocess.colours(f.Mean, f.Std); err != nil {
 		return Preprocess{}, fmt.Errorf("preprocess_cfg: %w", err)
 	}
+
 	return preprocess, preprocess.Validate()
 }
 
@@ -150,6 +166,7 @@ func (p *Preprocess) colours(mean, std []float32) error {
 			return fmt.Errorf("%s has %d numbers, need 3", v.name, len(v.from))
 		}
 	}
+
 	return nil
 }
 
@@ -163,14 +180,17 @@ func (s *side) UnmarshalJSON(data []byte) error {
 	if json.Unmarshal(data, &s.pixels) == nil {
 		return nil
 	}
+
 	f := struct {
 		Edge   int `json:"shortest_edge"`
 		Height int `json:"height"`
 		Width  int `json:"width"`
 	}{}
+
 	if err := json.Unmarshal(data, &f); err != nil {
 		return err
 	}
+
 	switch {
 	case f.Edge > 0:
 		s.pixels = f.Edge
@@ -179,5 +199,6 @@ func (s *side) UnmarshalJSON(data []byte) error {
 	default:
 		return fmt.Errorf("size %.60s, need a number, shortest_edge, or equal height and width", data)
 	}
+
 	return nil
 }

@@ -37,39 +37,49 @@ func decode(r io.Reader, pixels int, allow func(pixels int) error) (img image.Im
 	if err != nil {
 		return nil, fmt.Errorf("image: %w", err)
 	}
+
 	if len(data) > maxBytes {
 		return nil, fmt.Errorf("image: file of more than %d MiB: scale it down", maxBytes>>20)
 	}
+
 	// The decoders of golang.org/x/image sometimes panic on hostile data; a damaged file must not end a run.
 	defer func() {
 		if p := recover(); p != nil {
 			img, err = nil, fmt.Errorf("image: damaged: %v", p)
 		}
 	}()
+
 	c, format, err := image.DecodeConfig(bytes.NewReader(data))
 	if errors.Is(err, image.ErrFormat) {
 		return nil, errors.New("image: not a JPEG, PNG, GIF, WebP, BMP or TIFF file")
 	}
+
 	if err != nil {
 		return nil, fmt.Errorf("image: damaged %s header: %w", format, err)
 	}
+
 	if err := fits(c.Width, c.Height, pixels); err != nil {
 		return nil, err
 	}
+
 	if err := allow(c.Width * c.Height); err != nil {
 		return nil, err
 	}
+
 	m, _, err := image.Decode(bytes.NewReader(data))
 	if err != nil {
 		return nil, fmt.Errorf("image: damaged %s: %w", format, err)
 	}
+
 	size := m.Bounds()
 	if err := fits(size.Dx(), size.Dy(), pixels); err != nil {
 		return nil, err
 	}
+
 	if format == "webp" {
 		m = studioRange(m)
 	}
+
 	return rasterOf(m), nil
 }
 

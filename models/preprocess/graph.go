@@ -21,15 +21,18 @@ func (p Preprocess) Graph(pixels graph.Node) graph.Node {
 	if err := p.Validate(); err != nil {
 		return g.Fail("%w", err)
 	}
+
 	if p.Longest {
 		return g.Fail("preprocess: images that are fitted by their longer side cannot be prepared inside a graph")
 	}
+
 	if pixels.DType() == graph.Uint8 {
 		pixels = pixels.Transpose(0, 3, 1, 2)
 	} else {
 		levels := g.Apply(graph.Standard, "Round", nil, pixels.MulScalar(255))
 		pixels = levels.Max(levels.ScalarLike(0)).Min(levels.ScalarLike(255)).Cast(graph.Uint8)
 	}
+
 	shape := pixels.ShapeOf()
 	h, w := shape.Rows(g.Ints(2)).Cast(graph.Double), shape.Rows(g.Ints(3)).Cast(graph.Double)
 	size := w.ScalarLike(float64(p.Size))
@@ -37,6 +40,7 @@ func (p Preprocess) Graph(pixels graph.Node) graph.Node {
 	if p.Crop {
 		width, height = whole(size.Mul(w).Div(w.Min(h))), whole(size.Mul(h).Div(w.Min(h)))
 	}
+
 	across, down := p.axis(w, width), p.axis(h, height)
 	top := down[0].first
 	pixels = g.Apply(graph.Standard, "Slice", nil, pixels, top, down[len(down)-1].end, g.Ints(2))
@@ -92,6 +96,7 @@ func (p Preprocess) axis(in, out graph.Node) axis {
 		for i := range place {
 			place[i] = at + i
 		}
+
 		middle := g.Ints(place...).Cast(graph.Double).Add(from).AddScalar(0.5).Mul(scale)
 		lo := whole(middle.Sub(support).AddScalar(0.5).Max(in.ScalarLike(0)))
 		hi := whole(middle.Add(support).AddScalar(0.5).Min(in))
@@ -106,6 +111,7 @@ func (p Preprocess) axis(in, out graph.Node) axis {
 		b.digits = split(fixedPoint(k))
 		bands = append(bands, b)
 	}
+
 	return bands
 }
 
@@ -154,6 +160,7 @@ func (b band) resample(bytes graph.Node) graph.Node {
 	for _, p := range part[1:] {
 		sum = sum.Mul(number(radix)).Add(p)
 	}
+
 	sum = sum.Add(number(1 << (precision - 1))).Max(number(0)).Div(number(1 << precision))
 	return sum.Min(number(255)).Cast(graph.Uint8)
 }

@@ -50,6 +50,7 @@ func (p Preprocess) String() string {
 	} else if p.Longest {
 		how = fmt.Sprintf("margins of grey level %d", p.Fill)
 	}
+
 	return fmt.Sprintf("%d x %d pixels, %s, %s; mean %.4g, standard deviation %.4g", p.Size, p.Size, p.Resize, how,
 		p.Mean, p.Std)
 }
@@ -68,18 +69,22 @@ func (p Preprocess) Validate() error {
 	if p.Size < 1 || p.Size > maxSize {
 		return fmt.Errorf("preprocess: size %d, need 1 to %d", p.Size, maxSize)
 	}
+
 	if _, ok := filters[p.Resize]; !ok {
 		return fmt.Errorf("preprocess: resize %q, need %s or %s", p.Resize, Bicubic, Bilinear)
 	}
+
 	if p.Crop && p.Longest {
 		return errors.New("preprocess: the shorter side cannot be cropped where the longer one is fitted")
 	}
+
 	for c := range 3 {
 		if m, s := p.Mean[c], p.Std[c]; !(m >= -1 && m <= 2 && s >= minStd && s <= maxStd) {
 			return fmt.Errorf("preprocess: mean %v must be from -1 to 2 and std %v from %g to %d, as they are of "+
 				"pixels from 0 to 1: divide those of levels from 0 to 255 by 255", p.Mean, p.Std, minStd, maxStd)
 		}
 	}
+
 	return nil
 }
 
@@ -94,6 +99,7 @@ func (p Preprocess) Levels(img image.Image, rng *rand.Rand) []byte {
 	if rng != nil {
 		return p.augmented(src, rng)
 	}
+
 	width, height := p.Size, p.Size
 	switch {
 	case p.Crop:
@@ -101,6 +107,7 @@ func (p Preprocess) Levels(img image.Image, rng *rand.Rand) []byte {
 	case p.Longest:
 		width, height = longerSide(src.w, src.h, p.Size)
 	}
+
 	return p.levels(src, box{0, 0, src.w, src.h}, frame{
 		width: width, height: height,
 		left: max(0, centre(width, p.Size)), top: max(0, centre(height, p.Size)), size: p.Size, fill: p.Fill,
@@ -119,6 +126,7 @@ func shorterSide(w, h, size int) (int, int) {
 	case w <= h:
 		return size, long(h, w)
 	}
+
 	return long(w, h), size
 }
 
@@ -152,6 +160,7 @@ func (p Preprocess) levels(src *raster, b box, f frame, flip bool) []byte {
 			}
 		}
 	}
+
 	return out
 }
 
@@ -163,6 +172,7 @@ func (p Preprocess) Normalise(levels []byte) []float32 {
 			table[c][v] = (float32(v)/255 - p.Mean[c]) / p.Std[c]
 		}
 	}
+
 	out := make([]float32, len(levels))
 	n := len(levels) / 3
 	red, green, blue := out[:n], out[n:][:n], out[2*n:]
@@ -170,6 +180,7 @@ func (p Preprocess) Normalise(levels []byte) []float32 {
 		v := levels[3*i:][:3]
 		red[i], green[i], blue[i] = table[0][v[0]], table[1][v[1]], table[2][v[2]]
 	}
+
 	return out
 }
 

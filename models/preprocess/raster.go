@@ -30,6 +30,7 @@ func rasterOf(img image.Image) *raster {
 	if r, ok := img.(*raster); ok {
 		return r
 	}
+
 	b := img.Bounds()
 	r := newRaster(b.Dx(), b.Dy())
 	at, to := reader(img), r.pix
@@ -39,6 +40,7 @@ func rasterOf(img image.Image) *raster {
 			to = to[3:]
 		}
 	}
+
 	return r
 }
 
@@ -98,6 +100,7 @@ func reader(img image.Image) func(x, y int) (r, g, b byte) {
 			return c.R, c.G, c.B
 		}
 	}
+
 	return func(x, y int) (byte, byte, byte) {
 		c := color.NRGBAModel.Convert(img.At(x, y)).(color.NRGBA)
 		return c.R, c.G, c.B

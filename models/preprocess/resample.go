@@ -38,6 +38,7 @@ func cubic(x float64) float64 {
 	case x < 2:
 		return float64((float64((float64((x-5)*x)+8)*x) - 4) * a)
 	}
+
 	return 0
 }
 
@@ -78,6 +79,7 @@ func (w *weights) set(in, out, from, n int, f filter) {
 			k[x-lo] = f.at(float64((float64(x) - middle + 0.5) * inverse))
 			sum += k[x-lo]
 		}
+
 		w.first[i], w.count[i] = lo, hi-lo
 		for x := range hi - lo {
 			v := k[x]
@@ -110,11 +112,13 @@ func (s *scratch) resample(src *raster, b box, f frame, k filter) []byte {
 		clear(s.out)
 		return s.out
 	}
+
 	if columns < f.size || n < f.size {
 		for i := range s.out {
 			s.out[i] = f.fill
 		}
 	}
+
 	s.across.set(b.width, f.width, f.left, columns, k)
 	s.down.set(b.height, f.height, f.top, n, k)
 	lo := s.down.first[0]
@@ -136,6 +140,7 @@ func (s *scratch) resample(src *raster, b box, f frame, k filter) []byte {
 			into[3*x], into[3*x+1], into[3*x+2] = clip(red), clip(green), clip(blue)
 		}
 	}
+
 	sums := make([]int32, 3*columns)
 	place := 3 * ((f.size-n)/2*f.size + (f.size-columns)/2)
 	for y := range n {
@@ -152,6 +157,7 @@ func (s *scratch) resample(src *raster, b box, f frame, k filter) []byte {
 			s.out[place+3*f.size*y+x] = clip(v)
 		}
 	}
+
 	return s.out
 }
 

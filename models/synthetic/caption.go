@@ -19,6 +19,7 @@ func (s Sample) Caption(rng *rand.Rand) string {
 	case k < 8:
 		lead = []string{"an image of ", "a picture of ", "this is "}[rng.IntN(3)]
 	}
+
 	text := lead
 	if s.pattern() {
 		text += s.surface(rng)
@@ -28,9 +29,11 @@ func (s Sample) Caption(rng *rand.Rand) string {
 			text += " on " + article(s.Ground) + " background"
 		}
 	}
+
 	if rng.IntN(3) > 0 {
 		text += "."
 	}
+
 	return text
 }
 
@@ -50,9 +53,11 @@ func (s Sample) object(rng *rand.Rand) string {
 	if s.coloured() && rng.IntN(5) < 2 {
 		words = append(words, s.Colour)
 	}
+
 	if t, ok := named(textures, s.Texture); ok && rng.IntN(5) < 3 {
 		words = append(words, t.adjective)
 	}
+
 	noun := strings.Join(append(words, s.Class), " ")
 	switch k := rng.IntN(10); {
 	case k == 0:
@@ -62,6 +67,7 @@ func (s Sample) object(rng *rand.Rand) string {
 	case k == 2 && s.Texture != "":
 		return article(s.Class) + " with " + s.Texture
 	}
+
 	return article(noun)
 }
 
@@ -70,10 +76,12 @@ func (s Sample) surface(rng *rand.Rand) string {
 	if s.coloured() && rng.IntN(3) == 0 {
 		colour = s.Colour + " "
 	}
+
 	if rng.IntN(3) == 0 {
 		t, _ := named(textures, s.Class)
 		return article(colour + t.adjective + " pattern")
 	}
+
 	return colour + s.Class
 }
 

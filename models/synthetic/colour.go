@@ -76,5 +76,6 @@ func against(rng *rand.Rand, contrast int32, others ...rgb) namedColour {
 			break
 		}
 	}
+
 	return best
 }

@@ -40,6 +40,7 @@ func (v *scene) shade(r role) func(x, y int) rgb {
 		}
 		return solid(rgb{28, 26, 30})
 	}
+
 	return solid(rgb{244, 242, 232})
 }
 
@@ -52,6 +53,7 @@ func photo(v *scene) {
 		c := mix(v.ground, other, far(x, y))
 		return c.gain(216 + near(x, y)*80/256 + tilt*int32(2*y-v.size)/int32(v.size))
 	})
+
 	v.items(v.behind, 0)
 	whole := v.silhouette()
 	r := max(1, v.size/20)
@@ -61,6 +63,7 @@ func photo(v *scene) {
 	dx, dy := int(math.Round(c*2.5*v.unit)), int(math.Round(s*2.5*v.unit))
 	v.paint(moved(soft, v.size, dx, dy), 130, solid(rgb{10, 10, 14}))
 	height := blur(soft, v.size, r)
+
 	at := func(x, y int) int32 {
 		return int32(height[min(max(y, 0), v.size-1)*v.size+min(max(x, 0), v.size-1)])
 	}
@@ -71,6 +74,7 @@ func photo(v *scene) {
 			return flat(x, y).gain(246 + slope*2/3)
 		})
 	}
+
 	v.items(v.before, 0)
 	warm := v.rng.Int32N(31) - 15
 	g := v.style.Grain
@@ -104,6 +108,7 @@ func (v *scene) outlined(o op, line float64, c rgb) {
 	default:
 		v.paint(v.raster.stroke(o.area, 2*line, true), 256, solid(c))
 	}
+
 	v.paint(v.raster.cover(o), 256, v.shade(o.role))
 }
 

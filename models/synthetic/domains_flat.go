@@ -7,6 +7,7 @@ func mosaic(v *scene) {
 	for _, o := range v.figure {
 		v.paint(v.raster.cover(o), 256, v.shade(o.role))
 	}
+
 	v.items(v.before, 0)
 	tile := max(2, v.size/20)
 	grout := mix(v.ground, rgb{90, 88, 84}, 150)
@@ -28,10 +29,12 @@ func (v *scene) tile(x0, y0, x1, y1 int, grout rgb) {
 			}
 		}
 	}
+
 	n := int32((x1 - x0) * (y1 - y0))
 	for i := range sum {
 		sum[i] /= n
 	}
+
 	g := 226 + v.rng.Int32N(61)
 	c := sum.gain(g).jitter(v.rng, 6)
 	for y := y0; y < y1; y++ {
@@ -56,6 +59,7 @@ func silhouette(v *scene) {
 	for _, it := range v.behind {
 		v.paint(v.raster.cover(it.op), 90, solid(dark))
 	}
+
 	for _, o := range v.figure {
 		mask := v.raster.cover(o)
 		if o.role == ink || o.role == light {
@@ -68,11 +72,13 @@ func silhouette(v *scene) {
 			})
 			continue
 		}
+
 		v.paint(mask, 256, solid(dark))
 		if o.role == body && v.weave.at != nil {
 			v.paint(mask, 110, func(x, y int) rgb { return mix(dark, bright, v.weave.level(x, y)) })
 		}
 	}
+
 	for _, it := range v.before {
 		v.paint(v.raster.cover(it.op), 200, solid(dark))
 	}

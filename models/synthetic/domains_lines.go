@@ -11,6 +11,7 @@ func sketch(v *scene) {
 			v.paint(v.raster.stroke(v.shaky(o.area), width, o.closed), strength, solid(lead))
 			return
 		}
+
 		mask := v.raster.cover(o)
 		v.paint(mask, 256, func(x, y int) rgb { return v.ground })
 		switch {
@@ -21,20 +22,25 @@ func sketch(v *scene) {
 		case o.role == part:
 			v.paint(mask, 60, solid(lead))
 		}
+
 		if o.width > 0 {
 			v.paint(v.raster.cover(o), 170, solid(lead))
 			return
 		}
+
 		for range 2 {
 			v.paint(v.raster.stroke(v.shaky(o.area), width, true), strength, solid(lead))
 		}
 	}
+
 	for _, it := range v.behind {
 		draw(op{ink, max(it.width, 0.01), it.width == 0, it.area}, 110)
 	}
+
 	for _, o := range v.figure {
 		draw(o, 215)
 	}
+
 	for _, it := range v.before {
 		draw(op{ink, max(it.width, 0.01), it.width == 0, it.area}, 180)
 	}
@@ -51,6 +57,7 @@ func (v *scene) shaky(cs []contour) []contour {
 			return point{p.X + dx, p.Y + dy}
 		})
 	}
+
 	return out
 }
 
@@ -63,6 +70,7 @@ func neon(v *scene) {
 		v.paint(glow, strength*3/4, solid(c))
 		v.paint(v.raster.stroke(cs, 1.3*v.unit, closed), strength, solid(mix(c, rgb{255, 255, 255}, 90)))
 	}
+
 	bright := func(c rgb) rgb {
 		top := max(c[0], c[1], c[2], 1)
 		for i := range c {
@@ -70,11 +78,13 @@ func neon(v *scene) {
 		}
 		return c
 	}
+
 	colours := map[role]rgb{body: bright(v.main), part: bright(v.second), ink: bright(mix(v.main, v.second, 128)),
 		light: {240, 235, 225}}
 	for _, it := range v.behind {
 		tube(it.area, it.width == 0, bright(it.colour), 110)
 	}
+
 	for _, o := range v.figure {
 		c := colours[o.role]
 		if o.width > 0 {
@@ -88,6 +98,7 @@ func neon(v *scene) {
 		}
 		tube(o.area, true, c, 256)
 	}
+
 	for _, it := range v.before {
 		tube(it.area, it.width == 0, bright(it.colour), 200)
 	}

@@ -56,6 +56,7 @@ func star(n int, r, inner, phase float64) contour {
 			c = append(c, point{inner * math.Cos(a), inner * math.Sin(a)})
 		}
 	}
+
 	return c
 }
 
@@ -72,6 +73,7 @@ func smooth(xy ...float64) contour {
 			c = append(c, point{spline(p.X, q.X, r.X, s.X, t), spline(p.Y, q.Y, r.Y, s.Y, t)})
 		}
 	}
+
 	return c
 }
 
@@ -121,8 +123,10 @@ func positive(c contour) contour {
 		q := c[(i+1)%len(c)]
 		area += p.X*q.Y - q.X*p.Y
 	}
+
 	if area < 0 {
 		return reversed(c)
 	}
+
 	return c
 }

@@ -23,10 +23,12 @@ func (k *raster) add(c contour) {
 	if len(c) == 0 {
 		return
 	}
+
 	k.rasterizer.MoveTo(float32(c[0].X), float32(c[0].Y))
 	for _, p := range c[1:] {
 		k.rasterizer.LineTo(float32(p.X), float32(p.Y))
 	}
+
 	k.rasterizer.ClosePath()
 }
 
@@ -35,10 +37,12 @@ func (k *raster) cover(o op) []uint8 {
 	if o.width > 0 {
 		return k.stroke(o.area, o.width, o.closed)
 	}
+
 	k.rasterizer.Reset(k.mask.Rect.Dx(), k.mask.Rect.Dy())
 	for _, c := range o.area {
 		k.add(c)
 	}
+
 	return k.flush()
 }
 
@@ -51,6 +55,7 @@ func (k *raster) stroke(cs []contour, width float64, closed bool) []uint8 {
 		if closed {
 			last = len(c)
 		}
+
 		var px, py float64
 		for i := range last {
 			p, q := c[i], c[(i+1)%len(c)]
@@ -67,10 +72,12 @@ func (k *raster) stroke(cs []contour, width float64, closed bool) []uint8 {
 			}
 			px, py = dx, dy
 		}
+
 		if !closed && len(c) > 0 {
 			k.add(reversed(circleAt(c[len(c)-1], h)))
 		}
 	}
+
 	return k.flush()
 }
 
@@ -109,6 +116,7 @@ func blur(in []uint8, size, r int) []uint8 {
 			}
 		}
 	}
+
 	pass(mid, in, 1, size)
 	pass(out, mid, size, 1)
 	return out

@@ -38,10 +38,12 @@ func (s Sample) Image(size int) (*image.RGBA, error) {
 	if size < 4 || size > maxSize {
 		return nil, fmt.Errorf("synthetic: image size %d: take 4 to %d", size, maxSize)
 	}
+
 	d, ok := named(domains, s.Domain)
 	if !ok {
 		return nil, fmt.Errorf("synthetic: no domain %q: make samples with New", s.Domain)
 	}
+
 	v := s.scene(d, size)
 	d.render(v)
 	return v.img, nil
@@ -56,6 +58,7 @@ func (s Sample) scene(d domain, size int) *scene {
 	if d.ground != nil {
 		ground.value = *d.ground
 	}
+
 	v.ground, v.main = ground.value.jitter(rng, 18), main.value.jitter(rng, 18)
 	v.second = against(rng, 70, v.main, v.ground).value.jitter(rng, 18)
 	v.lay(rng)
@@ -75,6 +78,7 @@ func (v *scene) lay(rng *rand.Rand) {
 		p.fill(body, rect(-3, -3, 3, 3))
 		period = size * (0.12 + 0.14*rng.Float64())
 	}
+
 	s, c := math.Sincos(rng.Float64() * 2 * math.Pi)
 	v.weave.cos, v.weave.sin, v.weave.sharp = c/period, s/period, period
 	v.weave.du, v.weave.dv = rng.Float64(), rng.Float64()
@@ -89,6 +93,7 @@ func (v *scene) lay(rng *rand.Rand) {
 		} else {
 			q.line(body, 0.3, arc(-0.5, 0, 0.5, 0.5, 180, 360), arc(0.5, 0, 0.5, 0.5, 180, 0))
 		}
+
 		far := Style{Shift: 1, Rotate: 180, Stretch: 0.3}
 		it := item{v.place(rng, q.ops, 0.08+0.1*rng.Float64(), far)[0],
 			palette[rng.IntN(len(palette))].value.jitter(rng, 18)}
@@ -114,12 +119,14 @@ func (v *scene) place(rng *rand.Rand, ops []op, diameter float64, st Style) []op
 	for i := range ph {
 		ph[i] = 2 * math.Pi * rng.Float64()
 	}
+
 	move := func(p point) point {
 		p = point{p.X + st.Warp*math.Sin(2.5*p.Y+ph[0]) + st.Warp/2*math.Sin(5*p.X+ph[1]),
 			p.Y + st.Warp*math.Sin(2.5*p.X+ph[2]) + st.Warp/2*math.Sin(5*p.Y+ph[3])}
 		x, y := kx*(p.X+shear*p.Y), ky*p.Y
 		return point{cx + r*(cos*x-sin*y), cy + r*(sin*x+cos*y)}
 	}
+
 	out := make([]op, len(ops))
 	for i, o := range ops {
 		area := make([]contour, len(o.area))
@@ -128,6 +135,7 @@ func (v *scene) place(rng *rand.Rand, ops []op, diameter float64, st Style) []op
 		}
 		out[i] = op{o.role, o.width * r, o.closed, area}
 	}
+
 	return out
 }
 
@@ -146,6 +154,7 @@ func refine(c contour, closed bool) contour {
 			out = append(out, point{p.X + (q.X-p.X)*t, p.Y + (q.Y-p.Y)*t})
 		}
 	}
+
 	return out
 }
 
@@ -197,6 +206,7 @@ func (v *scene) field(cell int) func(x, y int) int32 {
 	for i := range at {
 		at[i] = v.rng.Int32N(256)
 	}
+
 	c := int32(cell)
 	return func(x, y int) int32 {
 		i, j := y/cell*n+x/cell, int32(x%cell)

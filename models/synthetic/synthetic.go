@@ -61,25 +61,30 @@ func New(class, domain string, seed uint64, style Style) (Sample, error) {
 	if !slices.Contains(known, class) {
 		return Sample{}, fmt.Errorf("synthetic: no class %q: take one of %s", class, strings.Join(known, ", "))
 	}
+
 	d, ok := named(domains, domain)
 	if !ok {
 		return Sample{}, fmt.Errorf("synthetic: no domain %q: take one of %s", domain, strings.Join(Domains(), ", "))
 	}
+
 	sample := Sample{Class: class, Domain: domain, Seed: seed, style: style}
 	rng := sample.source(0)
 	ground := palette[rng.IntN(len(palette))]
 	if d.ground != nil {
 		ground = namedColour{value: *d.ground}
 	}
+
 	sample.Ground = ground.name
 	sample.Colour = against(rng, style.Contrast, ground.value).name
 	textured := rng.Float64() < style.Textured
 	if t := textures[rng.IntN(len(textures))]; textured {
 		sample.Texture = t.name
 	}
+
 	if sample.pattern() {
 		sample.Texture = class
 	}
+
 	return sample, nil
 }
 

@@ -37,6 +37,7 @@ func (a *addedTokens) longest(s string) (found *addedToken) {
 			found = &a.list[a.index.at[node]]
 		}
 	}
+
 	return found
 }
 
@@ -55,30 +56,37 @@ func (a *addedTokens) split(s string, first bool) (out []part) {
 			out = append(out, part{s[from:to], first && from == 0, -1})
 		}
 	}
+
 	for i := 0; i < len(s) && len(a.list) > 0; i++ {
 		addedToken := a.longest(s[i:])
 		if addedToken == nil {
 			continue
 		}
+
 		start, end := i, i+len(addedToken.text)
 		if before, _ := utf8.DecodeLastRuneInString(s[:start]); addedToken.singleWord && start > 0 && isWord(before) {
 			i = end - 1
 			continue
 		}
+
 		if after, _ := utf8.DecodeRuneInString(s[end:]); addedToken.singleWord && end < len(s) && isWord(after) {
 			i = end - 1
 			continue
 		}
+
 		if addedToken.left {
 			start = max(from, len(strings.TrimRightFunc(s[:start], unicode.IsSpace)))
 		}
+
 		if addedToken.right {
 			end = len(s) - len(strings.TrimLeftFunc(s[end:], unicode.IsSpace))
 		}
+
 		text(start)
 		out = append(out, part{token: addedToken.id})
 		i, from = max(i+len(addedToken.text), end)-1, end
 	}
+
 	text(len(s))
 	return out
 }
@@ -98,25 +106,30 @@ func (p *pipeline) encode(text string) ([]int, error) {
 			ids = append(ids, whole.token)
 			continue
 		}
+
 		clean, err := p.normalizer.apply(whole.text)
 		if err != nil {
 			return nil, err
 		}
+
 		// In that library, a text whose first character the normalizer drops does not begin with its first piece.
 		_, width := utf8.DecodeRuneInString(whole.text)
 		kept, err := p.normalizer.apply(whole.text[:width])
 		if err != nil {
 			return nil, err
 		}
+
 		for _, part := range p.normal.split(clean, whole.first && kept != "") {
 			if part.token >= 0 {
 				ids = append(ids, part.token)
 				continue
 			}
+
 			pieces, err := p.pre([]piece{{text: part.text, first: part.first}})
 			if err != nil {
 				return nil, err
 			}
+
 			for _, q := range pieces {
 				some, err := p.model.encode(q.text)
 				if err != nil {
@@ -126,5 +139,6 @@ func (p *pipeline) encode(text string) ([]int, error) {
 			}
 		}
 	}
+
 	return ids, nil
 }

@@ -28,15 +28,18 @@ func (f hfModel) bpe() (*bpe, error) {
 	if f.IgnoreMerges {
 		b.whole = b.ids
 	}
+
 	if f.Dropout > 0 {
 		return nil, fmt.Errorf("BPE with dropout %g has random results", f.Dropout)
 	}
+
 	if f.Unknown != "" {
 		var err error
 		if b.unknown, err = f.unknownID(); err != nil {
 			return nil, err
 		}
 	}
+
 	var made []byte
 	for i, m := range f.Merges {
 		sides, err := parts(b.ids, i, m)
@@ -51,6 +54,7 @@ func (f hfModel) bpe() (*bpe, error) {
 		}
 		b.join[sides] = merge{rank: i, id: id}
 	}
+
 	return b, nil
 }
 
@@ -64,6 +68,7 @@ func byteTokens(ids map[string]int, s string) []int {
 		}
 		out = append(out, id)
 	}
+
 	return out
 }
 
@@ -84,14 +89,17 @@ func (b *bpe) symbols(s string) (out []int, err error) {
 		if i > 0 {
 			c = b.prefix + c
 		}
+
 		if last {
 			c += b.suffix
 		}
+
 		id, ok := b.ids[c]
 		var bytes []int
 		if !ok && b.fallback {
 			bytes = byteTokens(b.ids, c)
 		}
+
 		switch {
 		case ok:
 			out, pending = append(out, id), false
@@ -103,6 +111,7 @@ func (b *bpe) symbols(s string) (out []int, err error) {
 			return nil, fmt.Errorf("the vocabulary has no token for %s", quote(c))
 		}
 	}
+
 	return out, nil
 }
 
@@ -132,6 +141,7 @@ func (b *bpe) merge(ids []int) []int {
 	for i := range ids {
 		next[i], before[i] = i+1, i-1
 	}
+
 	var q queue
 	look := func(at int) {
 		if at >= 0 && next[at] < n {
@@ -140,30 +150,37 @@ func (b *bpe) merge(ids []int) []int {
 			}
 		}
 	}
+
 	for i := range ids {
 		look(i)
 	}
+
 	for q.Len() > 0 {
 		c := heap.Pop(&q).(candidate)
 		if ids[c.at] < 0 || next[c.at] >= n {
 			continue
 		}
+
 		right := next[c.at]
 		if m, ok := b.join[[2]int{ids[c.at], ids[right]}]; !ok || m.id != c.id {
 			continue // one of the symbols has changed
 		}
+
 		ids[c.at], ids[right], next[c.at] = c.id, -1, next[right]
 		if next[right] < n {
 			before[next[right]] = c.at
 		}
+
 		look(before[c.at])
 		look(c.at)
 	}
+
 	out := ids[:0]
 	for _, id := range ids {
 		if id >= 0 {
 			out = append(out, id)
 		}
 	}
+
 	return out
 }

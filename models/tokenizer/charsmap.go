@@ -20,17 +20,21 @@ func readCharsmap(data []byte) (charsmap, error) {
 	if len(data) == 0 {
 		return charsmap{}, nil
 	}
+
 	if len(data) < 4 {
 		return charsmap{}, errors.New("the table of replacements is cut short")
 	}
+
 	n := int(binary.LittleEndian.Uint32(data))
 	if data = data[4:]; n%4 != 0 || n > len(data) {
 		return charsmap{}, errors.New("the table of replacements is damaged")
 	}
+
 	m := charsmap{units: make([]uint32, n/4), texts: string(data[n:])}
 	for i := range m.units {
 		m.units[i] = binary.LittleEndian.Uint32(data[4*i:])
 	}
+
 	return m, nil
 }
 
@@ -54,6 +58,7 @@ func (m charsmap) normalize(s string) string {
 			}
 		}
 	}
+
 	return b.String()
 }
 
@@ -63,25 +68,31 @@ func (m charsmap) replace(s string) (string, bool) {
 	if len(m.units) == 0 {
 		return "", false
 	}
+
 	at := offset(m.units[0])
 	for i := range len(s) {
 		at ^= uint32(s[i])
 		if s[i] == 0 || int(at) >= len(m.units) || m.units[at]&(1<<31|0xff) != uint32(s[i]) {
 			return "", false
 		}
+
 		u := m.units[at]
 		if at ^= offset(u); u>>8&1 == 0 {
 			continue
 		}
+
 		if int(at) >= len(m.units) {
 			return "", false
 		}
+
 		from := int(m.units[at] & (1<<31 - 1))
 		if from > len(m.texts) {
 			return "", false
 		}
+
 		text, _, _ := strings.Cut(m.texts[from:], "\x00")
 		return text, true
 	}
+
 	return "", false
 }

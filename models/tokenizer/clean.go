@@ -84,6 +84,7 @@ func repairLine(text string, entities bool) string {
 			break
 		}
 	}
+
 	return text
 }
 
@@ -92,6 +93,7 @@ func unescape(text string) string {
 	if !strings.Contains(text, "&#") {
 		return html.UnescapeString(text)
 	}
+
 	return html.UnescapeString(codePoint.ReplaceAllStringFunc(text, func(s string) string {
 		parts := codePoint.FindStringSubmatch(s)
 		digits, base := parts[1], 10
@@ -113,11 +115,13 @@ func unescapeWhole(s string) string {
 	if u := unescape(s); !strings.HasSuffix(u, ";") {
 		return u
 	}
+
 	if s == strings.ToUpper(s) {
 		if u := unescape(strings.ToLower(s)); !strings.HasSuffix(u, ";") {
 			return strings.ToUpper(u)
 		}
 	}
+
 	return s
 }
 

@@ -70,30 +70,37 @@ func (v *vocabulary) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 	if d.PeekKind() == 'n' {
 		return d.SkipValue()
 	}
+
 	if t, err := d.ReadToken(); err != nil || t.Kind() != '{' {
 		return errors.New("vocab is not an object of token and id")
 	}
+
 	*v = vocabulary{}
 	for d.PeekKind() == '"' {
 		t, err := d.ReadToken()
 		if err != nil {
 			return err
 		}
+
 		token := t.String()
 		if len(*v) >= maxTokens {
 			return fmt.Errorf("more than %d tokens", maxTokens)
 		}
+
 		if _, twice := (*v)[token]; twice {
 			return fmt.Errorf("token %s is listed twice", quote(token))
 		}
+
 		number, err := d.ReadValue()
 		if err != nil {
 			return err
 		}
+
 		if (*v)[token], err = strconv.Atoi(string(number)); err != nil {
 			return fmt.Errorf("token %s has the id %.60s", quote(token), number)
 		}
 	}
+
 	_, err := d.ReadToken() // the brace
 	return err
 }
@@ -137,14 +144,17 @@ func (t *Tokenizer) Write(w io.Writer) error {
 		}
 		return err
 	}
+
 	fmt.Fprintf(&b, hfHead, t.sos, t.eot, StartOfText, EndOfText)
 	var vocab, merges []string
 	for _, id := range slices.Sorted(maps.Keys(t.tokens)) {
 		vocab = append(vocab, fmt.Sprintf("%s: %d", jsonString(t.tokens[id]), id))
 	}
+
 	for _, m := range t.merges {
 		merges = append(merges, jsonString(m.left+" "+m.right))
 	}
+
 	fmt.Fprintf(&b, "%s},\n\"merges\": [\n%s]\n}\n}\n", strings.Join(vocab, ",\n"), strings.Join(merges, ",\n"))
 	_, err := w.Write(b.Bytes())
 	return err

@@ -18,12 +18,15 @@ func readHF(r io.Reader) (*Tokenizer, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	if err := decode(data, &file); err != nil {
 		return nil, err
 	}
+
 	if file.Model.Type == "" && len(file.Model.Merges) > 0 {
 		file.Model.Type = "BPE" // older releases omit it
 	}
+
 	var list []scored
 	if file.Model.Type == "Unigram" {
 		err = decode(file.Model.RawVocab, &list)
@@ -37,28 +40,34 @@ func readHF(r io.Reader) (*Tokenizer, error) {
 	} else if len(file.Model.RawVocab) > 0 {
 		err = decode(file.Model.RawVocab, &file.Model.Vocab)
 	}
+
 	if err != nil {
 		return nil, err
 	}
+
 	if file.Model.Vocab == nil {
 		file.Model.Vocab = vocabulary{}
 	}
+
 	vocab := file.Model.Vocab
 	for _, a := range file.Added {
 		if id, ok := vocab[a.Content]; ok && id != a.ID {
 			return nil, fmt.Errorf("token %s has ids %d and %d", quote(a.Content), id, a.ID)
 		}
 	}
+
 	if file.clip() {
 		for _, a := range file.Added {
 			vocab[a.Content] = a.ID
 		}
 		return build(vocab, file.Model.Merges)
 	}
+
 	t, err := file.tokenizer(list)
 	if err == nil {
 		err = decode(data, &t.file)
 	}
+
 	return t, err
 }
 
@@ -81,20 +90,25 @@ func (f hfFile) tokenizer(list []scored) (*Tokenizer, error) {
 			return nil, err
 		}
 	}
+
 	var err error
 	if p.model, err = f.Model.build(list); err != nil {
 		return nil, fmt.Errorf("model: %w", err)
 	}
+
 	if p.normalizer, err = readNormalizer(f.Normalizer, 0); err != nil {
 		return nil, err
 	}
+
 	if p.pre, err = readPreTokenizer(f.Pre, 0); err != nil {
 		return nil, err
 	}
+
 	for _, a := range f.Added {
 		if err := tokenizer.add(a.Content, a.ID); err != nil {
 			return nil, err
 		}
+
 		at, added := &p.raw, addedToken{id: a.ID, text: a.Content, singleWord: a.SingleWord, left: a.Left,
 			right: a.Right}
 		if a.Normalized != nil && *a.Normalized || a.Normalized == nil && !a.Special {
@@ -103,29 +117,36 @@ func (f hfFile) tokenizer(list []scored) (*Tokenizer, error) {
 				return nil, err
 			}
 		}
+
 		if added.text != "" {
 			at.add(added)
 		}
 	}
+
 	before, after, sep, err := f.around()
 	if err != nil {
 		return nil, fmt.Errorf("post_processor: %w", err)
 	}
+
 	if len(before) > 1 || len(after) != 1 {
 		return nil, fmt.Errorf("post_processor puts %d tokens before a text and %d after it; at most one before it "+
 			"and exactly one after it are supported", len(before), len(after))
 	}
+
 	if tokenizer.eot = after[0]; len(before) == 1 {
 		tokenizer.sos = before[0]
 	}
+
 	for _, id := range append(before, after...) {
 		if _, ok := tokenizer.tokens[id]; !ok {
 			return nil, fmt.Errorf("post_processor: no token has id %d", id)
 		}
 	}
+
 	if sep || tokenizer.tokens[tokenizer.eot] == bertSep {
 		tokenizer.sep = tokenizer.eot
 	}
+
 	if f.Padding != nil {
 		if f.Padding.Direction != "" && f.Padding.Direction != "Right" {
 			return nil, fmt.Errorf("padding to the %.20q is not supported, only Right", f.Padding.Direction)
@@ -135,6 +156,7 @@ func (f hfFile) tokenizer(list []scored) (*Tokenizer, error) {
 		}
 		tokenizer.pad = f.Padding.ID
 	}
+
 	return tokenizer, nil
 }
 
@@ -155,6 +177,7 @@ func (m hfModel) build(list []scored) (model, error) {
 		}
 		return newUnigram(list, m.UnknownID, m.ByteFallback)
 	}
+
 	return nil, fmt.Errorf("type %.40q, must be BPE, WordPiece, WordLevel or Unigram", m.Type)
 }
 
@@ -175,12 +198,14 @@ func (t *templateToken) UnmarshalJSON(data []byte) error {
 	if err := json.Unmarshal(data, &list); err != nil {
 		return err
 	}
+
 	if len(list) == 2 {
 		if id, ok := list[1].(float64); ok && id == math.Trunc(id) && math.Abs(id) < maxID {
 			t.id = int(id)
 			return nil
 		}
 	}
+
 	return fmt.Errorf("%.60s is not a token and its id", data)
 }
 
@@ -192,6 +217,7 @@ func (f hfFile) around() (before, after []int, sep bool, err error) {
 		if err != nil {
 			return err
 		}
+
 		switch component.Type {
 		case "", "ByteLevel":
 			return nil
@@ -211,8 +237,10 @@ func (f hfFile) around() (before, after []int, sep bool, err error) {
 		case "TemplateProcessing":
 			return component.template(&before, &after)
 		}
+
 		return fmt.Errorf("%.40q is not supported", component.Type)
 	}
+
 	err = walk(f.Post, 0)
 	return before, after, sep, err
 }
@@ -228,19 +256,23 @@ func (c component) template(before, after *[]int) error {
 			seen = true
 			continue
 		}
+
 		item, ok := place["SpecialToken"]
 		special, known := c.Special[item.ID]
 		if !ok || !known {
 			return fmt.Errorf("the template has a place %.60q that is neither the text nor a special token", item.ID)
 		}
+
 		if seen {
 			*after = append(*after, special.IDs...)
 		} else {
 			*before = append(*before, special.IDs...)
 		}
 	}
+
 	if !seen {
 		return errors.New("the template has no place for the text")
 	}
+
 	return nil
 }

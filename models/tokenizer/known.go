@@ -19,19 +19,23 @@ func (t *Tokenizer) Spells(text string) (bool, error) {
 		if len(word) == utf8.RuneCountInString(word) {
 			continue
 		}
+
 		ids, err := t.Encode(word)
 		if err != nil {
 			return false, err
 		}
+
 		known := utf8.RuneCountInString(word) - 1 // the largest number of tokens of a known word
 		if strings.ContainsFunc(word, wordLike) {
 			known++
 		}
+
 		tokens := slices.DeleteFunc(slices.Clone(ids), func(id int) bool { return t.tokens[id] == "▁" })
 		if len(tokens) > max(known, 1) || len(unknown) <= 1 && slices.Equal(ids, unknown) {
 			return true, nil
 		}
 	}
+
 	return false, nil
 }
 

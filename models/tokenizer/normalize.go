@@ -54,16 +54,20 @@ func read(kind string, data json.RawMessage, depth int) (c component, err error)
 	if len(data) == 0 || string(data) == "null" {
 		return c, nil
 	}
+
 	if err := json.Unmarshal(data, &c); err != nil {
 		return c, fmt.Errorf("%s: %w", kind, err)
 	}
+
 	if depth > maxDepth || len(c.Steps)+len(c.PreSteps)+len(c.Post) > maxSteps {
 		return c, fmt.Errorf("%s: sequences nest more than %d deep or have more than %d steps", kind, maxDepth,
 			maxSteps)
 	}
+
 	if c.Type == "" {
 		return c, fmt.Errorf("%s has no type", kind)
 	}
+
 	return c, nil
 }
 
@@ -74,6 +78,7 @@ func readNormalizer(data json.RawMessage, depth int) (normalizer, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	whole := func(f func(string) string) (normalizer, error) {
 		return func(s string) (string, error) { return f(s), nil }, nil
 	}
@@ -84,6 +89,7 @@ func readNormalizer(data json.RawMessage, depth int) (normalizer, error) {
 	if form, ok := forms[component.Type]; ok {
 		return whole(form.String)
 	}
+
 	switch component.Type {
 	case "":
 		return nil, nil
@@ -139,6 +145,7 @@ func readNormalizer(data json.RawMessage, depth int) (normalizer, error) {
 			if err != nil {
 				return "", err
 			}
+
 			var b strings.Builder
 			for _, p := range parts {
 				if p.match {
@@ -150,6 +157,7 @@ func readNormalizer(data json.RawMessage, depth int) (normalizer, error) {
 					return "", fmt.Errorf("replacing makes more than %d bytes of it", maxGrown)
 				}
 			}
+
 			return b.String(), nil
 		}, nil
 	case "Precompiled":
@@ -161,6 +169,7 @@ func readNormalizer(data json.RawMessage, depth int) (normalizer, error) {
 	case "BertNormalizer":
 		return whole(component.bert())
 	}
+
 	return nil, fmt.Errorf("normalizer %.40q is not supported", component.Type)
 }
 
@@ -168,10 +177,12 @@ func (n normalizer) apply(s string) (string, error) {
 	if n == nil {
 		return s, nil
 	}
+
 	s, err := n(s)
 	if err == nil && len(s) > maxGrown {
 		err = fmt.Errorf("the normalizer makes more than %d bytes of it", maxGrown)
 	}
+
 	return s, err
 }
 
@@ -201,6 +212,7 @@ func (c component) bert() func(string) string {
 	if c.StripAccents != nil {
 		accents = *c.StripAccents
 	}
+
 	return func(s string) string {
 		if orTrue(c.CleanText) {
 			s = mapped(s, func(r rune) string {
@@ -213,6 +225,7 @@ func (c component) bert() func(string) string {
 				return string(r)
 			})
 		}
+
 		if orTrue(c.Chinese) {
 			s = mapped(s, func(r rune) string {
 				if isIdeograph(r) {
@@ -221,12 +234,15 @@ func (c component) bert() func(string) string {
 				return string(r)
 			})
 		}
+
 		if accents {
 			s = mapped(norm.NFD.String(s), func(r rune) string { return unless(unicode.Is(unicode.Mn, r), r) })
 		}
+
 		if orTrue(c.Lowercase) {
 			s = mapped(s, lower)
 		}
+
 		return s
 	}
 }
@@ -240,6 +256,7 @@ func nmt(r rune) string {
 		r == 0x2581, r == 0xfeff, r == 0xfffd:
 		return " "
 	}
+
 	return string(r)
 }
 

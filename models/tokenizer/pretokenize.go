@@ -96,10 +96,12 @@ func expression(text string) (finder, error) {
 	if len(text) > 4096 {
 		return nil, fmt.Errorf("a regular expression of %d bytes is too long", len(text))
 	}
+
 	re, err := regexp2.Compile(text, regexp2.None)
 	if err != nil {
 		return nil, fmt.Errorf("regular expression %s is not supported: %w", quote(text), err)
 	}
+
 	re.MatchTimeout = maxMatch
 	return func(s string) ([]piece, error) {
 		runes := []rune(s)
@@ -166,12 +168,14 @@ func cut(find finder, behavior string, invert bool) (preTokenizer, error) {
 	if joins == nil {
 		return nil, fmt.Errorf("pre_tokenizer: behavior %.40q is not known", behavior)
 	}
+
 	return func(in []piece) (out []piece, err error) {
 		for _, p := range in {
 			parts, err := find(p.text)
 			if err != nil {
 				return nil, err
 			}
+
 			for at := 0; at < len(parts); {
 				end := at + 1
 				for end < len(parts) && joins(parts[end-1].match != invert, parts[end].match != invert) {
@@ -187,6 +191,7 @@ func cut(find finder, behavior string, invert bool) (preTokenizer, error) {
 				at = end
 			}
 		}
+
 		return out, nil
 	}, nil
 }
@@ -200,6 +205,7 @@ func readPreTokenizer(data json.RawMessage, depth int) (preTokenizer, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	space := single(unicode.IsSpace)
 	switch component.Type {
 	case "":
@@ -245,6 +251,7 @@ func readPreTokenizer(data json.RawMessage, depth int) (preTokenizer, error) {
 	case "Metaspace":
 		return component.metaspace()
 	}
+
 	return nil, fmt.Errorf("pre_tokenizer %.40q is not supported", component.Type)
 }
 
@@ -260,6 +267,7 @@ func sequence(list []json.RawMessage, depth int) (preTokenizer, error) {
 		}
 		steps = append(steps, step)
 	}
+
 	return chain(steps...), nil
 }
 
@@ -291,6 +299,7 @@ func (c component) byteLevel() (preTokenizer, error) {
 		}
 		return p.text
 	})}
+
 	if orTrue(c.UseRegex) {
 		find, err := expression(gpt2)
 		if err != nil {
@@ -299,6 +308,7 @@ func (c component) byteLevel() (preTokenizer, error) {
 		words, _ := cut(find, "Isolated", false)
 		steps = append(steps, words)
 	}
+
 	return chain(append(steps, each(func(p piece) string { return visible(p.text) }))...), nil
 }
 
@@ -310,10 +320,12 @@ func (c component) metaspace() (preTokenizer, error) {
 	case !orTrue(c.AddPrefixSpace):
 		scheme = "never"
 	}
+
 	if len([]rune(mark)) != 1 || scheme != "always" && scheme != "first" && scheme != "never" {
 		return nil, fmt.Errorf("pre_tokenizer Metaspace: replacement %.40q must be one character and prepend_scheme "+
 			"%.40q always, first or never", mark, scheme)
 	}
+
 	steps := []preTokenizer{each(func(p piece) string {
 		text := strings.ReplaceAll(p.text, " ", mark)
 		if scheme != "never" && (scheme == "always" || p.first) && !strings.HasPrefix(text, mark) {
@@ -321,6 +333,7 @@ func (c component) metaspace() (preTokenizer, error) {
 		}
 		return text
 	})}
+
 	if orTrue(c.Split) {
 		words, err := cut(plain(mark), "MergedWithNext", false)
 		if err != nil {
@@ -328,5 +341,6 @@ func (c component) metaspace() (preTokenizer, error) {
 		}
 		steps = append(steps, words)
 	}
+
 	return chain(steps...), nil
 }

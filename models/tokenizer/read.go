@@ -44,10 +44,12 @@ func Load(path string) (*Tokenizer, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	t, err := loadFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("tokenizer: %s: %w", path, err)
 	}
+
 	return t, nil
 }
 
@@ -57,9 +59,11 @@ func FindFile(path string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("tokenizer: %w", err)
 	}
+
 	if info.IsDir() {
 		return pick(path)
 	}
+
 	return path, nil
 }
 
@@ -75,6 +79,7 @@ func pick(dir string) (string, error) {
 			return path, nil
 		}
 	}
+
 	return "", fmt.Errorf("tokenizer: %s holds no vocabulary: need %s, or %s and %s, or %s.gz, or %s",
 		dir, jsonName, vocabName, mergesName, openAIName, spmNames[0])
 }
@@ -85,6 +90,7 @@ func loadFile(path string) (*Tokenizer, error) {
 		return nil, err
 	}
 	defer file.Close()
+
 	var tokenizer *Tokenizer
 	hfConfig := readConfig(path)
 	switch base, isJSON := filepath.Base(path), strings.HasSuffix(path, ".json"); {
@@ -111,6 +117,7 @@ func loadFile(path string) (*Tokenizer, error) {
 		}
 		return fromMerges(merges)
 	}
+
 	return tokenizer.configured(hfConfig), err
 }
 
@@ -142,9 +149,11 @@ func readConfig(path string) (c hfConfig) {
 		return c
 	}
 	defer f.Close()
+
 	if decodeJSON(f, &c) != nil {
 		return hfConfig{}
 	}
+
 	return c
 }
 
@@ -154,17 +163,21 @@ func (t *Tokenizer) configured(c hfConfig) *Tokenizer {
 	if t == nil || t.clip {
 		return t
 	}
+
 	if c.Sep != "" {
 		t.sep = t.find(string(c.Sep))
 	}
+
 	if t.pad >= 0 {
 		return t
 	}
+
 	for _, name := range []string{string(c.Pad), "<pad>", "[PAD]", t.tokens[t.eot]} {
 		if id, ok := t.ids[name]; ok && name != "" {
 			return t.WithPad(id)
 		}
 	}
+
 	return t
 }
 
@@ -175,13 +188,16 @@ func FromMerges(r io.Reader, limit int) (*Tokenizer, error) {
 	if err == nil && limit > 0 && len(merges) < limit {
 		err = fmt.Errorf("%d merges, need %d: the list is cut short", len(merges), limit)
 	}
+
 	var t *Tokenizer
 	if err == nil {
 		t, err = fromMerges(merges)
 	}
+
 	if err != nil {
 		return nil, fmt.Errorf("tokenizer: merges: %w", err)
 	}
+
 	return t, nil
 }
 
@@ -196,6 +212,7 @@ func readMerges(r io.Reader, limit int) ([]pair, error) {
 		defer z.Close()
 		buf = bufio.NewReader(z)
 	}
+
 	var merges []pair
 	lines := bufio.NewScanner(bounded(buf, maxFile))
 	for n := 1; (limit <= 0 || len(merges) < limit) && lines.Scan(); n++ {
@@ -212,12 +229,15 @@ func readMerges(r io.Reader, limit int) ([]pair, error) {
 		}
 		merges = append(merges, m)
 	}
+
 	if err := lines.Err(); err != nil {
 		return nil, fmt.Errorf("after %d merges: %w", len(merges), err)
 	}
+
 	if len(merges) == 0 {
 		return nil, errors.New("no merges in it")
 	}
+
 	return merges, nil
 }
 
@@ -235,10 +255,12 @@ func readVocab(vocabFile, mergesFile io.Reader) (*Tokenizer, error) {
 	if err := decodeJSON(vocabFile, &vocab); err != nil {
 		return nil, err
 	}
+
 	merges, err := readMerges(mergesFile, 0)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", mergesName, err)
 	}
+
 	return build(vocab, merges)
 }
 

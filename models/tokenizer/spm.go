@@ -42,6 +42,7 @@ func (to targets) read(data []byte) error {
 		if size < 0 {
 			return protowire.ParseError(size)
 		}
+
 		data = data[size:]
 		var n uint64
 		var value []byte
@@ -57,9 +58,11 @@ func (to targets) read(data []byte) error {
 		default:
 			size = protowire.ConsumeFieldValue(number, kind, data)
 		}
+
 		if size < 0 {
 			return protowire.ParseError(size)
 		}
+
 		data = data[size:]
 		switch t := to[number].(type) {
 		case *uint64:
@@ -74,6 +77,7 @@ func (to targets) read(data []byte) error {
 			}
 		}
 	}
+
 	return nil
 }
 
@@ -94,6 +98,7 @@ func parseSPM(data []byte) (model spmModel, err error) {
 		model.kinds = append(model.kinds, kind)
 		return err
 	}
+
 	trainer, normalizer := targets{3: &model.kind, 35: &model.fallback}, targets{2: &model.charsmap,
 		3: &model.dummyPrefix,
 		4: &model.removeWhitespace}
@@ -108,6 +113,7 @@ func readSPM(r io.Reader, canonical bool) (*Tokenizer, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	spmModel, err := parseSPM(data)
 	switch {
 	case err != nil:
@@ -118,6 +124,7 @@ func readSPM(r io.Reader, canonical bool) (*Tokenizer, error) {
 	case spmModel.unknown < 0 || len(spmModel.pieces) == 0:
 		return nil, errors.New("SentencePiece's model has no token for unknown characters")
 	}
+
 	type object = map[string]any
 	var added, steps, vocab []any
 	eos := -1
@@ -130,25 +137,31 @@ func readSPM(r io.Reader, canonical bool) (*Tokenizer, error) {
 			eos = id
 		}
 	}
+
 	if eos < 0 {
 		return nil, errors.New("SentencePiece's model has no token </s> that ends texts")
 	}
+
 	regex := func(expression, content string) object {
 		return object{"type": "Replace", "pattern": object{"Regex": expression}, "content": content}
 	}
 	if canonical {
 		steps = append(steps, object{"type": "Lowercase"}, regex("[!-/:-@\\[-`{-~]", ""), regex(`\s+`, " "))
 	}
+
 	if len(spmModel.charsmap) > 0 {
 		steps = append(steps, object{"type": "Precompiled", "precompiled_charsmap": spmModel.charsmap})
 	}
+
 	if spmModel.removeWhitespace {
 		steps = append(steps, object{"type": "Strip", "strip_left": true, "strip_right": true}, regex(" {2,}", " "))
 	}
+
 	scheme := "never"
 	if spmModel.dummyPrefix {
 		scheme = "always"
 	}
+
 	text, err := json.Marshal(object{
 		"version": "1.0", "truncation": nil, "padding": nil, "added_tokens": added, "decoder": nil,
 		"normalizer": object{"type": "Sequence", "normalizers": steps},
@@ -162,8 +175,10 @@ func readSPM(r io.Reader, canonical bool) (*Tokenizer, error) {
 		"model": object{"type": "Unigram", "unk_id": spmModel.unknown, "vocab": vocab,
 			"byte_fallback": spmModel.fallback},
 	})
+
 	if err != nil {
 		return nil, fmt.Errorf("SentencePiece's model: %w", err)
 	}
+
 	return readHF(strings.NewReader(string(text)))
 }

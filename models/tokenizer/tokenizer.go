@@ -50,6 +50,7 @@ func (p *pair) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 	if err != nil {
 		return err
 	}
+
 	var list []string
 	if data.Kind() == '"' {
 		line, _ := jsontext.AppendUnquote(nil, data) // an error is of invalid UTF-8, which becomes U+FFFD
@@ -57,9 +58,11 @@ func (p *pair) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 	} else if err := decode(data, &list); err != nil {
 		return err
 	}
+
 	if len(list) != 2 {
 		return fmt.Errorf("merges hold %.60s where two tokens are wanted", data)
 	}
+
 	*p = pair{list[0], list[1]}
 	return nil
 }
@@ -98,16 +101,20 @@ func (t *Tokenizer) Encode(text string) ([]int, error) {
 		return nil, fmt.Errorf("tokenizer: text %s has %d bytes, the limit is %d: shorten it", quote(text), len(text),
 			maxText)
 	}
+
 	if !utf8.ValidString(text) {
 		return nil, fmt.Errorf("tokenizer: text %s is not valid UTF-8", quote(text))
 	}
+
 	ids, err := t.pipe.encode(t.clean(text))
 	if err != nil {
 		return nil, fmt.Errorf("tokenizer: text %s: %w", quote(text), err)
 	}
+
 	for i, id := range ids {
 		ids[i] = t.shown(id)
 	}
+
 	return ids, nil
 }
 
@@ -118,19 +125,23 @@ func (t *Tokenizer) Sequence(text string, context int) ([]int64, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	if ids = append(ids, t.EOT()); t.sos >= 0 {
 		ids = append([]int{t.SOS()}, ids...)
 	}
+
 	if len(ids) > context {
 		return nil, fmt.Errorf("tokenizer: text %s takes %d tokens with start and end, the context has %d: shorten it",
 			quote(text), len(ids), context)
 	}
+
 	seq := make([]int64, context)
 	for i := range seq {
 		if seq[i] = int64(t.Pad()); i < len(ids) {
 			seq[i] = int64(ids[i])
 		}
 	}
+
 	return seq, nil
 }
 
@@ -159,6 +170,7 @@ func (t *Tokenizer) Decode(ids []int) string {
 			}
 		}
 	}
+
 	return strings.TrimSuffix(strings.ToValidUTF8(string(out), "\ufffd"), " ")
 }
 

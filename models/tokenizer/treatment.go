@@ -42,9 +42,11 @@ func (x TextCleaning) String() string {
 	if x.Clean != "" {
 		parts = append(parts, "cleaned: "+x.Clean)
 	}
+
 	if x.StripSep {
 		parts = append(parts, strings.TrimSpace("token 0 for the separator "+x.Sep))
 	}
+
 	return strings.Join(parts, ", ")
 }
 
@@ -64,14 +66,17 @@ func (t *Tokenizer) WithCleaning(cleaning TextCleaning) (*Tokenizer, error) {
 	if err := cleaning.Check(); err != nil {
 		return nil, fmt.Errorf("tokenizer: %w", err)
 	}
+
 	out := *t
 	if out.treatment = cleaning; !cleaning.StripSep {
 		return &out, nil
 	}
+
 	out.strip = t.sep
 	if cleaning.Sep != "" {
 		out.strip = t.find(cleaning.Sep)
 	}
+
 	switch {
 	case t.clip:
 		return nil, errors.New("tokenizer: strip_sep_token: CLIP's own tokenizer has no separator; leave it out")
@@ -81,6 +86,7 @@ func (t *Tokenizer) WithCleaning(cleaning TextCleaning) (*Tokenizer, error) {
 		return nil, fmt.Errorf("tokenizer: strip_sep_token: nothing says which token is the separator; name it as "+
 			"sep_token in %s beside the tokenizer", ConfigName)
 	}
+
 	out.treatment.Sep = t.tokens[out.strip]
 	return &out, nil
 }
@@ -98,6 +104,7 @@ func (t *Tokenizer) clean(text string) string {
 	case x == Lower || t.CLIP():
 		return Clean(text)
 	}
+
 	return text
 }
 

@@ -35,10 +35,12 @@ func (s *scored) UnmarshalJSON(data []byte) error {
 	if err := json.Unmarshal(data, &list); err != nil {
 		return err
 	}
+
 	var number json.Number
 	if len(list) != 2 || json.Unmarshal(list[0], &s.token) != nil || json.Unmarshal(list[1], &number) != nil {
 		return fmt.Errorf("vocab holds %.60s where a token and its score are wanted", data)
 	}
+
 	var err error
 	s.score, err = score(number.String())
 	return err
@@ -51,11 +53,13 @@ func score(text string) (float64, error) {
 	if err != nil {
 		return 0, err
 	}
+
 	whole, fraction, ok := strings.Cut(strings.TrimPrefix(text, "-"), ".")
 	digits, err := strconv.ParseUint(whole+fraction, 10, 64)
 	if !ok || err != nil || strings.ContainsAny(fraction, "eE") {
 		return exact, nil
 	}
+
 	return math.Copysign(float64(digits)/math.Pow10(len(fraction)), exact), nil
 }
 
@@ -63,12 +67,14 @@ func newUnigram(list []scored, unknown *int, fallback bool) (*unigram, error) {
 	if len(list) == 0 {
 		return nil, errors.New("the vocabulary is empty")
 	}
+
 	u := &unigram{ids: make(map[string]int, len(list)), unknown: -1, fallback: fallback, worst: math.Inf(1)}
 	if unknown != nil {
 		if u.unknown = *unknown; u.unknown < 0 || u.unknown >= len(list) {
 			return nil, fmt.Errorf("unk_id %d is outside the vocabulary of %d tokens", u.unknown, len(list))
 		}
 	}
+
 	total := 0
 	for id, p := range list {
 		if total += len(p.token); total > maxFile {
@@ -76,9 +82,11 @@ func newUnigram(list []scored, unknown *int, fallback bool) (*unigram, error) {
 		}
 		u.ids[p.token], u.scores, u.worst = id, append(u.scores, p.score), min(u.worst, p.score)
 	}
+
 	for token, id := range u.ids {
 		u.pieces.add(token, id)
 	}
+
 	return u, nil
 }
 
@@ -97,6 +105,7 @@ func (t *trie) add(token string, id int) {
 	if t.next == nil {
 		t.next, t.at = map[trieEdge]int32{}, []int32{-1}
 	}
+
 	node := int32(0)
 	for i := range len(token) {
 		to, ok := t.next[trieEdge{node, token[i]}]
@@ -106,6 +115,7 @@ func (t *trie) add(token string, id int) {
 		}
 		node = to
 	}
+
 	if token != "" {
 		t.at[node] = int32(id)
 	}
@@ -123,11 +133,13 @@ func (u *unigram) encode(s string) ([]int, error) {
 	for i := range ends {
 		ends[i].start = -1
 	}
+
 	reach := func(from, to, id int, score float64) {
 		if score += ends[from].score; ends[to].start < 0 || score > ends[to].score {
 			ends[to] = best{score, from, id}
 		}
 	}
+
 	for from := 0; from < len(s); {
 		_, width := utf8.DecodeRuneInString(s[from:])
 		known := false
@@ -142,6 +154,7 @@ func (u *unigram) encode(s string) ([]int, error) {
 				known = known || to+1 == from+width
 			}
 		}
+
 		if !known {
 			if u.unknown < 0 {
 				return nil, fmt.Errorf("character %q has no token, and the vocabulary none for unknown ones",
@@ -149,8 +162,10 @@ func (u *unigram) encode(s string) ([]int, error) {
 			}
 			reach(from, from+width, u.unknown, u.worst-unknownPenalty)
 		}
+
 		from += width
 	}
+
 	var cuts []string // in reverse; adjacent unknown characters are one
 	last := false
 	for to := len(s); to > 0; to = ends[to].start {
@@ -161,6 +176,7 @@ func (u *unigram) encode(s string) ([]int, error) {
 			cuts, last = append(cuts, s[e.start:to]), unknown
 		}
 	}
+
 	var out []int
 	for i := len(cuts) - 1; i >= 0; i-- {
 		id, ok := u.ids[cuts[i]]
@@ -177,5 +193,6 @@ func (u *unigram) encode(s string) ([]int, error) {
 			out = append(out, u.unknown)
 		}
 	}
+
 	return out, nil
 }

@@ -35,6 +35,7 @@ func init() {
 		alphabet[b] = string(r)
 		byteOf[r] = byte(b)
 	}
+
 	order = append(order, hidden...)
 }
 
@@ -46,6 +47,7 @@ func fromMerges(merges []pair) (*Tokenizer, error) {
 			vocab[alphabet[b]+end] = len(vocab)
 		}
 	}
+
 	for i, m := range append(slices.Clone(merges), pair{StartOfText, ""}, pair{EndOfText, ""}) {
 		token := m.left + m.right
 		if _, twice := vocab[token]; twice {
@@ -58,6 +60,7 @@ func fromMerges(merges []pair) (*Tokenizer, error) {
 		}
 		vocab[token] = len(vocab)
 	}
+
 	return build(vocab, merges)
 }
 
@@ -70,6 +73,7 @@ func parts(vocab map[string]int, i int, m pair) (ids [2]int, err error) {
 				i+1, quote(m.left), quote(m.right), quote(side))
 		}
 	}
+
 	return ids, nil
 }
 
@@ -85,17 +89,21 @@ func build(vocab map[string]int, merges []pair) (*Tokenizer, error) {
 		}
 		tokenizer.tokens[id], tokenizer.size = token, max(tokenizer.size, id+1)
 	}
+
 	tokenizer.sos, tokenizer.eot = tokenizer.find(StartOfText), tokenizer.find(EndOfText)
 	if tokenizer.sos < 0 || tokenizer.eot < 0 {
 		return nil, fmt.Errorf("no token %s or %s: not a CLIP vocabulary", StartOfText, EndOfText)
 	}
+
 	model, err := hfModel{Vocab: vocab, Merges: merges, EndOfWord: wordEnd}.bpe()
 	if err != nil {
 		return nil, err
 	}
+
 	if len(model.join) < len(merges) {
 		return nil, errors.New("a merge is listed a second time: the file is damaged")
 	}
+
 	model.strict, model.whole = true, map[string]int{StartOfText: tokenizer.sos, EndOfText: tokenizer.eot}
 	words, err := cut(clipWords, "Removed", true)
 	tokenizer.pipe = &pipeline{pre: chain(words, each(func(p piece) string { return visible(p.text) })), model: model}

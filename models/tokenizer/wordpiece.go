@@ -25,9 +25,11 @@ func (f hfModel) wordPiece() (*wordPiece, error) {
 	if f.MaxInput != nil {
 		w.longest = *f.MaxInput
 	}
+
 	if w.longest < 0 || w.longest > maxWord {
 		return nil, fmt.Errorf("max_input_chars_per_word %d, must be 0 to %d", w.longest, maxWord)
 	}
+
 	var err error
 	w.unknown, err = f.unknownID()
 	return w, err
@@ -47,6 +49,7 @@ func (w *wordPiece) encode(s string) ([]int, error) {
 	if len(r) > w.longest {
 		return []int{w.unknown}, nil
 	}
+
 	var out []int
 	for from := 0; from < len(r); {
 		to, id, ok := len(r), 0, false
@@ -62,6 +65,7 @@ func (w *wordPiece) encode(s string) ([]int, error) {
 		}
 		out, from = append(out, id), to+1
 	}
+
 	return out, nil
 }
 
@@ -76,9 +80,11 @@ func readBERT(r io.Reader, lower *bool) (*Tokenizer, error) {
 		}
 		vocab[strings.TrimSuffix(lines.Text(), "\r")] = id
 	}
+
 	if err := lines.Err(); err != nil {
 		return nil, fmt.Errorf("after %d tokens: %w", len(vocab), err)
 	}
+
 	var added []any
 	for _, name := range []string{"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"} {
 		if id, ok := vocab[name]; ok {
@@ -87,6 +93,7 @@ func readBERT(r io.Reader, lower *bool) (*Tokenizer, error) {
 			return nil, fmt.Errorf("no token %s: not BERT's vocabulary", name)
 		}
 	}
+
 	text, err := json.Marshal(object{
 		"version": "1.0", "truncation": nil, "padding": nil, "added_tokens": added, "decoder": nil,
 		"normalizer": object{"type": "BertNormalizer", "clean_text": true, "handle_chinese_chars": true,
@@ -97,9 +104,11 @@ func readBERT(r io.Reader, lower *bool) (*Tokenizer, error) {
 		"model": object{"type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##",
 			"max_input_chars_per_word": 100, "vocab": vocab},
 	})
+
 	if err != nil {
 		return nil, err
 	}
+
 	return readHF(bytes.NewReader(text))
 }
 

@@ -54,6 +54,7 @@ func write(path string, mode os.FileMode, fill func(io.Writer) error) (err error
 			err = fmt.Errorf("cannot write %s (nothing was changed there): %w", path, err)
 		}
 	}()
+
 	for _, step := range []func() error{func() error { return file.Chmod(mode) }, func() error { return fill(file) },
 		file.Sync,
 		file.Close, func() error { return os.Rename(file.Name(), path) }} {
@@ -61,6 +62,7 @@ func write(path string, mode os.FileMode, fill func(io.Writer) error) (err error
 			return err
 		}
 	}
+
 	SyncFolder(dir)
 	return nil
 }

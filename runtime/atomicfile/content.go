@@ -33,10 +33,12 @@ func ReadAtMost(path string, limit int64) ([]byte, error) {
 		return nil, err
 	}
 	defer f.Close()
+
 	b, err := io.ReadAll(io.LimitReader(f, limit+1))
 	if err == nil && int64(len(b)) > limit {
 		return nil, fmt.Errorf("%s: it may have at most %d bytes; is it another file?", path, limit)
 	}
+
 	return b, err
 }
 
@@ -46,11 +48,14 @@ func ReadJSON(path string, into any) (there bool, err error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
+
 	if err != nil {
 		return true, err
 	}
+
 	if err := json.Unmarshal(b, into); err != nil {
 		return true, fmt.Errorf("%s: %w", path, err)
 	}
+
 	return true, nil
 }

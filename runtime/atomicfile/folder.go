@@ -26,26 +26,32 @@ func Folder(dir, mark string, fill func(tmp string) error) (err error) {
 	if err != nil {
 		return err
 	}
+
 	old, err := replaceable(dir, mark)
 	if err != nil {
 		return err
 	}
+
 	parent, base := filepath.Split(dir)
 	if err := os.MkdirAll(parent, 0o777); err != nil {
 		return fmt.Errorf("cannot make the folder for %s: %w", dir, err)
 	}
+
 	sweep(parent)
 	tmp, err := os.MkdirTemp(parent, PartialPrefix+base+"-")
 	if err != nil {
 		return fmt.Errorf("cannot write beside %s: %w", dir, err)
 	}
 	defer os.RemoveAll(tmp)
+
 	if err := os.Chmod(tmp, 0o755); err != nil {
 		return err
 	}
+
 	if err := fill(tmp); err != nil {
 		return err
 	}
+
 	SyncFolder(tmp)
 	if old {
 		aside := tmp + ".old"
@@ -59,9 +65,11 @@ func Folder(dir, mark string, fill func(tmp string) error) (err error) {
 		SyncFolder(parent)
 		return os.RemoveAll(aside)
 	}
+
 	if err := os.Rename(tmp, dir); err != nil {
 		return fmt.Errorf("cannot put the folder at %s: %w", dir, err)
 	}
+
 	SyncFolder(parent)
 	return nil
 }
@@ -77,16 +85,20 @@ func replaceable(dir, mark string) (old bool, err error) {
 	case !st.IsDir():
 		return false, fmt.Errorf("%s exists and is not a folder: choose another place", dir)
 	}
+
 	if _, err := os.Stat(filepath.Join(dir, mark)); err == nil {
 		return true, nil
 	}
+
 	list, err := os.ReadDir(dir)
 	if err != nil {
 		return false, err
 	}
+
 	if len(list) > 0 {
 		return false, fmt.Errorf("%s exists and has no %s: choose another place, or remove it", dir, mark)
 	}
+
 	return false, os.Remove(dir)
 }
 
@@ -95,6 +107,7 @@ func sweep(parent string) {
 	if err != nil {
 		return
 	}
+
 	for _, e := range list {
 		if info, err := e.Info(); err == nil && e.IsDir() && strings.HasPrefix(e.Name(), PartialPrefix) &&
 			!strings.HasSuffix(e.Name(), ".old") && time.Since(info.ModTime()) > 24*time.Hour {
@@ -119,14 +132,17 @@ func LinkOrCopy(ctx context.Context, from, to string) (copied bool, err error) {
 	if err != nil {
 		return false, err
 	}
+
 	if os.Link(real, to) == nil {
 		return false, nil
 	}
+
 	in, err := os.Open(real)
 	if err != nil {
 		return false, err
 	}
 	defer in.Close()
+
 	return true, Write(to, func(w io.Writer) error {
 		_, err := io.Copy(w, Reader{ctx, in})
 		return err

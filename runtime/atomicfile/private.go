@@ -17,13 +17,16 @@ func ReadPrivate(path string) ([]byte, error) {
 		return nil, err
 	}
 	defer file.Close()
+
 	st, err := file.Stat()
 	if err != nil {
 		return nil, err
 	}
+
 	if st.Mode()&fs.ModeCharDevice == 0 && othersModes(st) != 0 {
 		return nil, fmt.Errorf("%s: %w (mode %#o): run chmod 600 %s", path, ErrNotPrivate, st.Mode().Perm(), path)
 	}
+
 	return io.ReadAll(file)
 }
 

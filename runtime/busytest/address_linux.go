@@ -19,6 +19,7 @@ func Address(t testing.TB, host string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var family int
 	var anyPort syscall.Sockaddr
 	if ip.Is4() {
@@ -31,11 +32,13 @@ func Address(t testing.TB, host string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() { syscall.Close(socket) })
 	err = syscall.SetsockoptInt(socket, syscall.SOL_SOCKET, syscall.SO_REUSEADDR, 1)
 	if err == nil {
 		err = syscall.Bind(socket, anyPort)
 	}
+
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,6 +47,7 @@ func Address(t testing.TB, host string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	port := 0
 	switch bound := bound.(type) {
 	case *syscall.SockaddrInet4:
@@ -51,5 +55,6 @@ func Address(t testing.TB, host string) string {
 	case *syscall.SockaddrInet6:
 		port = bound.Port
 	}
+
 	return net.JoinHostPort(host, strconv.Itoa(port))
 }

@@ -20,9 +20,11 @@ func Settled(st fs.FileInfo, now time.Time) bool {
 	if st.ModTime().After(last) {
 		last = st.ModTime()
 	}
+
 	step := 2 * time.Second
 	if last.Nanosecond()%int(10*time.Millisecond) != 0 {
 		step = 50 * time.Millisecond // with a margin for a late clock
 	}
+
 	return now.Sub(last) > step
 }

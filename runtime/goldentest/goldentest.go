@@ -14,6 +14,7 @@ func ReadJSON(t testing.TB, path string, into any) {
 	if err == nil {
 		err = json.Unmarshal(text, into)
 	}
+
 	if err != nil {
 		t.Fatal(path, err)
 	}

@@ -24,6 +24,7 @@ func Pullback(outputs []graph.Output, wrt ...string) ([]graph.Output, error) {
 	if len(outputs) == 0 || len(wrt) == 0 {
 		return nil, fmt.Errorf("gradient: at least one output and one input must be named")
 	}
+
 	var ys, cotangents, xs []node
 	for _, o := range outputs {
 		if !graph.Differentiable(o.Node.DType()) {
@@ -37,6 +38,7 @@ func Pullback(outputs []graph.Output, wrt ...string) ([]graph.Output, error) {
 		ys = append(ys, o.Node)
 		cotangents = append(cotangents, g.Input(Cotangent+o.Name, o.Node.DType(), o.Node.Shape()))
 	}
+
 	for i, name := range wrt {
 		x, ok := ys[0].Graph().InputNamed(name)
 		switch {
@@ -50,14 +52,17 @@ func Pullback(outputs []graph.Output, wrt ...string) ([]graph.Output, error) {
 		}
 		xs = append(xs, x)
 	}
+
 	dx, err := VJP(ys, cotangents, xs...)
 	if err != nil {
 		return nil, err
 	}
+
 	out := make([]graph.Output, len(wrt))
 	for i, name := range wrt {
 		out[i] = graph.Output{Name: Gradient + name, Node: dx[i]}
 	}
+
 	return out, nil
 }
 
@@ -70,10 +75,12 @@ func VJPModel(f *graph.File, targets, wrt []string) (*onnx.ModelProto, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	all, err := WithPullback(outputs, wrt...)
 	if err != nil {
 		return nil, err
 	}
+
 	return f.Model(all...)
 }
 
@@ -96,6 +103,7 @@ func SelectOutputs(file *graph.File, targets, wrt []string) ([]graph.Output, err
 		}
 		outputs = append(outputs, graph.Output{Name: name, Node: n})
 	}
+
 	for _, name := range wrt {
 		x, ok := file.Graph.InputNamed(name)
 		if !ok || !graph.Differentiable(x.DType()) {
@@ -110,6 +118,7 @@ func SelectOutputs(file *graph.File, targets, wrt []string) ([]graph.Output, err
 			return nil, fmt.Errorf("gradient: "+what, name, list(all))
 		}
 	}
+
 	return outputs, nil
 }
 

@@ -17,14 +17,17 @@ func Of(loss node, wrt ...node) ([]node, error) {
 	if err := loss.Graph().Err(); err != nil {
 		return nil, err
 	}
+
 	shape, ok := loss.Shape().Ints()
 	if !ok || tensor.Size(shape) != 1 {
 		return nil, fmt.Errorf("the gradient of a node of shape %v; it must be a scalar", loss.Shape())
 	}
+
 	one := loss.ScalarLike(1)
 	if len(shape) > 0 {
 		one = one.Reshape(shape...)
 	}
+
 	return VJP([]node{loss}, []node{one}, wrt...)
 }
 
@@ -34,6 +37,7 @@ func VJP(outputs, cotangents []node, wrt ...node) ([]node, error) {
 	if len(outputs) == 0 || len(outputs) != len(cotangents) || len(wrt) == 0 {
 		return nil, fmt.Errorf("%d outputs with %d cotangents and %d inputs", len(outputs), len(cotangents), len(wrt))
 	}
+
 	for _, n := range slices.Concat(outputs, cotangents, wrt) {
 		if err := n.Graph().Err(); err != nil {
 			return nil, err
@@ -42,6 +46,7 @@ func VJP(outputs, cotangents []node, wrt ...node) ([]node, error) {
 			return nil, fmt.Errorf("%v holds %v: gradients are between floating-point values only", n, n.DType())
 		}
 	}
+
 	list := graph.Reachable(outputs...)
 	depends, active := flow(list, wrt)
 	sum := map[node]node{}
@@ -51,20 +56,24 @@ func VJP(outputs, cotangents []node, wrt ...node) ([]node, error) {
 		}
 		sum[n] = d
 	}
+
 	for i, o := range outputs {
 		if a, b := o.Shape(), cotangents[i].Shape(); !ops.Compatible(a, b) {
 			return nil, fmt.Errorf("a cotangent of shape %v for the output %v", b, o)
 		}
 		add(o, cotangents[i])
 	}
+
 	for _, op := range slices.Backward(list) {
 		if !active[op] {
 			continue
 		}
+
 		dx, err := apply(op, sum, depends)
 		if err != nil {
 			return nil, err
 		}
+
 		for i, d := range dx {
 			if !d.OK() || i >= len(op.In) || !op.In[i].OK() || !depends[op.In[i]] {
 				continue
@@ -76,10 +85,12 @@ func VJP(outputs, cotangents []node, wrt ...node) ([]node, error) {
 			}
 			add(op.In[i], d)
 		}
+
 		if err := op.Graph().Err(); err != nil {
 			return nil, fmt.Errorf("gradient of %s: %w", op.Label(), err)
 		}
 	}
+
 	out := make([]node, len(wrt))
 	for i, w := range wrt {
 		if d, ok := sum[w]; ok && depends[w] {
@@ -88,6 +99,7 @@ func VJP(outputs, cotangents []node, wrt ...node) ([]node, error) {
 			out[i] = ops.ZerosLike(w)
 		}
 	}
+
 	return out, outputs[0].Graph().Err()
 }
 
@@ -97,6 +109,7 @@ func flow(list []*graph.Op, wrt []node) (depends map[node]bool, active map[*grap
 	for _, w := range wrt {
 		depends[w] = true
 	}
+
 	for _, op := range list {
 		if op.Def() != nil && op.Def().Constant {
 			continue
@@ -110,6 +123,7 @@ func flow(list []*graph.Op, wrt []node) (depends map[node]bool, active map[*grap
 			}
 		}
 	}
+
 	return depends, active
 }
 
@@ -119,12 +133,15 @@ func apply(op *graph.Op, sum map[node]node, depends map[node]bool) ([]node, erro
 		dy[i] = sum[o]
 		flows = flows || dy[i].OK()
 	}
+
 	if !flows {
 		return nil, nil
 	}
+
 	for i, in := range op.In {
 		need[i] = in.OK() && depends[in]
 	}
+
 	def := op.Def()
 	switch {
 	case !def.Differentiable():
@@ -135,19 +152,23 @@ func apply(op *graph.Op, sum map[node]node, depends map[node]bool) ([]node, erro
 		return nil, fmt.Errorf("gradient of %s: the rank of its input is not known, or below %d", op.Label(),
 			def.MinRank)
 	}
+
 	c, rule := &graph.Backward{Op: op, DY: dy, Needs: need}, def.VJP
 	if rule == nil {
 		rule = decompose
 	}
+
 	dx := rule(c)
 	if c.Err != nil {
 		return nil, fmt.Errorf("gradient of %s: %w", op.Label(), c.Err)
 	}
+
 	for i := range op.In {
 		if c.NeedsGrad(i) && (i >= len(dx) || !dx[i].OK()) {
 			return nil, fmt.Errorf("gradient of %s: the gradient of its input %d is not supported", op.Label(), i)
 		}
 	}
+
 	return dx, nil
 }
 
@@ -160,20 +181,25 @@ func decompose(backward *graph.Backward) []node {
 			wrt, at = append(wrt, in[i]), append(at, i)
 		}
 	}
+
 	y := backward.Def().Decompose(backward, in)
 	if backward.Err != nil {
 		return nil
 	}
+
 	if err := y.Graph().Err(); err != nil {
 		return backward.Fail("written out: %v", err)
 	}
+
 	dx, err := VJP([]node{y}, []node{backward.G()}, wrt...)
 	if err != nil {
 		return backward.Fail("written out: %v", err)
 	}
+
 	out := make([]node, len(backward.In))
 	for i, d := range dx {
 		out[at[i]] = d
 	}
+
 	return out
 }

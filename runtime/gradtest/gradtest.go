@@ -60,18 +60,22 @@ func Check(ctx context.Context, outputs []graph.Output, wrt []string, feeds tens
 	if err != nil {
 		return nil, err
 	}
+
 	if c.forward, err = o.session(outputs); err != nil {
 		return nil, fmt.Errorf("the graph: %w", err)
 	}
 	defer c.forward.Close()
+
 	backward, err := o.session(dx)
 	if err != nil {
 		return nil, fmt.Errorf("its gradient: %w", err)
 	}
 	defer backward.Close()
+
 	if c.weights, err = c.run(c.forward, feeds); err != nil {
 		return nil, err
 	}
+
 	all := tensor.Map{}
 	maps.Copy(all, feeds)
 	for _, name := range c.weights.Names() {
@@ -81,10 +85,12 @@ func Check(ctx context.Context, outputs []graph.Output, wrt []string, feeds tens
 		}
 		all[grad.Cotangent+name] = c.weights[name]
 	}
+
 	gradients, err := c.run(backward, all)
 	if err != nil {
 		return nil, fmt.Errorf("its gradient: %w", err)
 	}
+
 	var out []Result
 	for _, name := range wrt {
 		r, err := c.input(name, gradients[grad.Gradient+name])
@@ -93,6 +99,7 @@ func Check(ctx context.Context, outputs []graph.Output, wrt []string, feeds tens
 		}
 		out = append(out, r)
 	}
+
 	return out, nil
 }
 
@@ -101,10 +108,12 @@ func (o Options) session(outputs []graph.Output) (*ort.Session, error) {
 	if write == nil {
 		write = graph.Model
 	}
+
 	model, err := write(outputs...)
 	if err != nil {
 		return nil, err
 	}
+
 	return ort.NewSession(model, o.Session)
 }
 
@@ -142,11 +151,13 @@ func (c *checker) input(name string, gradient *tensor.Tensor) (Result, error) {
 	case x.Len() == 0:
 		return Result{Input: name}, nil
 	}
+
 	result := Result{Input: name, Norm: gradient.Norm()}
 	step := orDefault(c.options.Step, 0.02)
 	if rms := x.Norm() / math.Sqrt(float64(x.Len())); rms > 0 {
 		step *= rms
 	}
+
 	var errors, rounding []float64
 	for i := range orDefault(c.options.Directions, 3) + max(0, orDefault(c.options.Elements, 3)) {
 		v := make([]float64, x.Len())
@@ -160,15 +171,18 @@ func (c *checker) input(name string, gradient *tensor.Tensor) (Result, error) {
 		e, blur := c.error(name, x, gradient, v, step, result.Norm)
 		errors, rounding = append(errors, e), append(rounding, blur)
 	}
+
 	if c.err != nil {
 		return Result{}, c.err
 	}
+
 	slices.Sort(errors)
 	slices.Sort(rounding)
 	last := len(errors) - 1
 	if c.options.NonSmooth {
 		last = len(errors) / 2
 	}
+
 	result.RelErr, result.Rounding = errors[last], rounding[last]
 	return result, nil
 }
@@ -195,6 +209,7 @@ func (c *checker) error(name string, x, g *tensor.Tensor, v []float64, step, nor
 			best, rounding = e, blur
 		}
 	}
+
 	return best, rounding
 }
 
@@ -227,20 +242,24 @@ func (c *checker) slope(name string, x, gradient *tensor.Tensor, v []float64, h 
 		out, c.err = c.run(c.forward, feeds)
 		return at, out
 	}
+
 	up, high := move(h)
 	down, low := move(-h)
 	if c.err != nil {
 		return 0, 0
 	}
+
 	for i := range x.Data {
 		along += float64(gradient.Data[i]) * (float64(up.Data[i]) - float64(down.Data[i])) / (2 * h)
 	}
+
 	for _, name := range high.Names() {
 		w := c.weights[name].Data
 		for i := range w {
 			fd += float64(w[i]) * (float64(high[name].Data[i]) - float64(low[name].Data[i])) / (2 * h)
 		}
 	}
+
 	return fd, along
 }
 
@@ -253,6 +272,7 @@ func NonSmooth(outputs ...graph.Output) bool {
 			}
 		}
 	}
+
 	return false
 }
 

@@ -39,6 +39,7 @@ func Attr[T int | float32 | float64 | string | []int | []float32 | *onnx.Attribu
 	case *onnx.AttributeProto:
 		return Attribute{x}
 	}
+
 	return Attribute{}
 }
 
@@ -61,6 +62,7 @@ func (a Attrs) check(d *Def) error {
 			return fmt.Errorf("attribute %s is of type %v, not %v", name, have, want)
 		}
 	}
+
 	return nil
 }
 
@@ -119,10 +121,12 @@ func (a Attribute) key() string {
 	if a.encoded == nil {
 		return ""
 	}
+
 	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(a.proto(""))
 	if err != nil { // a string that is not UTF-8: such a message equals only itself
 		return fmt.Sprintf("%p", a.encoded)
 	}
+
 	return string(b)
 }
 

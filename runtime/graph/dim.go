@@ -54,9 +54,11 @@ func (d Dim) Mul(e Dim) Dim {
 	if d.N == 0 || e.N == 0 {
 		return StaticDim(0)
 	}
+
 	if n/e.N != d.N || n == math.MinInt {
 		return opaque("%s*%s", d, e)
 	}
+
 	f := append(d.Factors(), e.Factors()...)
 	slices.Sort(f)
 	return bounded(Dim{n, strings.Join(f, "*")})
@@ -67,6 +69,7 @@ func (d Dim) Div(e Dim) (Dim, bool) {
 	if e.N == 0 || d.N%e.N != 0 {
 		return Dim{}, false
 	}
+
 	f := d.Factors()
 	for _, s := range e.Factors() {
 		i := slices.Index(f, s)
@@ -75,6 +78,7 @@ func (d Dim) Div(e Dim) (Dim, bool) {
 		}
 		f = slices.Delete(f, i, i+1)
 	}
+
 	return Dim{d.N / e.N, strings.Join(f, "*")}, true
 }
 
@@ -90,6 +94,7 @@ func (d Dim) Add(e Dim) Dim {
 	case d.String() > e.String():
 		d, e = e, d
 	}
+
 	return opaque("%s+%s", d, e)
 }
 
@@ -111,12 +116,14 @@ func (d Dim) plus(n int) Dim {
 			d, n = term(d.Sym[1:i]), n+k
 		}
 	}
+
 	switch {
 	case n == 0:
 		return d
 	case n > 0:
 		return opaque("%s+%d", d, n)
 	}
+
 	return opaque("%s%d", d, n)
 }
 
@@ -186,6 +193,7 @@ func (s Shape) Ints() ([]int, bool) {
 	if s == nil {
 		return nil, false
 	}
+
 	out := make([]int, len(s))
 	for i, d := range s {
 		if !d.Static() {
@@ -193,6 +201,7 @@ func (s Shape) Ints() ([]int, bool) {
 		}
 		out[i] = d.N
 	}
+
 	return out, true
 }
 
@@ -230,6 +239,7 @@ func Broadcast(a, b Shape) (Shape, error) {
 	if a == nil || b == nil {
 		return nil, nil
 	}
+
 	n := max(len(a), len(b))
 	out := make(Shape, n)
 	for i := range out {
@@ -237,9 +247,11 @@ func Broadcast(a, b Shape) (Shape, error) {
 		if j := i - (n - len(a)); j >= 0 {
 			x = a[j]
 		}
+
 		if j := i - (n - len(b)); j >= 0 {
 			y = b[j]
 		}
+
 		switch {
 		case x == y, y.Is(1):
 			out[i] = x
@@ -255,5 +267,6 @@ func Broadcast(a, b Shape) (Shape, error) {
 			out[i] = opaque("max(%s,%s)", x, y)
 		}
 	}
+
 	return out, nil
 }

@@ -26,14 +26,17 @@ func model(w *writer, outputs []Output) (*onnx.ModelProto, error) {
 	if len(outputs) == 0 {
 		return nil, fmt.Errorf("a graph needs at least one output")
 	}
+
 	m := &onnx.ModelProto{
 		IrVersion: 8, ProducerName: "promptfed", Graph: &onnx.GraphProto{Name: "main"},
 		OpsetImport: []*onnx.OperatorSetIdProto{{Version: Opset}},
 	}
+
 	if n := outputs[0].Node; n.OK() && n.Graph().opset > Opset { // operators of a file with a later set
 		m.OpsetImport[0].Version = n.Graph().opset
 		m.IrVersion = irVersion(n.Graph().opset)
 	}
+
 	return m, w.graph(m, outputs)
 }
 
@@ -47,6 +50,7 @@ func irVersion(opset int64) int64 {
 	case opset <= 24:
 		return 11
 	}
+
 	return 12
 }
 
@@ -83,6 +87,7 @@ func checkOutputs(outputs []Output) ([]Node, error) {
 		}
 		seen[o.Name], roots[i] = true, o.Node
 	}
+
 	return roots, outputs[0].Node.Graph().err
 }
 
@@ -95,6 +100,7 @@ func (w *writer) keepNames(ops []*Op) (fixed map[*value]bool) {
 			w.taken[v.name], w.names[v] = true, v.name
 		}
 	}
+
 	for _, op := range ops {
 		if op.IsInput() {
 			fixed[op.Out[0].value] = true
@@ -110,11 +116,13 @@ func (w *writer) keepNames(ops []*Op) (fixed map[*value]bool) {
 			}
 		}
 	}
+
 	for _, op := range ops {
 		for _, o := range op.Out {
 			keep(o.value)
 		}
 	}
+
 	return fixed
 }
 
@@ -125,12 +133,14 @@ func (w *writer) graph(model *onnx.ModelProto, outputs []Output) error {
 	if err != nil {
 		return err
 	}
+
 	ops := Reachable(roots...)
 	if w.order != nil {
 		for i, op := range ops {
 			w.order[op] = i
 		}
 	}
+
 	fixed := w.keepNames(ops)
 	var renames []Output
 	for _, op := range ops {
@@ -140,6 +150,7 @@ func (w *writer) graph(model *onnx.ModelProto, outputs []Output) error {
 			}
 		}
 	}
+
 	for _, output := range outputs {
 		v := w.source(output.Node).value
 		w.used[v] = true
@@ -164,24 +175,29 @@ func (w *writer) graph(model *onnx.ModelProto, outputs []Output) error {
 			w.taken[output.Name] = true
 		}
 	}
+
 	domains := map[string]bool{}
 	for _, op := range ops {
 		if err := w.op(model.Graph, op, domains); err != nil {
 			return err
 		}
 	}
+
 	for _, o := range renames {
 		model.Graph.Node = append(model.Graph.Node, &onnx.NodeProto{OpType: "Identity",
 			Input: []string{w.name(o.Node)}, Output: []string{o.Name}})
 	}
+
 	for _, o := range outputs {
 		model.Graph.Output = append(model.Graph.Output, valueInfo(o.Name, o.Node))
 	}
+
 	for _, d := range slices.Sorted(maps.Keys(domains)) {
 		if !slices.ContainsFunc(model.OpsetImport, func(o *onnx.OperatorSetIdProto) bool { return o.Domain == d }) {
 			model.OpsetImport = append(model.OpsetImport, &onnx.OperatorSetIdProto{Domain: d, Version: 1})
 		}
 	}
+
 	return nil
 }
 
@@ -190,6 +206,7 @@ func (w *writer) op(g *onnx.GraphProto, op *Op, domains map[string]bool) error {
 		op.def == whileDef) {
 		return op.def.write(w, g, op)
 	}
+
 	node := &onnx.NodeProto{OpType: op.Kind, Domain: op.Domain, Name: op.Name}
 	if op.proto != nil {
 		node = onnx.ShallowCopy(op.proto)
@@ -199,12 +216,15 @@ func (w *writer) op(g *onnx.GraphProto, op *Op, domains map[string]bool) error {
 			node.Attribute = append(node.Attribute, op.Attrs[k].proto(k))
 		}
 	}
+
 	if w.nodes[op.Name]++; op.Name != "" && w.nodes[op.Name] > 1 { // a tower is in the graph twice
 		node.Name = ""
 	}
+
 	for _, x := range op.In {
 		node.Input = append(node.Input, w.name(x))
 	}
+
 	for _, x := range op.Out {
 		if op.proto != nil && x.value.name == "" && !w.used[x.value] { // the file omits it
 			node.Output = append(node.Output, "")
@@ -215,6 +235,7 @@ func (w *writer) op(g *onnx.GraphProto, op *Op, domains map[string]bool) error {
 			g.ValueInfo = append(g.ValueInfo, valueInfo(w.name(x), x))
 		}
 	}
+
 	domains[op.Domain] = true
 	g.Node = append(g.Node, node)
 	return nil
@@ -245,21 +266,26 @@ func (w *writer) name(n Node) string {
 	if !n.OK() {
 		return ""
 	}
+
 	value := w.source(n).value
 	if s, ok := w.names[value]; ok {
 		return s
 	}
+
 	id := value.op.ID
 	if w.order != nil {
 		id = w.order[value.op]
 	}
+
 	s := "v" + strconv.Itoa(id)
 	if value.index > 0 {
 		s += "." + strconv.Itoa(value.index)
 	}
+
 	for w.taken[s] {
 		s += "_"
 	}
+
 	w.names[value], w.taken[s] = s, true
 	return s
 }
@@ -272,14 +298,17 @@ func (w *writer) initializer(op *Op) *onnx.TensorProto {
 		p.Name = name
 		return p
 	}
+
 	p := &onnx.TensorProto{Name: name, DataType: int32(op.Out[0].value.dtype)}
 	for _, d := range op.Out[0].value.shape {
 		p.Dims = append(p.Dims, int64(d.N))
 	}
+
 	if literal.Tensor != nil {
 		p.RawData = rawBytes(literal.Tensor)
 		return p
 	}
+
 	onnx.SetExternal(p, *literal.External)
 	return p
 }
@@ -288,6 +317,7 @@ func valueInfo(name string, n Node) *onnx.ValueInfoProto {
 	if n.value.dtype == 0 {
 		return &onnx.ValueInfoProto{Name: name} // ONNX Runtime infers it
 	}
+
 	tensor := &onnx.TypeProto_Tensor{ElemType: int32(n.value.dtype)}
 	if n.value.shape != nil {
 		tensor.Shape = &onnx.TensorShapeProto{}
@@ -302,6 +332,7 @@ func valueInfo(name string, n Node) *onnx.ValueInfoProto {
 			tensor.Shape.Dim = append(tensor.Shape.Dim, dim)
 		}
 	}
+
 	return &onnx.ValueInfoProto{Name: name,
 		Type: &onnx.TypeProto{Value: &onnx.TypeProto_TensorType{TensorType: tensor}}}
 }

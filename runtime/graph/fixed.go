@@ -32,23 +32,28 @@ func FixSizes(model *onnx.ModelProto, shapes map[string][]int) (*onnx.ModelProto
 			}
 		}
 	}
+
 	for _, v := range slices.Concat(model.Graph.ValueInfo, model.Graph.Output) { // symbols are inferred again
 		_, shape := typeOf(v)
 		if _, static := shape.Ints(); shape != nil && !static {
 			v.GetType().GetTensorType().Shape = nil
 		}
 	}
+
 	file, err := readModel(model, true)
 	if err != nil {
 		return nil, err
 	}
+
 	roots := convert.Slice(file.Outputs, func(o Output) Node { return o.Node })
 	for i, n := range Transform(roots, fold) {
 		file.Outputs[i].Node = n
 	}
+
 	if file.Graph.err != nil {
 		return nil, file.Graph.err
 	}
+
 	return file.Model(file.Outputs...)
 }
 
@@ -57,22 +62,26 @@ func fixInput(in *onnx.ValueInfoProto, shape []int) error {
 	if t == nil {
 		return fmt.Errorf("input %s is not a tensor", in.Name)
 	}
+
 	if t.Shape == nil {
 		t.Shape = &onnx.TensorShapeProto{}
 		for range shape {
 			t.Shape.Dim = append(t.Shape.Dim, &onnx.TensorShapeProto_Dimension{})
 		}
 	}
+
 	dims := t.Shape.Dim
 	if len(dims) != len(shape) {
 		return fmt.Errorf("input %s has %d axes, not those of %v", in.Name, len(dims), shape)
 	}
+
 	for i, d := range dims {
 		if n, ok := d.Value.(*onnx.TensorShapeProto_Dimension_DimValue); ok && n.DimValue != int64(shape[i]) {
 			return fmt.Errorf("axis %d of input %s is %d, not %d", i, in.Name, n.DimValue, shape[i])
 		}
 		d.Value = &onnx.TensorShapeProto_Dimension_DimValue{DimValue: int64(shape[i])}
 	}
+
 	return nil
 }
 
@@ -84,31 +93,38 @@ func fold(op *Op, in []Node) []Node {
 	if op.def == nil || len(op.In) == 0 || len(onnx.Subgraphs(op.proto)) > 0 {
 		return nil
 	}
+
 	if op.Kind == "ReduceSum" && len(in) == 2 && in[1].OK() && len(in[1].Shape()) == 1 && in[1].Shape()[0].Is(0) &&
 		op.Attrs.Int("noop_with_empty_axes", 0) == 1 {
 		return in[:1]
 	}
+
 	n := len(op.Out)
 	for op.proto != nil && n > 1 && op.Out[n-1].value.name == "" { // the file omits it
 		n--
 	}
+
 	out := slices.Clone(op.graph.again(op, n, in))
 	if out[0].failed() {
 		return out
 	}
+
 	again := out[0].Op()
 	if again.Name == "" {
 		again.Name = op.Name
 	}
+
 	for i, o := range out {
 		if o.value.name == "" {
 			o.value.name = op.Out[i].value.name
 		}
 		out[i] = known(o)
 	}
+
 	if _, ok := again.Out[0].Shape().Ints(); ok && again.Kind == "ConstantOfShape" && out[0] == again.Out[0] {
 		return []Node{op.graph.Apply(Standard, "Expand", nil, op.graph.constantProto(filling(again)), in[0])}
 	}
+
 	return out
 }
 
@@ -126,17 +142,21 @@ func known(n Node) Node {
 	if !ok {
 		return n
 	}
+
 	if v := floats(n); len(v) > 0 && len(v) == tensor.Size(size) {
 		return n.Graph().Const(tensor.Of(v, size...))
 	}
+
 	v, ok := Shape(n.value.content).Ints()
 	if !ok {
 		return n
 	}
+
 	p := &onnx.TensorProto{DataType: int32(n.DType())}
 	for _, d := range size {
 		p.Dims = append(p.Dims, int64(d))
 	}
+
 	for _, x := range v {
 		switch n.DType() {
 		case Int64:
@@ -149,6 +169,7 @@ func known(n Node) Node {
 			return n
 		}
 	}
+
 	return n.Graph().constantProto(p)
 }
 
@@ -159,15 +180,18 @@ func floats(n Node) []float32 {
 	if op.Domain != Standard || n.DType() != Float || len(op.In) == 0 || size.N > maxFolded {
 		return nil
 	}
+
 	a := op.In[0].Numbers()
 	if op.Kind == "ConstantOfShape" {
 		if a = numbers(filling(op)); len(a) == 1 {
 			return slices.Repeat(a, size.N)
 		}
 	}
+
 	if len(a) == 0 {
 		return nil
 	}
+
 	switch op.Kind {
 	case "Cast", "Reshape", "Unsqueeze", "Squeeze", "Identity":
 		return a
@@ -179,10 +203,12 @@ func floats(n Node) []float32 {
 		}
 		return a
 	}
+
 	f, b := arithmetic[op.Kind], op.X(1).Numbers()
 	if f == nil || len(b) == 0 {
 		return nil
 	}
+
 	return mapped(max(len(a), len(b)), func(i int) float32 { return f(a[i%len(a)], b[i%len(b)]) })
 }
 
@@ -191,12 +217,14 @@ func (n Node) Numbers() []float32 {
 	if !n.OK() {
 		return nil
 	}
+
 	if l := n.Op().Literal(); l != nil && n.DType() == Float {
 		if _, far := l.ExternalPlace(); far || n.Shape().Size().N > maxFolded {
 			return nil
 		}
 		return numbers(&onnx.TensorProto{DataType: int32(Float), RawData: l.Bytes()})
 	}
+
 	v, _ := Shape(n.value.content).Ints()
 	return mapped(len(v), func(i int) float32 { return float32(v[i]) })
 }

@@ -173,10 +173,12 @@ func (n Node) Dim(i int) int {
 	if i < 0 {
 		i += len(n.value.shape)
 	}
+
 	if i < 0 || i >= len(n.value.shape) || !n.value.shape[i].Static() {
 		n.Graph().Fail("%s: axis %d of shape %v is not a known size", n.Op().Label(), i, n.value.shape)
 		return 1
 	}
+
 	return n.value.shape[i].N
 }
 
@@ -222,6 +224,7 @@ func (g *Graph) Input(name string, dtype DType, shape Shape) Node {
 		}
 		return n
 	}
+
 	op := g.add(inputDef, Standard, inputDef.Kind, nil, 1, nil)
 	v := op.Out[0].value
 	v.name, v.dtype, v.shape = name, dtype, shape
@@ -279,6 +282,7 @@ func (g *Graph) apply(def *Def, domain, kind string, attrs Attrs, n int, in []No
 	for len(in) > 0 && !in[len(in)-1].OK() {
 		in = in[:len(in)-1]
 	}
+
 	for _, x := range in {
 		if x.failed() {
 			return slices.Repeat([]Node{x}, n)
@@ -287,17 +291,21 @@ func (g *Graph) apply(def *Def, domain, kind string, attrs Attrs, n int, in []No
 			return slices.Repeat([]Node{g.Fail("%s: input %v belongs to another graph", kind, x)}, n)
 		}
 	}
+
 	key := internKey(def, domain, kind, attrs, n, in)
 	if op, ok := g.intern[key]; ok {
 		return op.Out
 	}
+
 	op := g.add(def, domain, kind, attrs, n, in)
 	if err := infer(op); err != nil {
 		return slices.Repeat([]Node{g.Fail("%s(%s): %w", op.Label(), describe(in), err)}, n)
 	}
+
 	if def != nil {
 		g.opset = max(g.opset, def.Since)
 	}
+
 	g.intern[key] = op
 	return op.Out
 }
@@ -331,8 +339,10 @@ func internKey(def *Def, domain, kind string, attrs Attrs, n int, in []Node) str
 			b.WriteString(" -")
 		}
 	}
+
 	for _, k := range slices.Sorted(maps.Keys(attrs)) {
 		fmt.Fprintf(&b, " %q=%q", k, attrs[k].key())
 	}
+
 	return b.String()
 }

@@ -93,9 +93,11 @@ func readModel(model *onnx.ModelProto, fixed bool) (*File, error) {
 	if model.Graph == nil || len(model.Graph.Output) == 0 {
 		return nil, fmt.Errorf("not an ONNX model: it has no graph with outputs")
 	}
+
 	if err := onnx.Upgrade(model); err != nil {
 		return nil, err
 	}
+
 	file := &File{Graph: New(), Proto: model, nodes: map[string]Node{}, fixed: fixed}
 	top := &scope{names: file.nodes}
 	for _, t := range model.Graph.Initializer {
@@ -103,6 +105,7 @@ func readModel(model *onnx.ModelProto, fixed bool) (*File, error) {
 			return nil, fmt.Errorf("initializers: %w", err)
 		}
 	}
+
 	constants := maps.Clone(file.nodes)
 	for _, in := range model.Graph.Input {
 		if _, isConst := constants[in.Name]; isConst {
@@ -113,20 +116,24 @@ func readModel(model *onnx.ModelProto, fixed bool) (*File, error) {
 			return nil, fmt.Errorf("inputs: %w", err)
 		}
 	}
+
 	known := map[string]*onnx.ValueInfoProto{}
 	for _, vi := range append(append([]*onnx.ValueInfoProto{}, model.Graph.ValueInfo...), model.Graph.Output...) {
 		known[vi.Name] = vi
 	}
+
 	top.known = known
 	for _, p := range model.Graph.Node {
 		if err := file.node(p, top); err != nil {
 			return nil, err
 		}
 	}
+
 	file.Graph.need(model.OpsetImport)
 	if file.Graph.err != nil {
 		return nil, file.Graph.err
 	}
+
 	for _, out := range model.Graph.Output {
 		n, ok := file.nodes[out.Name]
 		if !ok {
@@ -134,6 +141,7 @@ func readModel(model *onnx.ModelProto, fixed bool) (*File, error) {
 		}
 		file.Outputs = append(file.Outputs, Output{out.Name, n})
 	}
+
 	return file, nil
 }
 
@@ -142,16 +150,19 @@ func (f *File) node(p *onnx.NodeProto, s *scope) error {
 	if name != "" {
 		name = s.label + name
 	}
+
 	label := p.OpType
 	if name != "" {
 		label += " (node " + name + ")"
 	}
+
 	if err := f.place(p, s, name); err != nil {
 		if inner := (&onnx.NodeError{}); errors.As(err, &inner) {
 			return err // of a node in a subgraph
 		}
 		return &onnx.NodeError{Label: label, Err: err}
 	}
+
 	return nil
 }
 
@@ -159,10 +170,12 @@ func (f *File) place(node *onnx.NodeProto, s *scope, name string) error {
 	if err := f.Graph.room(); err != nil {
 		return err
 	}
+
 	domain := node.Domain
 	if domain == "ai.onnx" {
 		domain = Standard
 	}
+
 	var in []Node
 	for _, input := range node.Input {
 		n, ok := s.get(input)
@@ -171,14 +184,17 @@ func (f *File) place(node *onnx.NodeProto, s *scope, name string) error {
 		}
 		in = append(in, n)
 	}
+
 	if len(node.Output) == 0 {
 		return errors.New("it has no output")
 	}
+
 	if t, err := onnx.ConstantOf(node); err != nil {
 		return err
 	} else if t != nil && domain == Standard {
 		return s.declare(node.Output[0], f.Graph.imported(t, node.Output[0]))
 	}
+
 	if domain == Standard {
 		if done, err := f.branch(node, in, s); done || err != nil {
 			return err
@@ -187,6 +203,7 @@ func (f *File) place(node *onnx.NodeProto, s *scope, name string) error {
 			return err
 		}
 	}
+
 	return f.operator(node, in, s, name, domain)
 }
 
@@ -196,11 +213,13 @@ func (f *File) operator(p *onnx.NodeProto, in []Node, s *scope, name, domain str
 	if err != nil {
 		return err
 	}
+
 	op := f.Graph.add(lookup(domain, p.OpType), domain, p.OpType, readAttrs(p.Attribute), len(p.Output), in)
 	op.Name, op.Uses, op.proto = name, uses, p
 	if err := infer(op); err != nil {
 		return fmt.Errorf("inputs of shapes %s: %w", describe(in), err)
 	}
+
 	for i, name := range p.Output {
 		if name == "" {
 			continue
@@ -214,6 +233,7 @@ func (f *File) operator(p *onnx.NodeProto, in []Node, s *scope, name, domain str
 			adopt(v, vi)
 		}
 	}
+
 	return nil
 }
 
@@ -223,10 +243,12 @@ func adopt(v *value, vi *onnx.ValueInfoProto) {
 	if dtype != 0 && (v.dtype == 0 || v.op.def == nil) {
 		v.dtype = dtype
 	}
+
 	if v.shape == nil && len(shape) <= MaxRank {
 		v.shape = shape
 		return
 	}
+
 	if len(shape) == len(v.shape) {
 		v.shape = slices.Clone(v.shape) // an input may share it
 		for i := range shape {
@@ -242,9 +264,11 @@ func typeOf(vi *onnx.ValueInfoProto) (DType, Shape) {
 	if tensor == nil {
 		return 0, nil
 	}
+
 	if tensor.Shape == nil {
 		return DType(tensor.ElemType), nil
 	}
+
 	shape := Shape{}
 	for i, d := range tensor.Shape.Dim {
 		switch v := d.Value.(type) {
@@ -260,6 +284,7 @@ func typeOf(vi *onnx.ValueInfoProto) (DType, Shape) {
 			shape = append(shape, symbol("", vi.Name, i))
 		}
 	}
+
 	return DType(tensor.ElemType), shape
 }
 
@@ -267,11 +292,13 @@ func symbol(param, value string, axis int) Dim {
 	if param == "" {
 		return opaque("%s.%d", value, axis)
 	}
+
 	for i, r := range param {
 		if !(r == '_' || i > 0 && r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z') {
 			return opaque("%s", param)
 		}
 	}
+
 	return Sym(param)
 }
 
@@ -285,6 +312,7 @@ func (f *File) Model(outputs ...Output) (*onnx.ModelProto, error) {
 	if err := (&writer{}).graph(model, outputs); err != nil {
 		return nil, err
 	}
+
 	for _, in := range old.Input {
 		n, ok := f.nodes[in.Name]
 		if ok && n.Op().IsInput() && !slices.ContainsFunc(g.Input,
@@ -292,6 +320,7 @@ func (f *File) Model(outputs ...Output) (*onnx.ModelProto, error) {
 			g.Input = append(g.Input, in)
 		}
 	}
+
 	return model, nil
 }
 
@@ -318,5 +347,6 @@ func (s *scope) captures(p *onnx.NodeProto) ([]Node, error) {
 		}
 		out = append(out, n)
 	}
+
 	return out, nil
 }

@@ -24,11 +24,13 @@ func infer(op *Op) error {
 	if err := op.Attrs.check(op.def); err != nil {
 		return err
 	}
+
 	for _, o := range op.Out {
 		if len(op.In) > 0 && op.In[0].OK() {
 			o.value.dtype = op.In[0].value.dtype
 		}
 	}
+
 	if op.def == nil {
 		for _, o := range op.Out {
 			if !Differentiable(o.value.dtype) { // the type of a condition or an index says nothing about the result
@@ -37,18 +39,22 @@ func infer(op *Op) error {
 		}
 		return nil
 	}
+
 	o := &Inference{op}
 	if err := o.RequireInputs(op.def.MinInputs); err != nil {
 		return err
 	}
+
 	if err := op.def.Infer(o); err != nil {
 		return err
 	}
+
 	for _, o := range op.Out {
 		if err := o.value.check(); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -57,11 +63,13 @@ func (v *value) check() error {
 	if len(v.shape) > MaxRank {
 		return fmt.Errorf("the result has %d axes; at most %d are supported", len(v.shape), MaxRank)
 	}
+
 	for _, d := range v.shape {
 		if d.Static() && d.N < 0 {
 			return fmt.Errorf("the result would have shape %v", v.shape)
 		}
 	}
+
 	if sizes, ok := v.shape.Ints(); ok {
 		n := 1
 		for _, d := range sizes {
@@ -71,9 +79,11 @@ func (v *value) check() error {
 			n *= d
 		}
 	}
+
 	if v.shape == nil || !v.shape.Size().Is(len(v.content)) || len(v.content) > MaxContent || Differentiable(v.dtype) {
 		v.content = nil
 	}
+
 	return nil
 }
 

@@ -29,6 +29,7 @@ func InlineWith(g *Graph, roots []Node, replace map[Node]Node, transform OpTrans
 	if c.now == nil {
 		c.now = map[Node]Node{}
 	}
+
 	for _, op := range ReachableUpTo(replace, roots...) {
 		if err := c.op(op); err != nil {
 			return nil, fmt.Errorf("%s: %w", op.Label(), err)
@@ -40,11 +41,13 @@ func InlineWith(g *Graph, roots []Node, replace map[Node]Node, transform OpTrans
 			return nil, err
 		}
 	}
+
 	out := make([]Node, len(roots))
 	for i, r := range roots {
 		out[i] = c.now[r]
 		g.need([]*onnx.OperatorSetIdProto{{Version: r.Graph().opset}})
 	}
+
 	return out, nil
 }
 
@@ -59,26 +62,32 @@ func (c *inliner) op(op *Op) error {
 		c.now[op.Out[0]] = c.single(c.literal(op))
 		return nil
 	}
+
 	if op.IsInput() {
 		return fmt.Errorf("the input %q has no replacement", op.Out[0].value.name)
 	}
+
 	in := make([]Node, len(op.In))
 	for i, n := range op.In {
 		if n.OK() {
 			in[i] = c.now[n]
 		}
 	}
+
 	if len(onnx.Subgraphs(op.proto)) > 0 {
 		return c.branch(op, in)
 	}
+
 	if op.Domain == Standard && op.Kind == "Cast" && IsHalf(DType(op.Attrs.Int("to", 0))) {
 		c.set(op, 0, in[0].Cast(Float))
 		return nil
 	}
+
 	count := len(op.Out)
 	for count > 1 && op.Out[count-1].value.name == "" { // the file omits it
 		count--
 	}
+
 	apply := func(in []Node) ([]Node, error) {
 		out := c.graph.again(op, count, in)
 		for _, n := range out {
@@ -88,14 +97,17 @@ func (c *inliner) op(op *Op) error {
 		}
 		return out, nil
 	}
+
 	transform := c.transform
 	if transform == nil {
 		transform = func(_ *Op, in []Node, apply func([]Node) ([]Node, error)) ([]Node, error) { return apply(in) }
 	}
+
 	out, err := transform(op, in, apply)
 	if err != nil {
 		return err
 	}
+
 	for i, n := range out {
 		if made := n.value.op; made.Name == "" {
 			made.Name = op.Name
@@ -105,6 +117,7 @@ func (c *inliner) op(op *Op) error {
 		}
 		c.set(op, i, c.single(n))
 	}
+
 	return nil
 }
 
@@ -130,10 +143,12 @@ func (c *inliner) literal(op *Op) Node {
 	if l.Proto == nil {
 		return c.graph.constant(l, old.dtype, old.shape, fmt.Sprintf("literal:%p", l))
 	}
+
 	n := c.graph.tensorProto(l.Proto, fmt.Sprintf("proto:%p", l.Proto))
 	if n.value.name == "" {
 		n.value.name = old.name
 	}
+
 	return n
 }
 
@@ -148,12 +163,14 @@ func (c *inliner) control(op *Op) error {
 		}
 		return out
 	}
+
 	for i, n := range c.graph.control(op, typed(op.In), typed(op.Uses)) {
 		if n.failed() {
 			return c.graph.err
 		}
 		c.set(op, i, c.single(n))
 	}
+
 	return nil
 }
 
@@ -169,11 +186,13 @@ func (g *Graph) control(op *Op, in, uses []Node) []Node {
 		n.value.name = fmt.Sprintf("outer%d", n.value.op.ID)
 		uses[i], names[name] = n, n.value.name
 	}
+
 	p := onnx.RenameOuter(op.proto, names)
 	out := slices.Clone(g.apply(op.def, op.Domain, op.Kind, readAttrs(p.Attribute), len(op.Out), in))
 	if out[0].failed() {
 		return out
 	}
+
 	made := out[0].value.op
 	made.Uses, made.proto, made.Name = uses, p, op.Name
 	for i, n := range op.Out {
@@ -185,6 +204,7 @@ func (g *Graph) control(op *Op, in, uses []Node) []Node {
 			}
 		}
 	}
+
 	return out
 }
 
@@ -194,15 +214,18 @@ func (c *inliner) branch(op *Op, in []Node) error {
 	for i, name := range onnx.OuterNames(op.proto) {
 		s.names[name] = c.now[op.Uses[i]]
 	}
+
 	node := &onnx.NodeProto{OpType: op.Kind, Attribute: op.proto.Attribute}
 	for i := range op.Out {
 		node.Output = append(node.Output, fmt.Sprintf("\x00%d", i))
 	}
+
 	f := &File{Graph: c.graph}
 	done, err := f.branch(node, in, s)
 	if err != nil || !done {
 		return cmp.Or(err, c.control(op))
 	}
+
 	for i := range op.Out {
 		n := s.names[node.Output[i]]
 		if n.value.name == node.Output[i] {
@@ -210,5 +233,6 @@ func (c *inliner) branch(op *Op, in []Node) error {
 		}
 		c.set(op, i, c.single(n))
 	}
+
 	return nil
 }

@@ -59,10 +59,12 @@ func (n Node) ScalarLike(v float64) Node {
 		raw := binary.LittleEndian.AppendUint64(nil, math.Float64bits(v))
 		return g.constantProto(&onnx.TensorProto{DataType: int32(Double), RawData: raw})
 	}
+
 	c := g.Scalar(v)
 	if n.value.dtype != Float && n.value.dtype != onnx.TensorProto_UNDEFINED {
 		return c.Cast(n.value.dtype)
 	}
+
 	return c
 }
 
@@ -92,6 +94,7 @@ func (g *Graph) constant(literal *Literal, dtype DType, shape Shape, key string)
 	if op, ok := g.intern[key]; ok {
 		return op.Out[0]
 	}
+
 	op := g.add(constantDef, Standard, constantDef.Kind, nil, 1, nil)
 	op.data = literal
 	v := op.Out[0].value
@@ -102,6 +105,7 @@ func (g *Graph) constant(literal *Literal, dtype DType, shape Shape, key string)
 			v.content[i] = StaticDim(int(x))
 		}
 	}
+
 	g.intern[key] = op
 	return op.Out[0]
 }
@@ -121,9 +125,11 @@ func rawBytes(t *tensor.Tensor) []byte {
 	for _, v := range t.Ints {
 		b = binary.LittleEndian.AppendUint64(b, uint64(v))
 	}
+
 	for _, v := range t.Data {
 		b = binary.LittleEndian.AppendUint32(b, math.Float32bits(v))
 	}
+
 	return b
 }
 
@@ -144,10 +150,12 @@ func TensorInts(p *onnx.TensorProto) ([]Dim, bool) {
 	if n > MaxContent || width == 0 || len(p.Int32Data)+len(p.Int64Data) > MaxContent {
 		return nil, false
 	}
+
 	b := (&Literal{Proto: p}).Bytes()
 	if len(b) != int(n)*width {
 		return nil, false
 	}
+
 	out := make([]Dim, 0, n)
 	for ; len(b) > 0; b = b[width:] {
 		switch width {
@@ -159,6 +167,7 @@ func TensorInts(p *onnx.TensorProto) ([]Dim, bool) {
 			out = append(out, StaticDim(int(binary.LittleEndian.Uint64(b))))
 		}
 	}
+
 	return out, true
 }
 
@@ -167,16 +176,19 @@ func (l *Literal) IsScalar(v float64) bool {
 	if t := l.Tensor; t != nil {
 		return len(t.Data) == 1 && float64(t.Data[0]) == v || len(t.Ints) == 1 && float64(t.Ints[0]) == v
 	}
+
 	p := l.Proto
 	if p == nil || elements(p, 1) != 1 {
 		return false
 	}
+
 	switch b := l.Bytes(); {
 	case DType(p.DataType) == Float && len(b) == 4:
 		return float64(math.Float32frombits(binary.LittleEndian.Uint32(b))) == v
 	case DType(p.DataType) == Double && len(b) == 8:
 		return math.Float64frombits(binary.LittleEndian.Uint64(b)) == v
 	}
+
 	d, ok := TensorInts(p)
 	return ok && float64(d[0].N) == v
 }
@@ -186,9 +198,11 @@ func (l *Literal) ExternalPlace() (e External, ok bool) {
 	if l.External != nil {
 		return *l.External, true
 	}
+
 	if !onnx.IsExternal(l.Proto) {
 		return External{}, false
 	}
+
 	e, err := onnx.ExternalOf(l.Proto)
 	return e, err == nil
 }

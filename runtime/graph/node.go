@@ -98,6 +98,7 @@ func (n Node) T() Node {
 		}
 		return n.Graph().Fail("T: shape %v has no two axes to swap", n.Shape())
 	}
+
 	p := tensor.Indices(r)
 	p[r-1], p[r-2] = p[r-2], p[r-1]
 	return n.Transpose(p...)

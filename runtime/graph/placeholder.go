@@ -70,6 +70,7 @@ func mapNodes(value reflect.Value, replace func(Node) Node) reflect.Value {
 			out.Index(i).Set(mapNodes(value.Index(i), replace))
 		}
 	}
+
 	return out
 }
 
@@ -82,6 +83,7 @@ func inferPlaceholder(o *Inference) error {
 			shape[i] = Sym("B")
 		}
 	}
+
 	return o.Set(shape)
 }
 

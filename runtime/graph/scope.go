@@ -26,9 +26,11 @@ func (s *scope) declare(name string, n Node) error {
 	if name == "" {
 		return fmt.Errorf("a value without a name")
 	}
+
 	if _, twice := s.names[name]; twice {
 		return fmt.Errorf("value %q is made twice", name)
 	}
+
 	s.names[name] = n
 	return nil
 }
@@ -77,25 +79,31 @@ func (f *File) branch(node *onnx.NodeProto, in []Node, outer *scope) (ok bool, e
 	if node.OpType != "If" || len(in) != 1 || !in[0].OK() || len(in[0].Ints()) != 1 || !in[0].Ints()[0].Static() {
 		return false, nil
 	}
+
 	want := "else_branch"
 	if in[0].Ints()[0].N != 0 {
 		want = "then_branch"
 	}
+
 	i := slices.IndexFunc(node.Attribute, func(a *onnx.AttributeProto) bool { return a.Name == want })
 	if i < 0 || node.Attribute[i].G == nil {
 		return false, fmt.Errorf("it has no %s", want)
 	}
+
 	g := node.Attribute[i].G
 	s := &scope{names: map[string]Node{}, outer: outer, label: outer.label, depth: outer.depth + 1}
 	if node.Name != "" {
 		s.label += node.Name + "/"
 	}
+
 	if len(node.Output) > len(g.Output) {
 		return false, fmt.Errorf("its %s has %d outputs, not %d", want, len(g.Output), len(node.Output))
 	}
+
 	if err := f.within(g, s); err != nil {
 		return false, err
 	}
+
 	for i, name := range node.Output {
 		if name == "" {
 			continue
@@ -108,6 +116,7 @@ func (f *File) branch(node *onnx.NodeProto, in []Node, outer *scope) (ok bool, e
 			return false, err
 		}
 	}
+
 	return true, nil
 }
 
@@ -116,15 +125,18 @@ func (f *File) within(g *onnx.GraphProto, s *scope) error {
 	if err := f.expand(len(g.Node), s); err != nil {
 		return err
 	}
+
 	for _, t := range g.Initializer {
 		if err := s.declare(t.Name, f.Graph.imported(t, t.Name)); err != nil {
 			return err
 		}
 	}
+
 	for _, p := range g.Node {
 		if err := f.node(p, s); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }

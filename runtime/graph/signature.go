@@ -14,9 +14,11 @@ func Signature(outputs ...Output) (sum [sha256.Size]byte, err error) {
 	if err != nil {
 		return sum, err
 	}
+
 	b, err := onnx.Marshal(m)
 	if err != nil {
 		return sum, err
 	}
+
 	return sha256.Sum256(b), nil
 }

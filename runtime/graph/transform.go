@@ -22,6 +22,7 @@ func ReachableUpTo[V any](given map[Node]V, roots ...Node) []*Op {
 			}
 		}
 	}
+
 	push(roots)
 	for len(visit) > 0 {
 		op := visit[len(visit)-1]
@@ -30,6 +31,7 @@ func ReachableUpTo[V any](given map[Node]V, roots ...Node) []*Op {
 		push(op.In)
 		push(op.Uses)
 	}
+
 	slices.SortFunc(out, func(a, b *Op) int { return a.ID - b.ID })
 	return out
 }
@@ -47,14 +49,17 @@ func Transform(roots []Node, replace func(op *Op, in []Node) []Node) []Node {
 		}
 		return n
 	}
+
 	for _, op := range Reachable(roots...) {
 		in, uses := make([]Node, len(op.In)), make([]Node, len(op.Uses))
 		for i, n := range op.In {
 			in[i] = get(n)
 		}
+
 		for i, n := range op.Uses {
 			uses[i] = get(n)
 		}
+
 		out := replace(op, in)
 		switch {
 		case out != nil || slices.Equal(in, op.In) && slices.Equal(uses, op.Uses):
@@ -66,10 +71,12 @@ func Transform(roots []Node, replace func(op *Op, in []Node) []Node) []Node {
 				again.Name = op.Name
 			}
 		}
+
 		if out != nil {
 			now[op] = out
 		}
 	}
+
 	return convert.Slice(roots, get)
 }
 
@@ -94,5 +101,6 @@ func ReadersOf(which func(input Node) bool, roots ...Node) map[*Op]bool {
 			needed[op] = true
 		}
 	}
+
 	return needed
 }

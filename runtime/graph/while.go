@@ -26,12 +26,14 @@ func While(n int, on Node, body func(state []Node) (next []Node, goes Node), ini
 	if slices.ContainsFunc(all, Node.failed) {
 		return fail("While: a state failed before")
 	}
+
 	in, states := loopInputs(all)
 	states, on = states[:len(init)], states[len(init)]
 	next, goes := body(states)
 	if len(next) != len(init) {
 		return fail("While: %d states became %d", len(init), len(next))
 	}
+
 	limit := on.ScalarLike(0.5)
 	active, goes := on.Greater(limit), goes.Cast(Float).Mul(on)
 	out := []Output{{"more", goes.Sum().Greater(limit)}}
@@ -46,16 +48,19 @@ func While(n int, on Node, body func(state []Node) (next []Node, goes Node), ini
 		}
 		out = append(out, Output{fmt.Sprint("next", i), x})
 	}
+
 	inner, err := loopBody(in, out)
 	if err != nil {
 		return fail("While: %w", err)
 	}
+
 	nodes := slices.Clone(g.while(g.Scalar64(n), inner, all))[:len(init)]
 	for i := range nodes {
 		if !nodes[i].failed() {
 			nodes[i] = nodes[i].Detach()
 		}
 	}
+
 	return nodes
 }
 
@@ -84,18 +89,22 @@ func loopBody(in []Node, out []Output) (*onnx.GraphProto, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	if len(m.OpsetImport) > 1 || m.OpsetImport[0].Version > Opset {
 		return nil, fmt.Errorf("the body uses operators of %v", m.OpsetImport[len(m.OpsetImport)-1])
 	}
+
 	g := m.Graph
 	g.Input = nil // unused inputs are required too
 	for _, n := range in {
 		g.Input = append(g.Input, valueInfo(n.Name(), n))
 	}
+
 	content, err := proto.MarshalOptions{Deterministic: true}.Marshal(g)
 	if err != nil {
 		return nil, err
 	}
+
 	sum := sha256.Sum256(content)
 	prefix := loopPrefix + hex.EncodeToString(sum[:6]) + "/"
 	rename := func(names []string) {
@@ -105,16 +114,20 @@ func loopBody(in []Node, out []Output) (*onnx.GraphProto, error) {
 			}
 		}
 	}
+
 	for _, n := range g.Node {
 		rename(n.Input)
 		rename(n.Output)
 	}
+
 	for _, t := range g.Initializer {
 		t.Name = prefix + t.Name
 	}
+
 	for _, v := range append(g.Input, g.Output...) {
 		v.Name = prefix + v.Name
 	}
+
 	g.Name = "body"
 	return g, nil
 }
@@ -136,9 +149,11 @@ func (w *writer) loop(g *onnx.GraphProto, op *Op) error {
 	for _, x := range op.In[1:] {
 		n.Input = append(n.Input, w.name(x))
 	}
+
 	for _, x := range op.Out {
 		n.Output = append(n.Output, w.name(x))
 	}
+
 	g.Node = append(g.Node, n)
 	return nil
 }
@@ -152,11 +167,13 @@ func (f *File) loop(node *onnx.NodeProto, in []Node, s *scope) (done bool, err e
 	if !f.fixed || node.OpType != "Loop" || len(in) < 2 || in[1].OK() || len(node.Attribute) != 1 {
 		return false, nil
 	}
+
 	body := node.Attribute[0].G
 	if len(body.GetInput()) != len(in) || !strings.HasPrefix(body.Input[0].Name, loopPrefix) ||
 		!strings.HasSuffix(body.Input[0].Name, "/time") {
 		return false, nil
 	}
+
 	states := slices.Clone(in[2:])
 	if n := in[0].Ints(); len(n) == 1 && n[0].Static() && n[0].N <= maxBodies {
 		for range n[0].N {
@@ -167,11 +184,13 @@ func (f *File) loop(node *onnx.NodeProto, in []Node, s *scope) (done bool, err e
 	} else {
 		states = f.Graph.while(in[0], body, states)
 	}
+
 	for i, name := range node.Output {
 		if err := f.alias(name, states[i], s); err != nil {
 			return false, err
 		}
 	}
+
 	return true, nil
 }
 
@@ -181,9 +200,11 @@ func (f *File) iterate(body *onnx.GraphProto, states []Node, outer *scope) error
 	for i, n := range states {
 		s.names[body.Input[2+i].Name] = n
 	}
+
 	if err := f.within(body, s); err != nil {
 		return err
 	}
+
 	for i, out := range body.Output[1:] {
 		n, ok := s.get(out.Name)
 		if !ok {
@@ -191,5 +212,6 @@ func (f *File) iterate(body *onnx.GraphProto, states []Node, outer *scope) error
 		}
 		states[i] = n
 	}
+
 	return nil
 }

@@ -62,10 +62,12 @@ func (m PackedMatrix) Pack(data []byte) (panels unsafe.Pointer, err error) {
 	if panels = C.allocatePanels(C.size_t(4 * m.K * m.N)); panels == nil {
 		return nil, errors.New("no memory to pack it")
 	}
+
 	transposed := C.int(0)
 	if m.Transposed {
 		transposed = 1
 	}
+
 	C.packWeights((*C.float)(unsafe.Pointer(unsafe.SliceData(data))), C.int64_t(m.K), C.int64_t(m.N), transposed,
 		C.int64_t(m.Panel), (*C.float)(panels))
 	return panels, nil

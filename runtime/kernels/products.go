@@ -35,9 +35,11 @@ func rewriteProducts(model *onnx.ModelProto, panel, least int64) (*onnx.ModelPro
 	for _, n := range g.GetNode() {
 		rewriter.node(n)
 	}
+
 	if len(rewriter.packed) == 0 {
 		return model, nil
 	}
+
 	out := onnx.ShallowCopy(model)
 	out.Graph = onnx.ShallowCopy(g)
 	out.Graph.Node = slices.DeleteFunc(rewriter.nodes, func(n *onnx.NodeProto) bool { return n == nil })
@@ -50,6 +52,7 @@ func rewriteProducts(model *onnx.ModelProto, panel, least int64) (*onnx.ModelPro
 		func(o *onnx.OperatorSetIdProto) bool { return o.Domain == own.Domain }) {
 		out.OpsetImport = append(slices.Clone(model.OpsetImport), own)
 	}
+
 	return out, rewriter.packed
 }
 
@@ -76,13 +79,16 @@ func (r *productRewriter) survey(g *onnx.GraphProto) {
 	for _, t := range g.GetInitializer() {
 		r.tensors[t.Name] = t
 	}
+
 	for _, v := range g.GetInput() {
 		delete(r.tensors, v.Name)
 		r.varies[v.Name] = true
 	}
+
 	for _, v := range g.GetOutput() {
 		r.uses[v.Name]++
 	}
+
 	for _, n := range g.GetNode() {
 		varies := false
 		for _, name := range append(onnx.OuterNames(n), n.Input...) {
@@ -115,6 +121,7 @@ func (r *productRewriter) node(node *onnx.NodeProto) {
 		r.added(node, node.Input[1], node.Input[0])) {
 		return
 	}
+
 	r.nodes = append(r.nodes, node)
 }
 
@@ -125,11 +132,13 @@ func (r *productRewriter) matrix(node *onnx.NodeProto) (matrix PackedMatrix, ok 
 		!r.varies[node.Input[0]] {
 		return matrix, false
 	}
+
 	proto := r.tensors[node.Input[1]]
 	if proto == nil || len(proto.Dims) != 2 || !onnx.IsExternal(proto) ||
 		proto.DataType != int32(onnx.TensorProto_FLOAT) {
 		return matrix, false
 	}
+
 	matrix = PackedMatrix{Name: onnx.Kernels + "/" + proto.Name, K: proto.Dims[0], N: proto.Dims[1], Panel: r.panel}
 	for _, a := range node.Attribute {
 		switch {
@@ -139,6 +148,7 @@ func (r *productRewriter) matrix(node *onnx.NodeProto) (matrix PackedMatrix, ok 
 			return matrix, false
 		}
 	}
+
 	at, err := onnx.ExternalOf(proto)
 	return matrix, err == nil && at.Offset%4 == 0 && matrix.N%r.panel == 0 && at.Length/4 >= r.least
 }
@@ -166,6 +176,7 @@ func (r *productRewriter) added(node *onnx.NodeProto, name, value string) bool {
 	default:
 		return false
 	}
+
 	m := onnx.ShallowCopy(s.node)
 	m.Input = append(slices.Clone(m.Input), make([]string, input-len(m.Input))...)
 	m.Input, m.Output = append(m.Input, value), node.Output
@@ -173,6 +184,7 @@ func (r *productRewriter) added(node *onnx.NodeProto, name, value string) bool {
 	if input == 2 {
 		r.sums[node.Output[0]] = sum{m, len(r.nodes), 0, s.input}
 	}
+
 	r.nodes = append(r.nodes, m)
 	return true
 }

@@ -32,6 +32,7 @@ func Linear(x, w, b graph.Node, scale, shift float64) graph.Node {
 	case shift != 1:
 		b = b.MulScalar(shift)
 	}
+
 	return y.Add(b)
 }
 
@@ -39,13 +40,16 @@ func multiplied(x, w graph.Node, scale float64) graph.Node {
 	if len(graph.Inputs(x, w)) == 0 {
 		return x.MatMul(w.T()).MulScalar(scale)
 	}
+
 	at := graph.Attrs{"transB": graph.Attr(1)}
 	if op := w.Op(); w.Rank() == 2 && op.Domain == graph.Standard && op.Kind == "Transpose" { // the layout of exports
 		w, at = op.In[0], graph.Attrs{}
 	}
+
 	if scale != 1 {
 		at["alpha"] = graph.Attr(float32(scale))
 	}
+
 	return x.Graph().Apply(graph.Microsoft, "FusedMatMul", at, x, w)
 }
 
@@ -74,11 +78,13 @@ func MLP(x, fc, fcBias, proj, projBias graph.Node, act string,
 	case GELUTanh:
 		in, out = 1, 1
 	}
+
 	kernels := act == QuickGELU && g.HasKernels() && fcBias.Dim(0)%graph.KernelWidth == 0
 	first := fcBias
 	if kernels {
 		first = graph.Node{}
 	}
+
 	a := up(Linear(x, fc, first, in, in), x, in)
 	switch {
 	case kernels:
@@ -93,6 +99,7 @@ func MLP(x, fc, fcBias, proj, projBias graph.Node, act string,
 	default:
 		return g.Fail("activation %q: use %s, %s or %s", act, QuickGELU, GELU, GELUTanh)
 	}
+
 	return down(Linear(a, proj, projBias, out, 1), a, out)
 }
 
@@ -117,6 +124,7 @@ func PackedAttention(qkv graph.Node, spans [][5]int, heads int) graph.Node {
 			flat = append(flat, int64(v))
 		}
 	}
+
 	keys = (keys + graph.KernelWidth - 1) / graph.KernelWidth * graph.KernelWidth
 	at := graph.Attrs{"heads": graph.Attr(heads), "keys": graph.Attr(keys)}
 	g := qkv.Graph()
@@ -147,10 +155,12 @@ func SplitHeads(x graph.Node, parts, batch, n, heads int) []graph.Node {
 	if parts == 1 {
 		return []graph.Node{x.Reshape(batch, n, heads, d).Transpose(0, 2, 1, 3)}
 	}
+
 	out, one := make([]graph.Node, parts), slices.Repeat([]int{1}, parts)
 	for i, part := range x.Reshape(batch, n, parts, heads, d).Transpose(2, 0, 3, 1, 4).Split(0, one...) {
 		out[i] = part.Reshape(batch, heads, n, d)
 	}
+
 	return out
 }
 

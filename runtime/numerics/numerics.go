@@ -66,6 +66,7 @@ func processor() string {
 			has = append(has, s.name)
 		}
 	}
+
 	return strings.Join(has, " ")
 }
 
@@ -93,5 +94,6 @@ func (f Fingerprint) Differences(other Fingerprint) (out []string) {
 				fmt.Sprint(y)))
 		}
 	}
+
 	return out
 }

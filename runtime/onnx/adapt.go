@@ -31,6 +31,7 @@ func InterfaceType(t TensorProto_DataType) TensorProto_DataType {
 		TensorProto_INT32, TensorProto_UINT32, TensorProto_INT64, TensorProto_UINT64:
 		return TensorProto_INT64
 	}
+
 	return TensorProto_UNDEFINED
 }
 
@@ -53,6 +54,7 @@ func Adapt(m *ModelProto, outputs ...string) (*Adapted, error) {
 	if a.Kept, err = keep(g.Output, outputs); err != nil {
 		return nil, err
 	}
+
 	a.inputs(g)
 	a.outputs(g)
 	return a, nil
@@ -62,6 +64,7 @@ func keep(list []*ValueInfoProto, names []string) ([]*ValueInfoProto, error) {
 	if len(names) == 0 {
 		return list, nil
 	}
+
 	var out []*ValueInfoProto
 	for _, name := range names {
 		i := slices.IndexFunc(list, func(v *ValueInfoProto) bool { return v.Name == name })
@@ -71,6 +74,7 @@ func keep(list []*ValueInfoProto, names []string) ([]*ValueInfoProto, error) {
 		}
 		out = append(out, list[i])
 	}
+
 	return out, nil
 }
 
@@ -90,6 +94,7 @@ func (a *Adapted) inputs(g *GraphProto) {
 		}
 		a.Inputs = append(a.Inputs, name)
 	}
+
 	g.Node = append(casts, g.Node...)
 }
 
@@ -104,6 +109,7 @@ func (a *Adapted) outputs(g *GraphProto) {
 			name = adapterName("output", proto.Name)
 			g.Node = append(g.Node, castNode(proto.Name, name, tensorProto_DataType))
 		}
+
 		switch {
 		case proto.GetType().GetTensorType().GetShape() == nil:
 			flat, shape := adapterName("flat", proto.Name), adapterName("shape", proto.Name)
@@ -115,8 +121,10 @@ func (a *Adapted) outputs(g *GraphProto) {
 		default:
 			g.Output = append(g.Output, proto)
 		}
+
 		a.Outputs = append(a.Outputs, at)
 	}
+
 	for _, v := range g.Output {
 		a.Values = append(a.Values, v.Name)
 	}

@@ -26,9 +26,11 @@ func decode(b []byte) (*ModelProto, error) {
 	if err := count(b, m.ProtoReflect().Descriptor(), 0, &left); err != nil {
 		return nil, fmt.Errorf("not an ONNX model, or cut short: %w", err)
 	}
+
 	if err := proto.Unmarshal(b, m); err != nil {
 		return nil, fmt.Errorf("not an ONNX model: %w", err)
 	}
+
 	return m, nil
 }
 
@@ -37,6 +39,7 @@ func count(b []byte, d protoreflect.MessageDescriptor, depth int, left *int) err
 	if depth > maxNested {
 		return fmt.Errorf("messages are nested more than %d deep", maxNested)
 	}
+
 	for len(b) > 0 {
 		number, wire, value, n := nextField(b)
 		switch {
@@ -54,7 +57,9 @@ func count(b []byte, d protoreflect.MessageDescriptor, depth int, left *int) err
 				}
 			}
 		}
+
 		b = b[n:]
 	}
+
 	return nil
 }

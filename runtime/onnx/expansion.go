@@ -15,16 +15,19 @@ func checkExpansion(model *ModelProto, functions map[string]*FunctionProto, grap
 	for _, t := range model.TrainingInfo {
 		lists = append(lists, t.GetInitialization().GetNode(), t.GetAlgorithm().GetNode())
 	}
+
 	for _, list := range lists {
 		if _, err := x.count(list, expansion{}, false); err != nil {
 			return err
 		}
 	}
+
 	for _, f := range model.Functions {
 		if _, err := x.call(f, expansion{}); err != nil {
 			return fmt.Errorf("function %s: %w", f.Name, err)
 		}
 	}
+
 	return nil
 }
 
@@ -66,6 +69,7 @@ func (x *expander) check(e, at expansion) error {
 	case e.nodes > maxInlined || e.bytes > maxRepeated:
 		return fmt.Errorf("functions make more than %d operators, or %d bytes of them", maxInlined, maxRepeated)
 	}
+
 	return nil
 }
 
@@ -74,10 +78,12 @@ func (x *expander) count(nodes []*NodeProto, at expansion, body bool) (all expan
 	if err := x.check(all, at); err != nil { // recursion ends here
 		return all, err
 	}
+
 	for _, node := range nodes {
 		if body {
 			all.nodes, all.bytes = all.nodes+1, all.bytes+proto.Size(node)
 		}
+
 		for _, g := range Subgraphs(node) {
 			inner, err := x.count(g.GetNode(), expansion{depth: at.depth + 1, graphs: at.graphs + 1}, body)
 			if err != nil {
@@ -86,6 +92,7 @@ func (x *expander) count(nodes []*NodeProto, at expansion, body bool) (all expan
 			inner.depth, inner.graphs = inner.depth+1, inner.graphs+1
 			all = all.add(inner)
 		}
+
 		if f := x.functions[callKey(node.Domain, node.OpType, node.Overload)]; f != nil {
 			inner, err := x.call(f, expansion{depth: at.depth + 1, graphs: at.graphs})
 			if err != nil {
@@ -94,10 +101,12 @@ func (x *expander) count(nodes []*NodeProto, at expansion, body bool) (all expan
 			inner.depth++
 			all = all.add(inner)
 		}
+
 		if err := x.check(all, at); err != nil {
 			return all, err
 		}
 	}
+
 	return all, nil
 }
 
@@ -107,9 +116,11 @@ func (x *expander) call(f *FunctionProto, at expansion) (expansion, error) {
 	if ok {
 		return e, x.check(e, at)
 	}
+
 	e, err := x.count(f.Node, at, true)
 	if err == nil {
 		x.known[f] = e
 	}
+
 	return e, err
 }

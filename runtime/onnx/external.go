@@ -54,14 +54,17 @@ func ExternalOf(t *TensorProto) (External, error) {
 	if err != nil {
 		return fail("%w", err)
 	}
+
 	if !known {
 		return fail("elements of type %v cannot lie in a file", TensorProto_DataType(t.DataType))
 	}
+
 	external.Length = size // the standard makes it optional
 	for i, entry := range t.ExternalData {
 		if slices.ContainsFunc(t.ExternalData[:i], func(x *StringStringEntryProto) bool { return x.Key == entry.Key }) {
 			return fail("its external data names %.60q twice", entry.Key)
 		}
+
 		switch entry.Key {
 		case "location":
 			external.File = entry.Value
@@ -70,22 +73,27 @@ func ExternalOf(t *TensorProto) (External, error) {
 		case "length":
 			external.Length, err = strconv.ParseInt(entry.Value, 10, 64)
 		}
+
 		if err != nil {
 			return fail("%s of its external data is %.60q, which is no number", entry.Key, entry.Value)
 		}
 	}
+
 	if err := checkLocation(external.File); err != nil {
 		return fail("%w", err)
 	}
+
 	if external.Offset < 0 || external.Length < 0 || external.Offset > math.MaxInt64-external.Length {
 		return fail("%d bytes at %d of %s are no place in a file", external.Length, external.Offset, external.File)
 	}
+
 	if external.Length != size {
 		return fail("%d bytes of %s are named for dimensions %v of type %v, which take %d", external.Length,
 			external.File,
 			t.Dims,
 			TensorProto_DataType(t.DataType), size)
 	}
+
 	return external, nil
 }
 
@@ -123,14 +131,17 @@ func find(dir, location string) (place, error) {
 	if err := checkLocation(location); err != nil {
 		return place{}, err
 	}
+
 	base, err := realPath(dir)
 	if err != nil {
 		return place{}, err
 	}
+
 	path, err := realPath(filepath.Join(dir, filepath.FromSlash(location)))
 	if err != nil {
 		return place{}, fmt.Errorf("its weights file %s is missing: %w", location, err)
 	}
+
 	info, err := os.Stat(path)
 	switch {
 	case err != nil:
@@ -141,6 +152,7 @@ func find(dir, location string) (place, error) {
 		return place{}, fmt.Errorf("%s is a link to %s, outside of the folder of the model: put the file itself, or a "+
 			"hard link, there", location, path)
 	}
+
 	return place{path, info.Size()}, nil
 }
 
@@ -181,9 +193,11 @@ func OpenExternal(dir string, e External) (*os.File, error) {
 	if err == nil {
 		err = p.check(e)
 	}
+
 	if err != nil {
 		return nil, err
 	}
+
 	return os.Open(p.path)
 }
 
@@ -194,6 +208,7 @@ func ReadExternal(dir string, e External) ([]byte, error) {
 		return nil, err
 	}
 	defer f.Close()
+
 	b := make([]byte, e.Length)
 	_, err = io.ReadFull(io.NewSectionReader(f, e.Offset, e.Length), b)
 	return b, err
@@ -207,21 +222,27 @@ func places(m *ModelProto, dir string) (map[string]place, error) {
 		if err != nil {
 			return nil, err
 		}
+
 		if dir == "" {
 			return nil, fmt.Errorf("tensor %q lies in the file %q, but no folder was given", t.Name, external.File)
 		}
+
 		p, known := files[external.File]
 		if !known {
 			p, err = find(dir, external.File)
 		}
+
 		if err == nil {
 			err = p.check(external)
 		}
+
 		if err != nil {
 			return nil, fmt.Errorf("tensor %q: %w", t.Name, err)
 		}
+
 		files[external.File] = p
 	}
+
 	return files, nil
 }
 
@@ -241,6 +262,7 @@ func ExternalFiles(m *ModelProto) ([]string, error) {
 		}
 		out = append(out, e.File)
 	}
+
 	slices.Sort(out)
 	return slices.Compact(out), nil
 }
@@ -254,10 +276,12 @@ func LocateExternal(model *ModelProto, dir string) (*ModelProto, string, error) 
 	if err != nil || len(files) == 0 {
 		return model, "", err
 	}
+
 	folder := ""
 	for _, p := range files {
 		folder = commonFolder(folder, filepath.Dir(p.path))
 	}
+
 	moved := map[string]string{}
 	for location, p := range files {
 		now, err := filepath.Rel(folder, p.path)
@@ -268,9 +292,11 @@ func LocateExternal(model *ModelProto, dir string) (*ModelProto, string, error) 
 			moved[location] = now
 		}
 	}
+
 	if len(moved) == 0 {
 		return model, folder, nil
 	}
+
 	model = proto.Clone(model).(*ModelProto)
 	for t := range externals(model) {
 		for _, entry := range t.ExternalData {
@@ -279,6 +305,7 @@ func LocateExternal(model *ModelProto, dir string) (*ModelProto, string, error) 
 			}
 		}
 	}
+
 	return model, folder, nil
 }
 
@@ -287,6 +314,7 @@ func commonFolder(a, b string) string {
 	if a == "" {
 		return b
 	}
+
 	for a != b && !inside(a, b) {
 		up := filepath.Dir(a)
 		if up == a {
@@ -294,6 +322,7 @@ func commonFolder(a, b string) string {
 		}
 		a = up
 	}
+
 	return a
 }
 
@@ -305,6 +334,7 @@ func Embed(model *ModelProto, dir string) error {
 	if err := CheckExternal(model, dir); err != nil {
 		return err
 	}
+
 	total := int64(proto.Size(model))
 	for t := range externals(model) {
 		e, err := ExternalOf(t)
@@ -316,6 +346,7 @@ func Embed(model *ModelProto, dir string) error {
 				"use a smaller backbone")
 		}
 	}
+
 	for t := range externals(model) {
 		e, err := ExternalOf(t)
 		if err != nil {
@@ -326,5 +357,6 @@ func Embed(model *ModelProto, dir string) error {
 		}
 		t.ExternalData, t.DataLocation = nil, TensorProto_DEFAULT
 	}
+
 	return nil
 }

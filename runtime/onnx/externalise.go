@@ -28,6 +28,7 @@ func OpenFile(dir, location string) (*ModelProto, error) {
 		return nil, err
 	}
 	defer in.Close()
+
 	var whole mmap.MMap
 	if size > 0 {
 		if whole, err = mmap.Map(in, mmap.RDONLY, 0); err != nil {
@@ -35,10 +36,12 @@ func OpenFile(dir, location string) (*ModelProto, error) {
 		}
 		defer whole.Unmap()
 	}
+
 	m, err := externalised(whole, dir, filepath.ToSlash(location))
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
+
 	return m, nil
 }
 
@@ -55,6 +58,7 @@ func externalised(whole []byte, dir, location string) (model *ModelProto, err er
 			panic(fault)
 		}
 	}()
+
 	x := &externaliser{whole: whole}
 	_, outside := find(dir, location)
 	b := whole
@@ -63,21 +67,26 @@ func externalised(whole []byte, dir, location string) (model *ModelProto, err er
 			return nil, fmt.Errorf("not an ONNX model, or cut short: %w", err)
 		}
 	}
+
 	if model, err = decode(b); err != nil {
 		return nil, err
 	}
+
 	folder, own := path.Split(location)
 	for t := range Tensors(model) {
 		if len(t.ExternalData) > 0 && t.ExternalData[0].Value == ownFile && x.left {
 			t.ExternalData[0].Value = own
 		}
 	}
+
 	if err := Check(model); err != nil {
 		return nil, err
 	}
+
 	if err := CheckExternal(model, filepath.Join(dir, filepath.FromSlash(folder))); err != nil {
 		return nil, err
 	}
+
 	for t := range externals(model) {
 		for _, entry := range t.ExternalData {
 			if entry.Key == "location" {
@@ -85,6 +94,7 @@ func externalised(whole []byte, dir, location string) (model *ModelProto, err er
 			}
 		}
 	}
+
 	return model, nil
 }
 
@@ -117,12 +127,14 @@ func (x *externaliser) message(b []byte, kind messageKind, depth int) (out []byt
 	if depth > maxNested {
 		return nil, fmt.Errorf("messages are nested more than %d deep", maxNested)
 	}
+
 	dtype := TensorProto_UNDEFINED
 	for len(b) > 0 {
 		number, wire, value, n := nextField(b)
 		if n < 0 {
 			return nil, protowire.ParseError(n)
 		}
+
 		inner, nested := leads[kind][number]
 		switch {
 		case nested && wire == protowire.BytesType:
@@ -146,8 +158,10 @@ func (x *externaliser) message(b []byte, kind messageKind, depth int) (out []byt
 			}
 			out = append(out, b[:n]...)
 		}
+
 		b = b[n:]
 	}
+
 	return out, nil
 }
 
@@ -158,14 +172,17 @@ func nextField(b []byte) (number protowire.Number, wire protowire.Type, value []
 	if n < 0 {
 		return 0, 0, nil, n
 	}
+
 	m := protowire.ConsumeFieldValue(number, wire, b[n:])
 	if m < 0 {
 		return 0, 0, nil, m
 	}
+
 	value = b[n : n+m]
 	if wire == protowire.BytesType {
 		value, _ = protowire.ConsumeBytes(value)
 	}
+
 	return number, wire, value, n + m
 }
 

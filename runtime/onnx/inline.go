@@ -30,10 +30,12 @@ func Upgrade(model *ModelProto) error {
 	if version < 7 {
 		return fmt.Errorf("operator set %d is too old; export the model with operator set 13 or newer", version)
 	}
+
 	functions := functionsOf(model)
 	if err := checkExpansion(model, functions, maxDepth); err != nil {
 		return err
 	}
+
 	u := &upgrader{model: model, functions: functions, taken: map[string]bool{"": true},
 		again: map[string]int{}, ranks: map[string]int{}, done: map[*GraphProto]bool{}}
 	for x := range Messages(model) {
@@ -55,16 +57,19 @@ func Upgrade(model *ModelProto) error {
 			}
 		}
 	}
+
 	model.TrainingInfo = nil
 	if err := u.graph(model.Graph, &frame{version: version}); err != nil {
 		return err
 	}
+
 	model.Functions = slices.DeleteFunc(model.Functions, func(f *FunctionProto) bool { return len(f.Node) > 0 })
 	for _, o := range model.OpsetImport {
 		if Standard(o.Domain) {
 			o.Version = max(o.Version, Opset)
 		}
 	}
+
 	model.IrVersion = max(model.IrVersion, 8)
 	return nil
 }
@@ -115,11 +120,13 @@ func (u *upgrader) name(f *frame, name string) string {
 	if f.values == nil || name == "" {
 		return name
 	}
+
 	to, ok := f.values[name]
 	if !ok {
 		to = u.fresh(f.prefix + name)
 		f.values[name] = to
 	}
+
 	return to
 }
 
@@ -150,6 +157,7 @@ func (u *upgrader) nodes(to, list []*NodeProto, f *frame) ([]*NodeProto, error) 
 			return nil, &NodeError{label, err}
 		}
 	}
+
 	return to, nil
 }
 
@@ -173,14 +181,17 @@ func (u *upgrader) node(to []*NodeProto, node *NodeProto, f *frame) ([]*NodeProt
 		node.Input, node.Output = u.names(f, body.Input), u.names(f, body.Output)
 		node.Attribute = u.attributes(body.Attribute, f)
 	}
+
 	for _, g := range Subgraphs(node) {
 		if err := u.inner(g, f); err != nil {
 			return nil, err
 		}
 	}
+
 	if fn := u.functions[callKey(node.Domain, node.OpType, node.Overload)]; fn != nil && len(fn.Node) > 0 {
 		return u.call(to, node, fn, f)
 	}
+
 	return u.upgrade(to, node, f.version)
 }
 
@@ -207,8 +218,10 @@ func (u *upgrader) attributes(list []*AttributeProto, f *frame) []*AttributeProt
 				attribute.Graphs[i] = u.copied(g, f)
 			}
 		}
+
 		out = append(out, attribute)
 	}
+
 	return out
 }
 
@@ -222,11 +235,13 @@ func (u *upgrader) copied(g *GraphProto, f *frame) *GraphProto {
 			(*list)[i].Name = u.name(f, v.Name)
 		}
 	}
+
 	g.Initializer = slices.Clone(g.Initializer)
 	for i, t := range g.Initializer {
 		g.Initializer[i] = ShallowCopy(t)
 		g.Initializer[i].Name = u.name(f, t.Name)
 	}
+
 	return g
 }
 
@@ -245,20 +260,24 @@ func (u *upgrader) call(to []*NodeProto, node *NodeProto, fn *FunctionProto, out
 	if f.version == 0 {
 		f.version = outer.version
 	}
+
 	u.imports(fn.OpsetImport)
 	if node.Name != "" { // it has the prefix of the outer call
 		f.prefix = node.Name + "/"
 	} else {
 		f.prefix = outer.prefix
 	}
+
 	if len(f.prefix) > maxPrefix {
 		f.prefix = "call" + strconv.Itoa(u.inlined) + "/"
 	}
+
 	if len(node.Input) > len(fn.Input) || len(node.Output) > len(fn.Output) {
 		return nil, fmt.Errorf("%d inputs and %d outputs for a function of %d and %d", len(node.Input),
 			len(node.Output),
 			len(fn.Input), len(fn.Output))
 	}
+
 	for i, name := range fn.Input {
 		if _, twice := f.values[name]; twice || name == "" {
 			return nil, fmt.Errorf("input %q of the function is made twice, or has no name", name)
@@ -268,12 +287,14 @@ func (u *upgrader) call(to []*NodeProto, node *NodeProto, fn *FunctionProto, out
 			f.values[name] = node.Input[i]
 		}
 	}
+
 	made := map[string]bool{}
 	for _, q := range fn.Node {
 		for _, name := range q.Output {
 			made[name] = true
 		}
 	}
+
 	var passed []*NodeProto // outputs that no node computes under their own name
 	for i, name := range node.Output {
 		inside := fn.Output[i]
@@ -288,14 +309,17 @@ func (u *upgrader) call(to []*NodeProto, node *NodeProto, fn *FunctionProto, out
 			f.values[inside] = name
 		}
 	}
+
 	for _, a := range fn.AttributeProto {
 		if f.given[a.Name] = a; a.G != nil || len(a.Graphs) > 0 {
 			return nil, fmt.Errorf("attribute %s of the function is a graph by default, which is not supported", a.Name)
 		}
 	}
+
 	for _, a := range node.Attribute {
 		f.given[a.Name] = a
 	}
+
 	to, err := u.nodes(to, fn.Node, f)
 	return append(to, passed...), err
 }

@@ -26,12 +26,14 @@ func Merge(parts ...Part) *ModelProto {
 				keep[in.Name] = true
 			}
 		}
+
 		if i == len(parts)-1 {
 			all.Graph.Output = g.Output
 			for _, out := range g.Output {
 				keep[out.Name] = true
 			}
 		}
+
 		rename(g, func(name string) string {
 			switch from, fed := part.Feeds[name]; {
 			case fed:
@@ -41,6 +43,7 @@ func Merge(parts ...Part) *ModelProto {
 			}
 			return part.Name + "/" + name
 		})
+
 		all.Graph.Node = append(all.Graph.Node, g.Node...)
 		all.Graph.Initializer = append(all.Graph.Initializer, g.Initializer...)
 		all.Functions = append(all.Functions, part.Model.Functions...)
@@ -57,6 +60,7 @@ func Merge(parts ...Part) *ModelProto {
 			all.OpsetImport[k].Version = max(all.OpsetImport[k].Version, o.Version)
 		}
 	}
+
 	return all
 }
 
@@ -66,9 +70,11 @@ func rename(g *GraphProto, to func(string) string) {
 			v.Name = to(v.Name)
 		}
 	}
+
 	for _, t := range g.Initializer {
 		t.Name = to(t.Name)
 	}
+
 	for _, n := range g.Node {
 		for _, list := range [][]string{n.Input, n.Output} {
 			for i, name := range list {

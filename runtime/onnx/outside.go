@@ -51,9 +51,11 @@ func checkGraphs(model *ModelProto) error {
 		}
 		checker.functions[key] = f
 	}
+
 	if err := checkExpansion(model, checker.functions, maxGraphs); err != nil {
 		return err
 	}
+
 	version := Version(model.OpsetImport)
 	for _, t := range model.TrainingInfo {
 		for _, g := range []*GraphProto{t.Initialization, t.Algorithm} {
@@ -62,6 +64,7 @@ func checkGraphs(model *ModelProto) error {
 			}
 		}
 	}
+
 	for _, f := range model.Functions {
 		own := Version(f.OpsetImport)
 		if own == 0 {
@@ -71,6 +74,7 @@ func checkGraphs(model *ModelProto) error {
 			return fmt.Errorf("function %s: %w", f.Name, err)
 		}
 	}
+
 	return checker.part(version, &ModelProto{Graph: model.Graph})
 }
 
@@ -96,6 +100,7 @@ func typeNames(m *ModelProto) map[string]bool {
 			from[a.Name] = append(from[a.Name], a.RefAttrName)
 		}
 	}
+
 	todo := []string{"to", "dtype", "output_dtype", "output_datatype"}
 	out := nameSet(todo...)
 	for len(todo) > 0 {
@@ -107,6 +112,7 @@ func typeNames(m *ModelProto) map[string]bool {
 			}
 		}
 	}
+
 	return out
 }
 
@@ -118,6 +124,7 @@ func (c *graphChecker) part(version int64, model *ModelProto) error {
 		constants[t] = true
 		packed[name] = packed[name] || small(t.GetDataType())
 	}
+
 	for x := range Messages(model) {
 		switch x := x.(type) {
 		case *GraphProto:
@@ -130,6 +137,7 @@ func (c *graphChecker) part(version int64, model *ModelProto) error {
 			}
 		}
 	}
+
 	for x := range Messages(model) {
 		var err error
 		switch x := x.(type) {
@@ -150,10 +158,12 @@ func (c *graphChecker) part(version int64, model *ModelProto) error {
 				err = fmt.Errorf("tensor %q: %w", x.Name, errSmall)
 			}
 		}
+
 		if err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -173,11 +183,13 @@ func checkValues(g *GraphProto, packed map[string]bool) error {
 			return fmt.Errorf("value %q: %w", v.Name, errSmall)
 		}
 	}
+
 	for _, v := range g.Output {
 		if small(v.GetType().GetTensorType().GetElemType()) || packed[v.Name] {
 			return fmt.Errorf("output %q: %w", v.Name, errSmall)
 		}
 	}
+
 	return nil
 }
 
@@ -193,11 +205,13 @@ func (c *graphChecker) node(node *NodeProto, version int64, packed map[string]bo
 		return fmt.Errorf("operator %s of domain %q is not allowed in a file: export the model with ONNX's own "+
 			"operators", node.OpType, node.Domain)
 	}
+
 	for _, name := range node.Input {
 		if packed[name] && node.OpType != "DequantizeLinear" {
 			return fmt.Errorf("input %q: %w", name, errSmall)
 		}
 	}
+
 	control := proto == nil && Standard(node.Domain) && (node.OpType == "If" || node.OpType == "Loop" ||
 		node.OpType == "Scan")
 	for _, a := range node.Attribute {
@@ -214,6 +228,7 @@ func (c *graphChecker) node(node *NodeProto, version int64, packed map[string]bo
 			}
 		}
 	}
+
 	return nil
 }
 
@@ -231,12 +246,15 @@ func (c *graphChecker) attribute(n *NodeProto, attribute *AttributeProto) error 
 	case n.Domain == Microsoft && attribute.Name == "qkv_hidden_sizes" && len(attribute.Ints) != 3:
 		return fmt.Errorf("has %d numbers and must have 3", len(attribute.Ints))
 	}
+
 	if least != math.MinInt64 && attribute.RefAttrName != "" {
 		return errors.New("refers to an attribute of a function's caller, which is not supported")
 	}
+
 	if attribute.I < least || attribute.I > most {
 		return fmt.Errorf("is %d and must be from %d to %d", attribute.I, least, most)
 	}
+
 	return nil
 }
 

@@ -24,20 +24,25 @@ func LowerPrecision(model *ModelProto, low TensorProto_DataType) *ModelProto {
 			l.constants[t.Name], l.weights[t.Name] = nil, IsExternal(t) && len(t.Dims) > 1
 		}
 	}
+
 	for _, v := range g.Input {
 		l.names[v.Name] = true
 	}
+
 	for _, n := range g.Node {
 		for _, name := range n.Output {
 			l.names[name] = true
 		}
 	}
+
 	for _, n := range g.Node {
 		l.add(n)
 	}
+
 	for _, v := range g.Output {
 		l.high(v.Name)
 	}
+
 	g.Node = l.used(g.Output)
 	g.ValueInfo = slices.DeleteFunc(g.ValueInfo, func(v *ValueInfoProto) bool { return l.onlyLow[v.Name] })
 	return model
@@ -84,11 +89,13 @@ func (l *lowering) add(node *NodeProto) {
 	if node.Domain != "" && node.Domain != "ai.onnx" {
 		kind = node.Domain + "." + kind
 	}
+
 	count, follows := followers[kind]
 	data := node.Input
 	if count > 0 {
 		data = node.Input[:min(count, len(node.Input))]
 	}
+
 	switch {
 	case slices.Contains(products, kind) && l.computes(node) && slices.ContainsFunc(node.Input, l.isLowOrWeight):
 		l.lower(node, node.Input)
@@ -131,12 +138,14 @@ func (l *lowering) lower(node *NodeProto, data []string) {
 			node.Input[i] = l.lowVersion(name)
 		}
 	}
+
 	for i, name := range node.Output {
 		if name != "" {
 			node.Output[i] = l.newName(name)
 			l.lowName[name], l.lowered[name], l.onlyLow[name] = node.Output[i], true, true
 		}
 	}
+
 	l.out = append(l.out, node)
 }
 
@@ -160,6 +169,7 @@ func (l *lowering) lowVersion(name string) string {
 	if low := l.lowName[name]; low != "" {
 		return low
 	}
+
 	low := l.newName(name)
 	l.lowName[name] = low
 	if move := l.constants[name]; move != nil {
@@ -169,6 +179,7 @@ func (l *lowering) lowVersion(name string) string {
 	} else {
 		l.cast(name, low, l.low)
 	}
+
 	return low
 }
 
@@ -189,6 +200,7 @@ func (l *lowering) used(outputs []*ValueInfoProto) []*NodeProto {
 	for _, v := range outputs {
 		need[v.Name] = true
 	}
+
 	kept := make([]*NodeProto, 0, len(l.out))
 	for _, n := range slices.Backward(l.out) {
 		if !slices.ContainsFunc(n.Output, func(name string) bool { return need[name] }) {
@@ -197,6 +209,7 @@ func (l *lowering) used(outputs []*ValueInfoProto) []*NodeProto {
 		kept = append(kept, n)
 		eachOuterName(n, func(name string) { need[name] = true })
 	}
+
 	slices.Reverse(kept)
 	return kept
 }
@@ -206,6 +219,7 @@ func eachOuterName(n *NodeProto, f func(name string)) {
 	for _, name := range n.Input {
 		f(name)
 	}
+
 	for _, a := range n.Attribute {
 		for _, g := range append(slices.Clone(a.Graphs), a.G) {
 			for _, inner := range g.GetNode() {

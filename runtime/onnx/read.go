@@ -30,18 +30,22 @@ func ReadFile(path string) (*ModelProto, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	in.Close()
 	b, err := os.ReadFile(path)
 	if err != nil {
 		return nil, err
 	}
+
 	m, err := Unmarshal(b)
 	if err == nil {
 		err = CheckExternal(m, filepath.Dir(path))
 	}
+
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
+
 	return m, nil
 }
 
@@ -56,6 +60,7 @@ func open(path string) (*os.File, int64, error) {
 		return nil, 0, fmt.Errorf("%s: %d bytes, an ONNX file has less than 2 GiB; export with external data", path,
 			st.Size())
 	}
+
 	in, err := os.Open(path)
 	return in, st.Size(), err
 }
@@ -67,16 +72,19 @@ func Check(model *ModelProto) error {
 	if model.GetGraph() == nil {
 		return errors.New("not an ONNX model: it has no graph")
 	}
+
 	for _, o := range model.OpsetImport {
 		if err := checkName("operator set", o.Domain); err != nil {
 			return err
 		}
 	}
+
 	for x := range Messages(model) {
 		if err := checkMessage(x); err != nil {
 			return err
 		}
 	}
+
 	return checkGraphs(model)
 }
 
@@ -112,6 +120,7 @@ func checkMessage(x proto.Message) error {
 	case *TensorProto:
 		return cmp.Or(checkName("tensor", x.Name), checkTensor(x))
 	}
+
 	return nil
 }
 
@@ -127,6 +136,7 @@ func checkName(what string, names ...string) error {
 			}
 		}
 	}
+
 	return nil
 }
 

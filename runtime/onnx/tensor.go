@@ -28,6 +28,7 @@ func NumElements(dims []int64) (int64, error) {
 	if len(dims) > MaxRank {
 		return 0, fmt.Errorf("%d dimensions; at most %d are supported", len(dims), MaxRank)
 	}
+
 	n := int64(1)
 	for _, d := range dims {
 		if d < 0 || d > MaxSize || d > 0 && n > MaxSize/d {
@@ -35,6 +36,7 @@ func NumElements(dims []int64) (int64, error) {
 		}
 		n *= d
 	}
+
 	return n, nil
 }
 
@@ -53,9 +55,11 @@ func checkTensor(proto *TensorProto) error {
 		_, err = ExternalOf(proto)
 		return err // the error names the tensor
 	}
+
 	if err != nil {
 		return fmt.Errorf("tensor %q: %w", proto.Name, err)
 	}
+
 	typed, counts := len(proto.Int32Data), true
 	switch TensorProto_DataType(proto.DataType) {
 	case TensorProto_FLOAT:
@@ -71,12 +75,15 @@ func checkTensor(proto *TensorProto) error {
 	default: // packed in pairs, complex, or without a fixed size
 		counts = false
 	}
+
 	if known && len(proto.RawData) > 0 && int64(len(proto.RawData)) != size {
 		return fmt.Errorf("tensor %q: %d bytes for dimensions %v", proto.Name, len(proto.RawData), proto.Dims)
 	}
+
 	if n, err := NumElements(proto.Dims); err != nil || counts && len(proto.RawData) == 0 && int64(typed) != n {
 		return fmt.Errorf("tensor %q: %d elements for dimensions %v", proto.Name, typed, proto.Dims)
 	}
+
 	return nil
 }
 
@@ -86,16 +93,20 @@ func RawData(proto *TensorProto) []byte {
 	if IsExternal(proto) || len(proto.RawData) > 0 {
 		return proto.RawData
 	}
+
 	var b []byte
 	for _, v := range proto.FloatData {
 		b = binary.LittleEndian.AppendUint32(b, math.Float32bits(v))
 	}
+
 	for _, v := range proto.DoubleData {
 		b = binary.LittleEndian.AppendUint64(b, math.Float64bits(v))
 	}
+
 	for _, v := range proto.Int64Data {
 		b = binary.LittleEndian.AppendUint64(b, uint64(v))
 	}
+
 	for _, v := range proto.Int32Data { // one number per element, also for smaller types
 		switch bits[TensorProto_DataType(proto.DataType)] {
 		case 32:
@@ -106,6 +117,7 @@ func RawData(proto *TensorProto) []byte {
 			b = append(b, byte(v))
 		}
 	}
+
 	return b
 }
 
@@ -115,6 +127,7 @@ func ConstantOf(n *NodeProto) (*TensorProto, error) {
 	if n.OpType != "Constant" || len(n.Attribute) != 1 {
 		return nil, nil
 	}
+
 	attribute := n.Attribute[0]
 	proto := &TensorProto{}
 	switch attribute.Name {
@@ -137,5 +150,6 @@ func ConstantOf(n *NodeProto) (*TensorProto, error) {
 	default:
 		return nil, nil
 	}
+
 	return proto, checkTensor(proto)
 }

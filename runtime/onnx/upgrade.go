@@ -14,6 +14,7 @@ func (u *upgrader) upgrade(to []*NodeProto, node *NodeProto, version int64) ([]*
 	if version >= Opset || !Standard(node.Domain) {
 		return append(to, node), nil
 	}
+
 	find := func(name string) int {
 		return slices.IndexFunc(node.Attribute, func(a *AttributeProto) bool { return a.Name == name })
 	}
@@ -27,6 +28,7 @@ func (u *upgrader) upgrade(to []*NodeProto, node *NodeProto, version int64) ([]*
 		node.Attribute = slices.Delete(slices.Clone(node.Attribute), i, i+1)
 		return a
 	}
+
 	set := func(a *AttributeProto) { node.Attribute = append(slices.Clone(node.Attribute), a) }
 	input := func(name string, t *TensorProto) {
 		c := u.fresh(node.Output[0] + "/" + name)
@@ -34,6 +36,7 @@ func (u *upgrader) upgrade(to []*NodeProto, node *NodeProto, version int64) ([]*
 			Attribute: []*AttributeProto{{Name: "value", Type: AttributeProto_TENSOR, T: t}}})
 		node.Input = append(slices.Clone(node.Input), c)
 	}
+
 	var err error
 	ints := func(name string) {
 		switch a := take(name); {
@@ -45,6 +48,7 @@ func (u *upgrader) upgrade(to []*NodeProto, node *NodeProto, version int64) ([]*
 				Int64Data: a.Ints})
 		}
 	}
+
 	number := func(name string) {
 		if a := take(name); a != nil {
 			raw := binary.LittleEndian.AppendUint32(nil, math.Float32bits(a.F))
@@ -53,9 +57,11 @@ func (u *upgrader) upgrade(to []*NodeProto, node *NodeProto, version int64) ([]*
 			node.Input = append(slices.Clone(node.Input), "")
 		}
 	}
+
 	if len(node.Output) == 0 {
 		return append(to, node), nil // an error later
 	}
+
 	switch k := node.OpType; {
 	case strings.HasPrefix(k, "Reduce"), k == "Squeeze", k == "Unsqueeze":
 		ints("axes")
@@ -91,6 +97,7 @@ func (u *upgrader) upgrade(to []*NodeProto, node *NodeProto, version int64) ([]*
 		k == "TopK" && version < 10, k == "Upsample", k == "Resize" && version < 11:
 		err = fmt.Errorf("this form of operator set %d is not supported; export with operator set 13 or newer", version)
 	}
+
 	return append(to, node), err
 }
 
@@ -100,15 +107,18 @@ func (u *upgrader) softmax(to []*NodeProto, node *NodeProto, attribute *Attribut
 	if attribute == nil {
 		attribute = &AttributeProto{Name: "axis", Type: AttributeProto_INT, I: 1}
 	}
+
 	node.Attribute = append(slices.Clone(node.Attribute), &AttributeProto{Name: "axis", Type: AttributeProto_INT,
 		I: -1})
 	if len(node.Input) == 0 || attribute.I == -1 {
 		return append(to, node)
 	}
+
 	x, y := node.Input[0], node.Output[0]
 	if rank, known := u.ranks[x]; known && attribute.I == int64(rank)-1 {
 		return append(to, node)
 	}
+
 	shape, matrix, result := u.fresh(y+"/shape"), u.fresh(y+"/matrix"), u.fresh(y+"/result")
 	node.Input, node.Output = []string{matrix}, []string{result}
 	return append(to, &NodeProto{OpType: "Shape", Input: []string{x}, Output: []string{shape}},

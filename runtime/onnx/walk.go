@@ -79,6 +79,7 @@ func Subgraphs(n *NodeProto) []*GraphProto {
 		}
 		out = append(out, a.Graphs...)
 	}
+
 	return out
 }
 
@@ -93,12 +94,15 @@ func OuterNames(n *NodeProto) []string {
 				seen[name], out = true, append(out, name)
 			}
 		}
+
 		for _, v := range g.Input {
 			made[v.Name] = true
 		}
+
 		for _, t := range g.Initializer {
 			made[t.Name] = true
 		}
+
 		for _, q := range g.Node {
 			for _, name := range append(OuterNames(q), q.Input...) {
 				read(name)
@@ -107,10 +111,12 @@ func OuterNames(n *NodeProto) []string {
 				made[name] = true
 			}
 		}
+
 		for _, v := range g.Output {
 			read(v.Name)
 		}
 	}
+
 	return out
 }
 
@@ -131,6 +137,7 @@ func ShallowCopy[M proto.Message](m M) M {
 		to.Set(f, v)
 		return true
 	})
+
 	to.SetUnknown(from.GetUnknown())
 	return to.Interface().(M)
 }

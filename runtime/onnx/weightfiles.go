@@ -20,6 +20,7 @@ func (s *WeightFiles) Check(m *ModelProto, dir string) error {
 	if err != nil {
 		return err
 	}
+
 	for _, name := range names {
 		path := filepath.Join(dir, filepath.FromSlash(name))
 		now, err := os.Stat(path)
@@ -31,6 +32,7 @@ func (s *WeightFiles) Check(m *ModelProto, dir string) error {
 				"meanwhile", path)
 		}
 	}
+
 	return nil
 }
 

@@ -104,6 +104,7 @@ func geluVJP(c *call) []node {
 		slope := t.AddScalar(1).Add(x.Mul(t.Square().Neg().AddScalar(1)).Mul(inner)).MulScalar(0.5)
 		return []node{c.G().Mul(slope)}
 	}
+
 	cdf := x.MulScalar(math.Sqrt2 / 2).Erf().AddScalar(1).MulScalar(0.5)
 	pdf := x.Square().MulScalar(-0.5).Exp().MulScalar(1 / math.Sqrt(2*math.Pi))
 	return []node{c.G().Mul(cdf.Add(x.Mul(pdf)))}

@@ -25,6 +25,7 @@ func inferAttention(inference *infer) error {
 	if q == nil || v == nil || len(q) != len(v) {
 		return nil
 	}
+
 	switch len(q) {
 	case 4:
 		return inference.Set(graph.Shape{q[0], q[1], q[2], v[3]})
@@ -35,6 +36,7 @@ func inferAttention(inference *infer) error {
 		}
 		return inference.Set(graph.Shape{q[0], q[1], quotient(inference, v[2], kv, "width").Mul(graph.StaticDim(h))})
 	}
+
 	return nil
 }
 
@@ -46,6 +48,7 @@ func decomposeAttention(c *call, in []node) node {
 	if len(in) < 3 || len(in) > 4 || len(c.Out) > 1 && (c.Out[1].Name() != "" || len(c.Out) > 2) {
 		return c.FailNode("caches of earlier tokens and a second output are not supported")
 	}
+
 	q, k, v := in[0], in[1], in[2]
 	flat := q.Rank() == 3
 	if flat {
@@ -55,10 +58,12 @@ func decomposeAttention(c *call, in []node) node {
 		}
 		q, k, v = heads(q, h), heads(k, kv), heads(v, kv)
 	}
+
 	y := attend(c, q, k, v, optional(in, 3), at.Float("scale", 0), at.Int("is_causal", 0) != 0, at.Float("softcap", 0))
 	if flat && y.OK() {
 		return joined(y)
 	}
+
 	return y
 }
 
@@ -79,6 +84,7 @@ func decomposeMultiHead(c *call, in []node) node {
 		in[0].Rank() != 3 || in[1].Rank() != 3 {
 		return c.FailNode("only separate query, key and value of rank 3 without padding mask and caches are supported")
 	}
+
 	q, k, v := in[0], in[1], in[2]
 	if b := get(3); b.OK() {
 		w, ok := q.Shape()[2:].Ints()
@@ -87,11 +93,13 @@ func decomposeMultiHead(c *call, in []node) node {
 		}
 		q, k, v = q.Add(b.Slice(0, 0, w[0])), k.Add(b.Slice(0, w[0], 2*w[0])), v.Add(b.Slice(0, 2*w[0], math.MaxInt32))
 	}
+
 	y := attend(c, heads(q, h), heads(k, h), heads(v, h), get(5), c.Attrs.Float("scale", 0),
 		c.Attrs.Int("unidirectional", 0) != 0, 0)
 	if !y.OK() {
 		return y
 	}
+
 	return joined(y)
 }
 
@@ -107,6 +115,7 @@ func attend(c *call, q, k, v, mask node, scale float64, causal bool, softcap flo
 		!k.Shape()[1].Static() {
 		return c.FailNode("ranks, heads and width of %v, %v and %v must be known", q.Shape(), k.Shape(), v.Shape())
 	}
+
 	if n := q.Dim(1) / max(1, k.Dim(1)); n > 1 { // n heads of queries share a head of keys and values
 		repeat := func(x node) node {
 			shape := vector(sizeOf(x, 0), sizeOf(x, 1), g.Ints(n), sizeOf(x, 2), sizeOf(x, 3))
@@ -115,15 +124,18 @@ func attend(c *call, q, k, v, mask node, scale float64, causal bool, softcap flo
 		}
 		k, v = repeat(k), repeat(v)
 	}
+
 	if scale == 0 {
 		scale = 1 / math.Sqrt(float64(q.Dim(3)))
 	}
+
 	s := q.MatMul(k.Transpose(0, 1, 3, 2)).MulScalar(scale)
 	hide := func(seen node) { s = seen.Where(s, s.ScalarLike(math.Inf(-1))) }
 	if causal {
 		ones := apply("Expand", nil, g.Scalar(1), vector(sizeOf(q, 2), sizeOf(k, 2)))
 		hide(apply("Trilu", graph.Attrs{"upper": graph.Attr(0)}, ones).Cast(graph.Bool))
 	}
+
 	switch {
 	case !mask.OK():
 	case mask.DType() == graph.Bool:
@@ -131,8 +143,10 @@ func attend(c *call, q, k, v, mask node, scale float64, causal bool, softcap flo
 	default:
 		s = s.Add(mask)
 	}
+
 	if softcap != 0 {
 		s = s.MulScalar(1 / softcap).Tanh().MulScalar(softcap)
 	}
+
 	return s.Softmax(-1).MatMul(v)
 }

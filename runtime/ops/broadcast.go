@@ -21,10 +21,12 @@ func SumTo(d, x node) node {
 	if from == nil || to == nil {
 		return sumToAtRun(d, x)
 	}
+
 	lead := len(from) - len(to)
 	if lead < 0 {
 		return d
 	}
+
 	var axes []int
 	for i := range from {
 		switch {
@@ -37,13 +39,16 @@ func SumTo(d, x node) node {
 			return sumToAtRun(d, x)
 		}
 	}
+
 	if len(axes) == 0 {
 		return d
 	}
+
 	s := d.SumKeep(axes...)
 	if lead == 0 {
 		return s
 	}
+
 	return s.ReshapeLike(x)
 }
 

@@ -22,6 +22,7 @@ func propagate(inference *infer, f fold) {
 			n = l
 		}
 	}
+
 	out := make([]graph.Dim, 0, n)
 	for j := range n {
 		args := make([]graph.Dim, len(inference.In))
@@ -36,6 +37,7 @@ func propagate(inference *infer, f fold) {
 		}
 		out = append(out, d)
 	}
+
 	inference.SetContent(out)
 }
 
@@ -86,6 +88,7 @@ func (g content) transposed(perm []int) []graph.Dim {
 	for i := len(g.shape) - 1; i >= 0; i-- {
 		strides[i], at = at, at*g.shape[i]
 	}
+
 	var walk func(axis, from int)
 	walk = func(axis, from int) {
 		if axis == len(perm) {
@@ -96,6 +99,7 @@ func (g content) transposed(perm []int) []graph.Dim {
 			walk(axis+1, from+i*strides[perm[axis]])
 		}
 	}
+
 	walk(0, 0)
 	return out
 }
@@ -106,6 +110,7 @@ func (g content) sliced(axis, start, step, n int) content {
 	for _, d := range g.shape[axis+1:] {
 		inner *= d
 	}
+
 	block := inner * g.shape[axis]
 	var out []graph.Dim
 	for at := 0; at < len(g.cells); at += block {
@@ -114,6 +119,7 @@ func (g content) sliced(axis, start, step, n int) content {
 			out = append(out, g.cells[from:from+inner]...)
 		}
 	}
+
 	shape := slices.Clone(g.shape)
 	shape[axis] = n
 	return content{shape, out}

@@ -42,16 +42,19 @@ func windows(op *graph.Op) (window geometry, err error) {
 			return window, fmt.Errorf("the kernel size is not known")
 		}
 	}
+
 	n := len(kernel)
 	if r := op.In[0].Rank(); r >= 0 && n != r-2 {
 		return window, fmt.Errorf("a kernel of %v for an input of rank %d", kernel, r)
 	}
+
 	get := func(name string, v, count int) []int {
 		if a, ok := op.Attrs.Ints(name); ok && len(a) == count {
 			return a
 		}
 		return slices.Repeat([]int{v}, count)
 	}
+
 	window = geometry{kernel, get("pads", 0, 2*n), get("strides", 1, n), get("dilations", 1, n)}
 	for _, v := range slices.Concat(kernel, window.strides, window.dilations) {
 		if v < 1 || v > maxWindow {
@@ -60,6 +63,7 @@ func windows(op *graph.Op) (window geometry, err error) {
 				window.dilations, maxWindow)
 		}
 	}
+
 	switch auto := op.Attrs.Str("auto_pad", "NOTSET"); auto {
 	case "NOTSET":
 	case "VALID":
@@ -69,6 +73,7 @@ func windows(op *graph.Op) (window geometry, err error) {
 	default:
 		err = fmt.Errorf("auto_pad %s is not known", auto)
 	}
+
 	return window, err
 }
 
@@ -87,6 +92,7 @@ func (w geometry) padSame(x graph.Shape, front bool) error {
 	if len(x) != n+2 {
 		return fmt.Errorf("auto_pad needs an input of known rank; export with explicit pads")
 	}
+
 	for i, stride := range w.strides {
 		d := x[2+i]
 		if !d.Static() {
@@ -101,6 +107,7 @@ func (w geometry) padSame(x graph.Shape, front bool) error {
 			w.pads[i], w.pads[i+n] = w.pads[i+n], w.pads[i]
 		}
 	}
+
 	return nil
 }
 
@@ -119,6 +126,7 @@ func windowShape(inference *infer, x graph.Shape, channels graph.Dim) error {
 	if err != nil {
 		return unknownWindow(inference, x, channels)
 	}
+
 	out := append(slices.Clone(x[:1]), channels)
 	for i, stride := range geometry.strides {
 		in, q := x[2+i].Add(graph.StaticDim(geometry.pad(i)-geometry.span(i))), inference.Unknown("window", i)
@@ -135,8 +143,10 @@ func windowShape(inference *infer, x graph.Shape, channels graph.Dim) error {
 		case stride == 1:
 			q = in.Add(graph.StaticDim(1))
 		}
+
 		out = append(out, q)
 	}
+
 	return inference.Set(out)
 }
 
@@ -145,10 +155,12 @@ func inferConv(o *infer) error {
 	if x == nil || w == nil || len(x) < 3 {
 		return nil
 	}
+
 	if g := o.Attrs.Int("group", 1); g < 1 || len(w) != len(x) || x[1].Static() && w[1].Static() &&
 		x[1] != w[1].Mul(graph.StaticDim(g)) {
 		return fmt.Errorf("weights %v in %d groups do not fit", w, g)
 	}
+
 	return windowShape(o, x, w[0])
 }
 
@@ -183,12 +195,14 @@ func transposed(x, g, weights node, group int, window geometry) node {
 			rest[i] = (in.N + window.pad(i) - window.span(i)) % stride
 		}
 	}
+
 	at := window.attrs()
 	at["group"] = graph.Attr(group)
 	if fixed {
 		at["output_padding"] = graph.Attr(rest)
 		return apply("ConvTranspose", at, g, weights)
 	}
+
 	at["pads"] = graph.Attr(append(slices.Clone(window.pads[:n]), make([]int, n)...))
 	full := apply("ConvTranspose", at, g, weights)
 	none := x.Graph().Ints(make([]int, n+2)...)
@@ -211,12 +225,14 @@ func kernelGrad(big, small node, group int, window geometry) node {
 		t = reshape(split.Transpose(swap01(split.Rank())...), vector(append([]node{sizeOf(split, 1), gr.Ints(-1)},
 			sizes...)...))
 	}
+
 	dw := apply("Conv", graph.Attrs{"pads": graph.Attr(window.pads), "strides": graph.Attr(window.dilations),
 		"dilations": graph.Attr(window.strides), "group": graph.Attr(group)}, t, g)
 	dw = dw.Transpose(swap...)
 	for i, k := range window.kernel {
 		dw = dw.Slice(2+i, 0, k)
 	}
+
 	return dw
 }
 
@@ -227,19 +243,23 @@ func inferConvTranspose(inference *infer) error {
 	if x == nil || weights == nil || len(x) < 3 {
 		return nil
 	}
+
 	group := inference.Attrs.Int("group", 1)
 	if group < 1 || len(weights) != len(x) || x[1].Static() && weights[0].Static() && x[1] != weights[0] {
 		return fmt.Errorf("weights %v in %d groups do not fit", weights, group)
 	}
+
 	channels := weights[1].Mul(graph.StaticDim(group))
 	geometry, err := transposeWindows(inference.Op)
 	if _, given := inference.Attrs.Ints("output_shape"); err != nil || given {
 		return unknownWindow(inference, x, channels)
 	}
+
 	extra, ok := inference.Attrs.Ints("output_padding")
 	if !ok || len(extra) != len(geometry.kernel) {
 		extra = make([]int, len(geometry.kernel))
 	}
+
 	out := append(slices.Clone(x[:1]), channels)
 	for i, stride := range geometry.strides {
 		d := inference.Unknown("window", i)
@@ -248,6 +268,7 @@ func inferConvTranspose(inference *infer) error {
 		}
 		out = append(out, d)
 	}
+
 	return inference.Set(out)
 }
 
@@ -257,6 +278,7 @@ func convTransposeVJP(c *call) []node {
 	if _, given := c.Attrs.Ints("output_shape"); given {
 		err = fmt.Errorf("attribute output_shape is not supported")
 	}
+
 	return convolutionVJP(c, w, err, c.G(), c.X(0), func(group int) node {
 		at := w.attrs()
 		at["group"] = graph.Attr(group)

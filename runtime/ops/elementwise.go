@@ -134,6 +134,7 @@ func broadcast(o *infer, in []node) error {
 			return err
 		}
 	}
+
 	return o.Set(s)
 }
 
@@ -187,10 +188,12 @@ func extremeVJP(c *call) []node {
 			count = count.Add(attains[i])
 		}
 	}
+
 	share := c.G().Div(count)
 	for i := range attains {
 		attains[i] = share.Mul(attains[i])
 	}
+
 	return attains
 }
 
@@ -207,6 +210,7 @@ func inferWhere(o *infer) error {
 		}
 		return args[1], args[0].Static()
 	})
+
 	return broadcast(o, o.In[:3])
 }
 
@@ -221,6 +225,7 @@ func inferCast(inference *infer) error {
 			return graph.BoolDim(args[0].N != 0), args[0].Static()
 		})
 	}
+
 	return sameShape(inference)
 }
 

@@ -17,12 +17,15 @@ func inferGroupNorm(inference *infer) error {
 	if groups < 1 {
 		return fmt.Errorf("num_groups is %d", groups)
 	}
+
 	if len(x) < 2 || !x[1].Static() {
 		return sameShape(inference)
 	}
+
 	if x[1].N%groups != 0 {
 		return fmt.Errorf("%v channels in %d groups", x[1], groups)
 	}
+
 	for _, v := range inference.In[1:3] {
 		s := v.Shape()
 		if s == nil {
@@ -35,6 +38,7 @@ func inferGroupNorm(inference *infer) error {
 			inference.RequireOpset(21)
 		}
 	}
+
 	return sameShape(inference)
 }
 
@@ -44,6 +48,7 @@ func decomposeGroupNorm(c *call, in []node) node {
 	if !x.Shape()[1].Static() || x.Shape()[1].N < 1 {
 		return c.FailNode("the channels of its input must be known when the graph is built")
 	}
+
 	flat := reshape(x, vector(sizeOf(x, 0), x.Graph().Ints(groups, -1)))
 	y := standardised(flat, c.Attrs.Float("epsilon", 1e-5), []int{2}).ReshapeLike(x)
 	perChannel := func(v node) node {
@@ -52,5 +57,6 @@ func decomposeGroupNorm(c *call, in []node) node {
 		}
 		return perChannel(v, x)
 	}
+
 	return y.Mul(perChannel(in[1])).Add(perChannel(in[2]))
 }

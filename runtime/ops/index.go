@@ -37,12 +37,14 @@ func inferNonZero(inference *infer, in graph.Shape) error {
 	if !ok || len(in) != 1 {
 		return inference.Set(graph.Shape{graph.StaticDim(max(1, len(in))), inference.Unknown("nonzero")})
 	}
+
 	at := []graph.Dim{}
 	for i, x := range v {
 		if x != 0 {
 			at = append(at, graph.StaticDim(i))
 		}
 	}
+
 	inference.SetContent(at)
 	return inference.Set(graph.Static(1, len(at)))
 }
@@ -53,6 +55,7 @@ func inferGather(inference *infer) error {
 	if x == nil || idx == nil {
 		return err
 	}
+
 	index, ok := inference.In[1].StaticInts()
 	if n := x[a]; ok && n.Static() {
 		for _, i := range index {
@@ -61,6 +64,7 @@ func inferGather(inference *infer) error {
 			}
 		}
 	}
+
 	if ok && content != nil {
 		var picked []graph.Dim
 		for _, i := range index {
@@ -71,6 +75,7 @@ func inferGather(inference *infer) error {
 		}
 		inference.SetContent(picked)
 	}
+
 	return inference.Set(slices.Replace(x, a, a+1, idx...))
 }
 
@@ -81,10 +86,12 @@ func gatherVJP(c *call) []node {
 	if x.Rank() < 0 || idx.Rank() < 0 {
 		return c.Fail("the ranks of %v and %v are not known", x, idx)
 	}
+
 	a, err := graph.Axis(c.Attrs.Int("axis", 0), x.Rank())
 	if err != nil {
 		return c.Fail("%v", err)
 	}
+
 	if idx.Rank() == 0 && len(idx.Ints()) == 1 && idx.Ints()[0].Static() && idx.Ints()[0].N >= 0 &&
 		x.Shape()[a].Static() {
 		i := idx.Ints()[0].N // one slice: exporters select the class token so
@@ -92,11 +99,13 @@ func gatherVJP(c *call) []node {
 		pads[a], pads[a+x.Rank()] = i, x.Shape()[a].N-i-1
 		return []node{apply("Pad", nil, c.G().Unsqueeze(a), x.Graph().Ints(pads...))}
 	}
+
 	if a == 0 {
 		if from, ok := inverse(x, idx); ok {
 			return []node{graph.Concat(0, c.G(), ZerosLike(x).Slice(0, 0, 1)).Rows(from)}
 		}
 	}
+
 	return []node{scatterAxis(c.G(), sizeOf(x, a), a, idx)}
 }
 
@@ -108,6 +117,7 @@ func inverse(x, idx node) (from node, ok bool) {
 	if !known || !given || idx.Rank() != 1 {
 		return node{}, false
 	}
+
 	at := slices.Repeat([]int{len(index)}, shape[0])
 	for i, row := range index {
 		if row < 0 {
@@ -118,6 +128,7 @@ func inverse(x, idx node) (from node, ok bool) {
 		}
 		at[row] = i
 	}
+
 	return x.Graph().Ints(at...), true
 }
 
@@ -128,15 +139,18 @@ func scatterAxis(g, size node, a int, idx node) node {
 	if n < 0 || g.Rank() < 0 {
 		return g.Graph().Fail("the ranks of %v and %v are not known", g, idx)
 	}
+
 	var perm, back []int // move the index axes to the front; move the scattered axis back
 	for i := range n {
 		perm = append(perm, a+i)
 	}
+
 	for i := range g.Rank() {
 		if i < a || i >= a+n {
 			perm = append(perm, i)
 		}
 	}
+
 	for i := range g.Rank() - n + 1 {
 		switch {
 		case i < a:
@@ -147,25 +161,31 @@ func scatterAxis(g, size node, a int, idx node) node {
 			back = append(back, i)
 		}
 	}
+
 	if a > 0 {
 		g = g.Transpose(perm...)
 	}
+
 	rows, shape := []node{g.Graph().Ints(-1)}, []node{size}
 	for i := n; i < g.Rank(); i++ {
 		rows, shape = append(rows, sizeOf(g, i)), append(shape, sizeOf(g, i))
 	}
+
 	if n != 1 {
 		g = reshape(g, vector(rows...))
 	}
+
 	column := []int{-1}
 	for range g.Rank() - 1 {
 		column = append(column, 1)
 	}
+
 	// Not ScatterND: with several threads ONNX Runtime's ScatterND loses sums if an index is repeated.
 	d := addAt(zeros(g, vector(shape...)), 0, expandLike(idx.Reshape(column...), g), g)
 	if a > 0 {
 		d = d.Transpose(back...)
 	}
+
 	return d
 }
 
@@ -180,11 +200,13 @@ func inferGatherND(o *infer) error {
 	if x == nil || len(idx) == 0 || !idx[len(idx)-1].Static() {
 		return nil
 	}
+
 	reach, batch := idx[len(idx)-1].N, o.Attrs.Int("batch_dims", 0)
 	k := reach + batch
 	if batch < 0 || batch >= len(idx) || reach < 0 || k > len(x) || k < 0 {
 		return fmt.Errorf("indices of shape %v after %d batch axes do not fit shape %v", idx, batch, x)
 	}
+
 	return o.Set(append(slices.Clone(idx[:len(idx)-1]), x[k:]...))
 }
 
@@ -192,14 +214,17 @@ func gatherNDVJP(c *call) []node {
 	if c.Attrs.Int("batch_dims", 0) != 0 {
 		return c.Fail("batch dimensions are not supported")
 	}
+
 	x, idx, g := c.X(0), c.X(1), c.X(0).Graph()
 	if x.Rank() < 0 || idx.Rank() < 1 || !idx.Shape()[idx.Rank()-1].Static() {
 		return c.Fail("the ranks of %v and %v must be known", x, idx)
 	}
+
 	// The axes that an index tuple covers are flattened to one, along which scatterAxis adds.
 	var position node
 	reach := idx.Shape()[idx.Rank()-1].N
 	size := g.Ints(1)
+
 	for i := range reach {
 		n := sizeOf(x, i)
 		at := idx.Gather(-1, g.Scalar64(i))
@@ -210,9 +235,11 @@ func gatherNDVJP(c *call) []node {
 			position = position.Mul(n).Add(at)
 		}
 	}
+
 	if !position.OK() {
 		return c.Fail("the index tuples are empty")
 	}
+
 	return []node{scatterAxis(c.G(), size, 0, position).ReshapeLike(x)}
 }
 
@@ -224,15 +251,18 @@ func scatterVJP(c *call, scatter, gather string, at graph.Attrs) []node {
 	if mode != "none" && mode != "add" {
 		return c.Fail("reduction %s is not supported", mode)
 	}
+
 	if c.NeedsGrad(2) {
 		out[2] = apply(gather, at, g, idx)
 	}
+
 	if c.NeedsGrad(0) {
 		out[0] = g
 		if mode == "none" {
 			out[0] = apply(scatter, at, g, idx, ZerosLike(c.X(2)))
 		}
 	}
+
 	return out
 }
 
@@ -242,13 +272,16 @@ func inferOneHot(inference *infer) error {
 	if in == nil {
 		return err
 	}
+
 	depth := inference.Unknown("depth")
 	if d := inference.In[1].Ints(); len(d) == 1 {
 		depth = d[0]
 	}
+
 	if depth.Static() && depth.N < 1 {
 		return fmt.Errorf("depth %v", depth)
 	}
+
 	return inference.Set(slices.Insert(in, a, depth))
 }
 
@@ -256,17 +289,21 @@ func inferTopK(inference *infer) error {
 	if len(inference.Out) > 1 {
 		inference.SetType(1, graph.Int64)
 	}
+
 	out, a, err := axisOf(inference, -1, 0)
 	if out == nil {
 		return err
 	}
+
 	out[a] = inference.Unknown("topk")
 	if k := inference.In[1].Ints(); len(k) == 1 {
 		out[a] = k[0]
 	}
+
 	for i := range inference.Out {
 		inference.SetOutput(i, out)
 	}
+
 	return nil
 }
 

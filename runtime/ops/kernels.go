@@ -18,10 +18,12 @@ func init() {
 				return infer(o)
 			}})
 	}
+
 	own("BiasQuickGelu", 2, 1, "", sameShape, func(c *call) []node { // a σ(a) for a = x + b
 		d := kernel("BiasQuickGeluGrad", nil, c.X(0), c.X(1), c.G())
 		return []node{d, d}
 	})
+
 	own("BiasQuickGeluGrad", 3, 1, "", sameShape, nil)
 	own("LayerNorm", 3, 3, "epsilon float", inferLayerNorm, layerNormVJP)
 	own("LayerNormGrad", 5, 1, "", sameShape, nil)
@@ -33,6 +35,7 @@ func init() {
 		o.SetOutput(1, x)
 		return sameShape(o)
 	}), func(c *call) []node { return []node{kernel("UnitGrad", nil, c.Y(), c.Out[1], c.G())} })
+
 	own("UnitGrad", 3, 1, "", sameShape, nil)
 	own("CrossEntropy", 2, 2, "", func(o *infer) error { // the mean of -log softmax(x)[label], and its gradient
 		o.SetOutput(1, o.In[0].Shape())
@@ -43,6 +46,7 @@ func init() {
 		}
 		return []node{c.Out[1], {}}
 	})
+
 	own("Attention", 2, 2, "heads int, keys int", inferPacked, func(c *call) []node {
 		return []node{kernel("AttentionGrad", c.Attrs, c.X(0), c.X(1), c.Out[1], c.G()), {}}
 	})
@@ -76,6 +80,7 @@ func inferPacked(o *infer) error {
 	if !ok || !known || len(x) != 2 || len(spans) != 2 || heads < 1 || x[1]%(3*heads) != 0 {
 		return fmt.Errorf("packed rows %v of %d heads, spans %v", o.In[0].Shape(), heads, o.In[1].Shape())
 	}
+
 	o.SetOutput(1, graph.Static(spans[0], heads, keys))
 	return o.Set(graph.Static(spans[0], x[1]/3))
 }

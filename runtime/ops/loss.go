@@ -27,9 +27,11 @@ func inferCrossEntropy(inference *infer) error {
 			return err
 		}
 	}
+
 	if reduction == "none" {
 		return inference.Set(label)
 	}
+
 	return inference.Set(graph.Shape{})
 }
 
@@ -39,6 +41,7 @@ func decomposeCrossEntropy(c *call, in []node) node {
 	if c.Attrs.Int("ignore_index", -1) >= 0 {
 		return c.FailNode("an ignore_index of a class is not supported")
 	}
+
 	picked := in[0].Graph().Apply(graph.Standard, "GatherElements", graph.Attrs{"axis": graph.Attr(1)},
 		in[0].LogSoftmax(1), in[1].Unsqueeze(1)).Squeeze(1).Neg()
 	var weight node // of each example, if classes have weights
@@ -46,14 +49,17 @@ func decomposeCrossEntropy(c *call, in []node) node {
 		weight = in[0].Graph().Apply(graph.Standard, "Gather", graph.Attrs{"axis": graph.Attr(0)}, in[2], in[1])
 		picked = picked.Mul(weight)
 	}
+
 	switch c.Attrs.Str("reduction", "mean") {
 	case "none":
 		return picked
 	case "sum":
 		return picked.Sum()
 	}
+
 	if weight.OK() {
 		return picked.Sum().Div(weight.Sum())
 	}
+
 	return picked.Mean()
 }

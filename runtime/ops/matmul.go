@@ -26,40 +26,51 @@ func inferMatMul(inference *infer) error {
 	if a == nil || b == nil {
 		return nil
 	}
+
 	if len(a) == 0 || len(b) == 0 {
 		return fmt.Errorf("a scalar")
 	}
+
 	if inference.Attrs.Int("transBatchA", 0) != 0 || inference.Attrs.Int("transBatchB", 0) != 0 {
 		return nil
 	}
+
 	a, b = slices.Clone(a), slices.Clone(b)
 	rowA, colB := len(a) > 1, len(b) > 1
 	if !rowA {
 		a = append(graph.Shape{graph.StaticDim(1)}, a...)
 	}
+
 	if !colB {
 		b = append(b, graph.StaticDim(1))
 	}
+
 	if inference.Attrs.Int("transA", 0) != 0 && rowA { // ONNX Runtime ignores transA for a vector
 		a[len(a)-1], a[len(a)-2] = a[len(a)-2], a[len(a)-1]
 	}
+
 	if inference.Attrs.Int("transB", 0) != 0 && colB {
 		b[len(b)-1], b[len(b)-2] = b[len(b)-2], b[len(b)-1]
 	}
+
 	k, l := a[len(a)-1], b[len(b)-2]
 	if k.Static() && l.Static() && k != l {
 		return fmt.Errorf("inner sizes %v and %v differ", k, l)
 	}
+
 	out, err := graph.Broadcast(a[:len(a)-2], b[:len(b)-2])
 	if err != nil {
 		return err
 	}
+
 	if out = append(graph.Shape{}, out...); rowA {
 		out = append(out, a[len(a)-2])
 	}
+
 	if colB {
 		out = append(out, b[len(b)-1])
 	}
+
 	return inference.Set(out)
 }
 
@@ -69,20 +80,25 @@ func matMulVJP(c *call) []node {
 	if at.Int("transBatchA", 0) != 0 || at.Int("transBatchB", 0) != 0 {
 		return c.Fail("transposed batches are not supported")
 	}
+
 	ta, tb, alpha := flag(at, "transA"), flag(at, "transB"), at.Float("alpha", 1)
 	a, b, g := c.X(0), c.X(1), c.G()
 	if a.Rank() < 0 || b.Rank() < 0 {
 		return c.Fail("the ranks of %v and %v are not known", a, b)
 	}
+
 	if ta != 0 && b.Rank() == 1 && a.Rank() > 1 {
 		return c.Fail("a transposed matrix times a vector is not supported")
 	}
+
 	if b.Rank() == 1 { // a vector is a matrix of one column or row, without a transpose
 		b, g, tb = b.Unsqueeze(1), g.Unsqueeze(-1), 0
 	}
+
 	if a.Rank() == 1 {
 		a, g, ta = a.Unsqueeze(0), g.Unsqueeze(-2), 0
 	}
+
 	out := make([]node, 2)
 	if c.NeedsGrad(0) {
 		out[0] = gradA(b, g, ta, tb, alpha)
@@ -90,12 +106,14 @@ func matMulVJP(c *call) []node {
 			out[0] = SumTo(out[0], a).ReshapeLike(c.X(0))
 		}
 	}
+
 	if c.NeedsGrad(1) {
 		out[1] = gradB(a, b, g, ta, tb, alpha)
 		if c.X(1).Rank() == 1 {
 			out[1] = SumTo(out[1], b).ReshapeLike(c.X(1))
 		}
 	}
+
 	return out
 }
 
@@ -111,13 +129,16 @@ func fused(a, b node, transA, transB int, alpha float64) node {
 		}
 		return a.MatMul(b).MulScalar(alpha)
 	}
+
 	if transA == 0 && transB == 0 && alpha == 1 {
 		return a.MatMul(b)
 	}
+
 	at := graph.Attrs{"transA": graph.Attr(transA), "transB": graph.Attr(transB)}
 	if alpha != 1 {
 		at["alpha"] = graph.Attr(float32(alpha))
 	}
+
 	return a.Graph().Apply(graph.Microsoft, "FusedMatMul", at, a, b)
 }
 
@@ -142,9 +163,11 @@ func gradB(a, b, g node, ta, tb int, alpha float64) node {
 			a, g = a.Reshape(-1, ka.N), g.Reshape(-1, kg.N)
 		}
 	}
+
 	if tb == 0 {
 		return fused(a, g, 1-ta, 0, alpha)
 	}
+
 	return fused(g, a, 1, ta, alpha)
 }
 
@@ -153,24 +176,30 @@ func inferGemm(inference *infer) error {
 	if a == nil || b == nil {
 		return nil
 	}
+
 	if len(a) != 2 || len(b) != 2 {
 		return fmt.Errorf("ranks %d and %d, both must be 2", len(a), len(b))
 	}
+
 	m, k, l, n := a[0], a[1], b[0], b[1]
 	if inference.Attrs.Int("transA", 0) != 0 {
 		m, k = k, m
 	}
+
 	if inference.Attrs.Int("transB", 0) != 0 {
 		l, n = n, l
 	}
+
 	if k.Static() && l.Static() && k != l {
 		return fmt.Errorf("inner sizes %v and %v differ", k, l)
 	}
+
 	if c := inference.X(2); c.OK() && c.Shape() != nil {
 		if s, err := graph.Broadcast(graph.Shape{m, n}, c.Shape()); err != nil || len(s) != 2 {
 			return fmt.Errorf("bias %v does not fit [%v,%v]", c.Shape(), m, n)
 		}
 	}
+
 	return inference.Set(graph.Shape{m, n})
 }
 
@@ -191,6 +220,7 @@ func equation(op *graph.Op) (terms []string, result string, ok bool, err error) 
 	if len(terms) != len(op.In) {
 		return nil, "", false, fmt.Errorf("equation %q for %d operands", op.Attrs.Str("equation", ""), len(op.In))
 	}
+
 	const spare = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 	free := strings.Map(func(r rune) rune {
 		if strings.ContainsRune(lhs, r) {
@@ -198,6 +228,7 @@ func equation(op *graph.Op) (terms []string, result string, ok bool, err error) 
 		}
 		return r
 	}, spare)
+
 	longest := 0
 	for i, t := range terms {
 		named := strings.Replace(t, "...", ".", 1)
@@ -214,15 +245,18 @@ func equation(op *graph.Op) (terms []string, result string, ok bool, err error) 
 		longest = max(longest, n)
 		terms[i] = strings.Replace(named, ".", "\x00"+strings.Repeat("?", n), 1)
 	}
+
 	for i, t := range terms {
 		if head, rest, cut := strings.Cut(t, "\x00"); cut {
 			n := strings.Count(rest, "?")
 			terms[i] = head + free[longest-n:longest] + strings.TrimLeft(rest, "?")
 		}
 	}
+
 	if given {
 		return terms, strings.Replace(result, "...", free[:longest], 1), true, nil
 	}
+
 	all := []byte(strings.Join(terms, ""))
 	slices.Sort(all)
 	for i, r := range all {
@@ -231,6 +265,7 @@ func equation(op *graph.Op) (terms []string, result string, ok bool, err error) 
 			result += string(r)
 		}
 	}
+
 	return terms, free[:longest] + result, true, nil
 }
 
@@ -238,19 +273,23 @@ func inferEinsum(inference *infer) error {
 	if err := inference.RequireInputs(len(inference.In)); err != nil {
 		return err
 	}
+
 	terms, rhs, ok, err := equation(inference.Op)
 	if err != nil || !ok {
 		return err
 	}
+
 	dim := map[byte]graph.Dim{}
 	for i, term := range terms {
 		shape := inference.In[i].Shape()
 		if shape == nil {
 			return nil
 		}
+
 		if len(shape) != len(term) {
 			return fmt.Errorf("%q does not fit shape %v", term, shape)
 		}
+
 		for j := range shape {
 			old, seen := dim[term[j]]
 			switch {
@@ -261,6 +300,7 @@ func inferEinsum(inference *infer) error {
 			}
 		}
 	}
+
 	out := graph.Shape{}
 	for j := range len(rhs) {
 		d, ok := dim[rhs[j]]
@@ -270,6 +310,7 @@ func inferEinsum(inference *infer) error {
 		}
 		out = append(out, d)
 	}
+
 	return inference.Set(out)
 }
 
@@ -281,17 +322,20 @@ func einsumVJP(c *call) []node {
 		return c.Fail("equation %q: operands of unknown rank, and repeated indices within one, are not supported",
 			c.Attrs.Str("equation", ""))
 	}
+
 	out := make([]node, len(terms))
 	for i := range out {
 		if !c.NeedsGrad(i) {
 			continue
 		}
+
 		in, have := []node{c.G()}, []string{rhs}
 		for j := range terms {
 			if j != i {
 				in, have = append(in, c.X(j)), append(have, terms[j])
 			}
 		}
+
 		from, to := strings.Join(have, ","), ""
 		var gone []int
 		for j, r := range terms[i] {
@@ -301,12 +345,15 @@ func einsumVJP(c *call) []node {
 				gone = append(gone, j)
 			}
 		}
+
 		d := apply("Einsum", graph.Attrs{"equation": graph.Attr(from + "->" + to)}, in...)
 		if len(gone) > 0 {
 			d = expandLike(d.Unsqueeze(gone...), c.X(i))
 		}
+
 		out[i] = d
 	}
+
 	return out
 }
 
@@ -324,6 +371,7 @@ func Standard(roots []node) []node {
 		if op.Domain != graph.Microsoft {
 			return nil
 		}
+
 		switch op.Kind {
 		case "QuickGelu": // x σ(alpha x)
 			alpha := op.Attrs.Float("alpha", 1.702)
@@ -341,6 +389,7 @@ func Standard(roots []node) []node {
 			}
 			return []node{a.MatMul(b).MulScalar(op.Attrs.Float("alpha", 1))}
 		}
+
 		return nil
 	})
 }

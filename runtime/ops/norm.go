@@ -33,17 +33,21 @@ func inferLayerNorm(inference *infer) error {
 	if stat == nil {
 		return err
 	}
+
 	for i := a; i < len(stat); i++ {
 		stat[i] = graph.StaticDim(1)
 	}
+
 	for i := range inference.Out[1:] {
 		inference.SetOutput(1+i, stat)
 	}
+
 	scale, known := inference.X(1).Shape().Ints()
 	if normal, static := inference.X(0).Shape()[a:].Ints(); known && static && !slices.Equal(scale, normal) {
 		return fmt.Errorf("its scale is %v and its normalised axes are %v: expand the scale, because ONNX Runtime's "+
 			"CUDA provider reads beyond a smaller one", scale, normal)
 	}
+
 	return sameShape(inference)
 }
 
@@ -55,12 +59,15 @@ func layerNormVJP(c *call) []node {
 	if err != nil {
 		return c.Fail("%v", err)
 	}
+
 	if len(c.Out) > 1 && (c.DY[1].OK() || len(c.Out) > 2 && c.DY[2].OK()) || !c.G().OK() {
 		return c.Fail("a gradient through its mean or deviation output is not supported")
 	}
+
 	if first == x.Rank()-1 && len(c.Out) == 3 && x.KernelRows() && !c.NeedsGrad(1) && !c.NeedsGrad(2) {
 		return []node{kernel("LayerNormGrad", nil, x, scale, c.Out[1], c.Out[2], c.G()), {}, {}}
 	}
+
 	axes, rest := axesFrom(first, x.Rank()), axesFrom(0, first)
 	var d, inv node
 	switch normal, ok := x.Shape()[first:].Ints(); {
@@ -72,6 +79,7 @@ func layerNormVJP(c *call) []node {
 		d = x.Sub(x.MeanKeep(axes...))
 		inv = d.Square().MeanKeep(axes...).AddScalar(c.Attrs.Float("epsilon", 1e-5)).Sqrt().Reciprocal()
 	}
+
 	return each(func(c *call) node {
 		g := c.G().Mul(scale)
 		along := g.Mul(d).MeanKeep(axes...).Mul(inv.Square())
@@ -116,6 +124,7 @@ func batchNormVJP(c *call) []node {
 	if c.Attrs.Int("training_mode", 0) != 0 {
 		return c.Fail("training mode is not supported")
 	}
+
 	inv := c.X(4).AddScalar(c.Attrs.Float("epsilon", 1e-5)).Sqrt().Reciprocal()
 	others := append([]int{0}, axesFrom(2, x.Rank())...)
 	return each(func(*call) node { return g.Mul(perChannel(c.X(1).Mul(inv), x)) }, func(*call) node {
@@ -159,10 +168,12 @@ func decomposeSkipNorm(c *call, in []node) node {
 	if bias := optional(in, 4); bias.OK() {
 		x = x.Add(bias)
 	}
+
 	y := standardised(x, c.Attrs.Float("epsilon", 1e-12), []int{-1}).Mul(in[2])
 	if beta := optional(in, 3); beta.OK() {
 		y = y.Add(beta)
 	}
+
 	return y
 }
 
@@ -177,6 +188,7 @@ func decomposeLpNorm(c *call, in []node) node {
 	default:
 		return c.FailNode("p = %d", p)
 	}
+
 	zero := norm.ScalarLike(0)
 	return norm.Equal(zero).Where(zero, in[0].Div(norm.Equal(zero).Where(norm.ScalarLike(1), norm)))
 }

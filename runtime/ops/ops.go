@@ -104,6 +104,7 @@ func resolve(axes []int, n, rank int) ([]int, error) {
 	if axes == nil {
 		axes = axesFrom(0, n)
 	}
+
 	out := make([]int, len(axes))
 	for i, a := range axes {
 		var err error
@@ -111,6 +112,7 @@ func resolve(axes []int, n, rank int) ([]int, error) {
 			return nil, err
 		}
 	}
+
 	return out, nil
 }
 

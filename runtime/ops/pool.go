@@ -42,12 +42,14 @@ func averagePoolVJP(c *call) []node {
 	if err != nil {
 		return c.Fail("%v", err)
 	}
+
 	plain := slices.Max(geometry.pads) == 0 && slices.Max(geometry.dilations) == 1
 	tiles, share := plain && slices.Equal(geometry.kernel, geometry.strides), 1.0
 	for i, k := range geometry.kernel {
 		tiles = tiles && x.Shape()[2+i].Static() && x.Shape()[2+i].N%k == 0
 		share /= float64(k)
 	}
+
 	gr := x.Graph()
 	if tiles {
 		scales := []float32{1, 1}
@@ -58,13 +60,16 @@ func averagePoolVJP(c *call) []node {
 			"coordinate_transformation_mode": graph.Attr("asymmetric")}, g, node{}, gr.Const(floats(scales)))
 		return []node{up.MulScalar(share).ReshapeLike(x)}
 	}
+
 	channels := x.Shape()[1]
 	if !channels.Static() {
 		return c.Fail("the number of channels must be known when the graph is built")
 	}
+
 	if slices.Max(geometry.pads) > 0 && c.Attrs.Int("count_include_pad", 0) == 0 || c.Attrs.Int("ceil_mode", 0) != 0 {
 		return unevenPoolVJP(c, channels.N, geometry)
 	}
+
 	weights := x.ScalarLike(share).Expand(append([]int{channels.N, 1}, geometry.kernel...)...)
 	return []node{transposed(x, g, weights, channels.N, geometry)}
 }
@@ -79,12 +84,14 @@ func unevenPoolVJP(c *call, channels int, window geometry) []node {
 		return c.Fail("with ceil_mode, or pads that do not count, the size of its input must be known when the graph " +
 			"is built")
 	}
+
 	ends := window
 	ends.pads = slices.Clone(window.pads)
 	for i, stride := range window.strides { // windows that start inside may end beyond the padding
 		end := &ends.pads[i+len(window.kernel)]
 		*end = max(*end, (counts[i]-1)*stride+window.span(i)-space[i]-window.pads[i])
 	}
+
 	ones := x.ScalarLike(1).Expand(append([]int{1, 1}, space...)...)
 	one := x.ScalarLike(1).Expand(append([]int{1, 1}, window.kernel...)...)
 	held := apply("Conv", ends.attrs(), ones, one)
@@ -100,9 +107,11 @@ func maxPoolVJP(c *call) []node {
 	if c.Attrs.Int("storage_order", 0) != 0 {
 		return c.Fail("storage_order is not supported")
 	}
+
 	if len(c.Out) > 1 && c.DY[1].OK() {
 		return c.Fail("a gradient through its indices is not defined")
 	}
+
 	gr := x.Graph()
 	index := gr.ApplyN(graph.Standard, "MaxPool", c.Attrs, 2, x)[1].Reshape(-1)
 	return []node{addAt(ZerosLike(x).Reshape(-1), 0, index, g.Reshape(-1)).ReshapeLike(x)}
@@ -117,14 +126,17 @@ func decomposeLpPool(c *call, in []node) node {
 			at[name] = graph.Attr(v)
 		}
 	}
+
 	if c.Attrs.Int("ceil_mode", 0) != 0 || c.Attrs.Str("auto_pad", "NOTSET") != "NOTSET" {
 		return c.FailNode("ceil_mode and auto_pad are not supported")
 	}
+
 	if k, ok := c.Attrs.Ints("kernel_shape"); ok {
 		for _, v := range k {
 			size *= v
 		}
 	}
+
 	power := func(x node, p float64) node { return apply("Pow", nil, x, x.ScalarLike(p)) }
 	mean := apply("AveragePool", at, power(in[0].Abs(), p))
 	return power(mean.MulScalar(float64(size)), 1/p)

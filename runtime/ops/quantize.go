@@ -33,6 +33,7 @@ func decomposeDequantize(c *call, in []node) node {
 	if c.Attrs.Int("block_size", 0) != 0 || in[0].Rank() < 0 || scale.Rank() > 1 {
 		return c.FailNode("scales of blocks are not supported")
 	}
+
 	along := func(v node) node {
 		v = v.Cast(scale.DType())
 		if v.Rank() != 1 || v.Shape()[0].Is(1) {
@@ -47,10 +48,12 @@ func decomposeDequantize(c *call, in []node) node {
 		}
 		return v
 	}
+
 	x := in[0].Cast(scale.DType())
 	if len(in) > 2 && in[2].OK() {
 		x = x.Sub(along(in[2]))
 	}
+
 	return x.Mul(along(scale))
 }
 
@@ -86,13 +89,16 @@ func inferMatMulNBits(inference *infer) error {
 	if err != nil {
 		return err
 	}
+
 	x := inference.In[0].Shape()
 	if len(x) == 0 {
 		return nil
 	}
+
 	if last := x[len(x)-1]; last.Static() && !last.Is(k) {
 		return fmt.Errorf("inner sizes %v and %d differ", last, k)
 	}
+
 	return inference.Set(append(append(graph.Shape{}, x[:len(x)-1]...), graph.StaticDim(n)))
 }
 
@@ -111,20 +117,24 @@ func NBitsWeight(at graph.Attrs, in []graph.Node) (graph.Node, error) {
 	if err != nil {
 		return node{}, err
 	}
+
 	if at.Int("bits", 4) != 4 || len(in) > 3 && in[3].OK() && in[3].DType() != graph.Uint8 || len(in) > 4 {
 		return node{}, errors.New("only weights of 4 bits, with zero points of 4 bits, are supported")
 	}
+
 	blocks := (k + block - 1) / block
 	halves := func(b node, sizes ...int) node {
 		b = b.Cast(graph.Float).Reshape(-1, 1)
 		high := apply("Floor", nil, b.MulScalar(1./16))
 		return graph.Concat(1, b.Sub(high.MulScalar(16)), high).Reshape(sizes...)
 	}
+
 	q := halves(in[1], n, blocks, block)
 	if len(in) > 3 && in[3].OK() {
 		q = q.Sub(halves(in[3], n, -1, 1).Slice(1, 0, blocks))
 	} else {
 		q = q.AddScalar(-8)
 	}
+
 	return q.Mul(in[2].Reshape(n, blocks, 1)).Reshape(n, blocks*block).Slice(1, 0, k), nil
 }

@@ -47,13 +47,16 @@ func reduced(c *call, f func(dy, y node) node) []node {
 	if c.Attrs.Int("keepdims", 1) != 0 {
 		return []node{f(c.G(), c.Y())}
 	}
+
 	axes, ok, err := reducedAxes(c.Op)
 	if !ok || err != nil {
 		return c.Fail("the reduced axes must be known when the graph is built")
 	}
+
 	if len(axes) == 0 {
 		return []node{f(c.G(), c.Y())}
 	}
+
 	return []node{f(c.G().Unsqueeze(axes...), c.Y().Unsqueeze(axes...))}
 }
 
@@ -75,10 +78,12 @@ func reducedAxes(o *graph.Op) (axes []int, ok bool, err error) {
 	if !ok || o.In[0].Rank() < 0 {
 		return nil, false, nil
 	}
+
 	rank := o.In[0].Rank()
 	if len(axes) == 0 && o.Attrs.Int("noop_with_empty_axes", 0) == 0 {
 		axes = axesFrom(0, rank)
 	}
+
 	axes, err = resolve(axes, 0, rank)
 	slices.Sort(axes)
 	return slices.Compact(axes), err == nil, err
@@ -90,12 +95,15 @@ func inferReduce(inference *infer, in graph.Shape) error {
 	if err != nil || !ok && !keep {
 		return err
 	}
+
 	if inference.Kind == "ReduceSumSquare" && ok && len(axes) == 0 && len(in) > 0 {
 		return errors.New("ONNX Runtime's CUDA provider does not square without axes: use Mul")
 	}
+
 	if v := inference.In[0].ConstantInts(); inference.Kind == "ReduceProd" && ok && v != nil && len(axes) == len(in) {
 		inference.SetContent([]graph.Dim{graph.Shape(v).Size()})
 	}
+
 	out := graph.Shape{}
 	for i, d := range in {
 		switch {
@@ -107,6 +115,7 @@ func inferReduce(inference *infer, in graph.Shape) error {
 			out = append(out, graph.StaticDim(1))
 		}
 	}
+
 	return inference.Set(out)
 }
 
@@ -116,11 +125,13 @@ func inferArg(inference *infer) error {
 	if out == nil {
 		return err
 	}
+
 	if inference.Attrs.Int("keepdims", 1) == 1 {
 		out[a] = graph.StaticDim(1)
 	} else {
 		out = slices.Delete(out, a, a+1)
 	}
+
 	return inference.Set(out)
 }
 
@@ -136,11 +147,13 @@ func reduceProdVJP(c *call) []node {
 	if len(c.In) > 1 {
 		axes = []node{c.X(1)}
 	}
+
 	keep := graph.Attrs{"keepdims": graph.Attr(1),
 		"noop_with_empty_axes": graph.Attr(c.Attrs.Int("noop_with_empty_axes", 0))}
 	if a, ok := c.Attrs.Ints("axes"); ok {
 		keep["axes"] = graph.Attr(a)
 	}
+
 	over := func(kind string, n node) node {
 		return apply(kind, keep, append([]node{n}, axes...)...)
 	}

@@ -19,12 +19,14 @@ func inferResize(inference *infer, out graph.Shape) error {
 	if err != nil {
 		return err
 	}
+
 	plain := inference.Attrs.Str("coordinate_transformation_mode", "half_pixel") != "tf_crop_and_resize" &&
 		inference.Attrs.Str("keep_aspect_ratio_policy", "stretch") == "stretch"
 	var sizes []graph.Dim
 	if inference.X(3).OK() {
 		sizes = inference.X(3).Ints()
 	}
+
 	scales := inference.X(2).Numbers()
 	for i, a := range axes {
 		switch {
@@ -36,6 +38,7 @@ func inferResize(inference *infer, out graph.Shape) error {
 			out[a] = inference.Unknown("resize", a)
 		}
 	}
+
 	return inference.Set(out)
 }
 
@@ -46,17 +49,21 @@ func resizeVJP(c *call) []node {
 	if m := at.Str("coordinate_transformation_mode", "half_pixel"); m == "tf_crop_and_resize" {
 		return c.Fail("%s is not supported", m)
 	}
+
 	if p := at.Str("keep_aspect_ratio_policy", "stretch"); p != "stretch" {
 		return c.Fail("keep_aspect_ratio_policy %s is not supported", p)
 	}
+
 	if !c.X(3).OK() && !c.X(2).OK() {
 		return c.Fail("it has neither scales nor sizes")
 	}
+
 	axes, _ := at.Ints("axes")
 	axes, err := resolve(axes, x.Rank(), x.Rank())
 	if err != nil {
 		return c.Fail("%v", err)
 	}
+
 	own := maps.Clone(at)
 	delete(own, "axes")
 	d := c.G()
@@ -64,6 +71,7 @@ func resizeVJP(c *call) []node {
 		if s := c.Y().Shape(); s != nil && s[a] == x.Shape()[a] {
 			continue
 		}
+
 		n := sizeOf(x, a)
 		unit := apply("EyeLike", nil, zeros(x, vector(n, n)))
 		unit = reshape(unit, vector(n, g.Ints(1, 1), n))
@@ -74,6 +82,7 @@ func resizeVJP(c *call) []node {
 			one := g.Const(floats([]float32{1, 1, 1}))
 			in = append(in, graph.Concat(0, one, c.X(2).Gather(0, g.Ints(i))))
 		}
+
 		matrix := apply("Resize", own, in...) // [n,1,1,m]
 		matrix = reshape(matrix, vector(n, g.Ints(-1)))
 		last := x.Rank() - 1
@@ -81,5 +90,6 @@ func resizeVJP(c *call) []node {
 		swap[a], swap[last] = swap[last], swap[a]
 		d = d.Transpose(swap...).MatMulT(matrix).Transpose(swap...)
 	}
+
 	return []node{d.ReshapeLike(x)}
 }

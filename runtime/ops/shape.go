@@ -38,6 +38,7 @@ func inferReshape(inference *infer) error {
 	if want == nil {
 		return setRank(inference, inference.In[1], 0)
 	}
+
 	out := append(graph.Shape{}, want...)
 	hole := -1
 	for i, dim := range out {
@@ -59,6 +60,7 @@ func inferReshape(inference *infer) error {
 			return fmt.Errorf("size %d in %v", dim.N, graph.Shape(want))
 		}
 	}
+
 	inference.SetContent(inference.In[0].ConstantInts())
 	if in == nil {
 		if hole >= 0 {
@@ -66,6 +68,7 @@ func inferReshape(inference *infer) error {
 		}
 		return inference.Set(out)
 	}
+
 	if hole >= 0 {
 		rest := graph.StaticDim(1)
 		for i, d := range out {
@@ -73,17 +76,21 @@ func inferReshape(inference *infer) error {
 				rest = rest.Mul(d)
 			}
 		}
+
 		q, ok := in.Size().Div(rest)
 		if !ok && in.Size().Static() && rest.Static() && !rest.Is(0) {
 			return fmt.Errorf("%v does not divide into %v", in, graph.Shape(want))
 		}
+
 		if !ok {
 			q = inference.Unknown("reshape", hole)
 		}
+
 		out[hole] = q
 	} else if a, b := in.Size(), out.Size(); a.Sym == b.Sym && a != b {
 		return fmt.Errorf("%v has %v elements, %v has %v", in, a, graph.Shape(want), b)
 	}
+
 	return inference.Set(out)
 }
 
@@ -95,6 +102,7 @@ func inferFlatten(o *infer, in graph.Shape) error {
 			return err
 		}
 	}
+
 	return o.Set(graph.Shape{in[:a].Size(), in[a:].Size()})
 }
 
@@ -104,10 +112,12 @@ func inferSqueeze(inference *infer, in graph.Shape) error {
 	if !ok {
 		return nil
 	}
+
 	drop, err := resolve(axes, 0, len(in))
 	if err != nil {
 		return err
 	}
+
 	out := graph.Shape{}
 	for i, d := range in {
 		switch given := slices.Contains(drop, i); {
@@ -117,6 +127,7 @@ func inferSqueeze(inference *infer, in graph.Shape) error {
 			out = append(out, d)
 		}
 	}
+
 	return inference.Set(out)
 }
 
@@ -126,13 +137,16 @@ func inferUnsqueeze(inference *infer, out graph.Shape) error {
 	if !ok {
 		return nil
 	}
+
 	if axes == nil {
 		return fmt.Errorf("needs axes")
 	}
+
 	at, err := resolve(axes, 0, len(out)+len(axes))
 	if err != nil {
 		return err
 	}
+
 	slices.Sort(at)
 	for i, a := range at {
 		if i > 0 && a == at[i-1] {
@@ -140,6 +154,7 @@ func inferUnsqueeze(inference *infer, out graph.Shape) error {
 		}
 		out = slices.Insert(out, a, graph.StaticDim(1))
 	}
+
 	return inference.Set(out)
 }
 
@@ -161,19 +176,24 @@ func inferTranspose(inference *infer) error {
 	if in != nil && len(p) != len(in) {
 		return fmt.Errorf("permutation %v of rank %d", p, len(in))
 	}
+
 	if !slices.Equal(slices.Sorted(slices.Values(p)), axesFrom(0, len(p))) {
 		return fmt.Errorf("%v is no permutation", p)
 	}
+
 	if in == nil {
 		return nil
 	}
+
 	out := graph.Shape{}
 	for _, a := range p {
 		out = append(out, in[a])
 	}
+
 	if c, ok := contentOf(inference.In[0]); ok {
 		inference.SetContent(c.transposed(p))
 	}
+
 	return inference.Set(out)
 }
 
@@ -183,11 +203,13 @@ func transposeVJP(c *call) []node {
 			return []node{apply("Transpose", nil, c.G())}
 		}
 	}
+
 	p := permutation(c.Op)
 	back := make([]int, len(p))
 	for i, a := range p {
 		back[a] = i
 	}
+
 	return []node{c.G().Transpose(back...)}
 }
 
@@ -199,10 +221,12 @@ func inferExpand(inference *infer) error {
 	case want == nil:
 		return setRank(inference, inference.In[1], len(in))
 	}
+
 	s, err := graph.Broadcast(in, want)
 	if v := inference.In[0].Ints(); len(v) == 1 && fits(s.Size()) {
 		inference.SetContent(slices.Repeat(v, s.Size().N))
 	}
+
 	inference.Set(s)
 	return err
 }
@@ -215,9 +239,11 @@ func inferTile(o *infer, out graph.Shape) error {
 	if len(reps) != len(out) {
 		return nil
 	}
+
 	for i := range out {
 		out[i] = out[i].Mul(reps[i])
 	}
+
 	return o.Set(out)
 }
 
@@ -227,15 +253,18 @@ func tileVJP(c *call) []node {
 	if x.Rank() < 0 {
 		return c.Fail("the rank of its input is not known")
 	}
+
 	var sizes []node
 	var axes []int
 	for i := range x.Rank() {
 		axes = append(axes, len(sizes))
 		sizes = append(sizes, c.X(1).Gather(0, g.Ints(i)), sizeOf(x, i))
 	}
+
 	if len(axes) == 0 {
 		return []node{c.G()}
 	}
+
 	return []node{reshape(c.G(), vector(sizes...)).Sum(axes...)}
 }
 
@@ -243,6 +272,7 @@ func inferConcat(inference *infer) error {
 	if err := inference.RequireInputs(len(inference.In)); err != nil {
 		return err
 	}
+
 	ints := []graph.Dim{}
 	for _, x := range inference.In {
 		if x.Ints() == nil || len(x.Shape()) != 1 || len(ints) > graph.MaxContent {
@@ -251,6 +281,7 @@ func inferConcat(inference *infer) error {
 		}
 		ints = append(ints, x.Ints()...)
 	}
+
 	inference.SetContent(ints)
 	var out graph.Shape
 	for _, x := range inference.In {
@@ -258,17 +289,21 @@ func inferConcat(inference *infer) error {
 		if shape == nil {
 			return nil
 		}
+
 		a, err := graph.Axis(inference.Attrs.Int("axis", 0), len(shape))
 		if err != nil {
 			return err
 		}
+
 		if out == nil {
 			out = slices.Clone(shape)
 			continue
 		}
+
 		if len(shape) != len(out) {
 			return fmt.Errorf("ranks %d and %d", len(out), len(shape))
 		}
+
 		for i := range shape {
 			switch {
 			case i == a:
@@ -280,6 +315,7 @@ func inferConcat(inference *infer) error {
 			}
 		}
 	}
+
 	return inference.Set(out)
 }
 
@@ -293,10 +329,12 @@ func concatVJP(c *call) []node {
 		if x.Rank() < 0 {
 			return c.Fail("the rank of input %d is not known", i)
 		}
+
 		a, err := graph.Axis(axis, x.Rank())
 		if err != nil {
 			return c.Fail("%v", err)
 		}
+
 		d := x.Shape()[a]
 		if static && d.Static() {
 			if c.NeedsGrad(i) {
@@ -305,15 +343,19 @@ func concatVJP(c *call) []node {
 			off += d.N
 			continue
 		}
+
 		if static {
 			static, at = false, g.Ints(off)
 		}
+
 		end := at.Add(sizeOf(x, a))
 		if c.NeedsGrad(i) {
 			out[i] = apply("Slice", nil, c.G(), at, end, g.Ints(a))
 		}
+
 		at = end
 	}
+
 	return out
 }
 
@@ -322,13 +364,16 @@ func inferSplit(inference *infer) error {
 	if in == nil {
 		return err
 	}
+
 	sizes, ok := inference.Attrs.Ints("split")
 	if !ok {
 		sizes, ok = inference.X(1).StaticInts()
 	}
+
 	if len(sizes) != 0 && len(sizes) != len(inference.Out) {
 		return fmt.Errorf("%d sizes for %d outputs", len(sizes), len(inference.Out))
 	}
+
 	total := 0
 	for i := range inference.Out {
 		shape := slices.Clone(in)
@@ -344,11 +389,14 @@ func inferSplit(inference *infer) error {
 		default:
 			shape[a] = quotient(inference, in[a], len(inference.Out), "split", i)
 		}
+
 		inference.SetOutput(i, shape)
 	}
+
 	if len(sizes) > 0 && in[a].Static() && in[a].N != total {
 		return fmt.Errorf("sizes %v of an axis of %v", sizes, in[a])
 	}
+
 	return nil
 }
 
@@ -368,14 +416,17 @@ func setRank(inference *infer, n node, least int) error {
 	if len(s) != 1 || !s[0].Static() {
 		return nil
 	}
+
 	rank := max(s[0].N, least)
 	if rank > graph.MaxRank {
 		return fmt.Errorf("the result has %d axes; at most %d are supported", rank, graph.MaxRank)
 	}
+
 	out := make(graph.Shape, rank)
 	for i := range out {
 		out[i] = inference.Unknown(strings.ToLower(inference.Kind), i)
 	}
+
 	return inference.Set(out)
 }
 
@@ -396,6 +447,7 @@ func decomposeDepthToSpace(c *call, in []node) node {
 	if !ok || s[0]%(b*b) != 0 {
 		return c.FailNode("channels and size of its input must be known when the graph is built")
 	}
+
 	channels := s[0] / (b * b)
 	y := node{}
 	if c.Attrs.Str("mode", "DCR") == "CRD" {
@@ -403,6 +455,7 @@ func decomposeDepthToSpace(c *call, in []node) node {
 	} else {
 		y = in[0].Reshape(-1, b, b, channels, s[1], s[2]).Transpose(0, 3, 4, 1, 5, 2)
 	}
+
 	return y.Reshape(-1, channels, s[1]*b, s[2]*b)
 }
 
@@ -462,10 +515,12 @@ func inferConstantOfShape(inference *infer) error {
 			inference.SetContent(slices.Repeat(fill, n.N))
 		}
 	}
+
 	inference.SetType(0, dtype)
 	if dims == nil {
 		return setRank(inference, inference.In[0], 0)
 	}
+
 	return inference.Set(append(graph.Shape{}, dims...))
 }
 
@@ -474,6 +529,7 @@ func inferRange(inference *infer) error {
 	if len(a) != 1 || len(b) != 1 || len(c) != 1 || !c[0].Static() {
 		return inference.Set(graph.Shape{inference.Unknown("range")})
 	}
+
 	n, step := b[0].Sub(a[0]), c[0].N
 	switch {
 	case step == 0:
@@ -483,6 +539,7 @@ func inferRange(inference *infer) error {
 	case step != 1:
 		n = inference.Unknown("range")
 	}
+
 	if n.Static() && n.N <= graph.MaxContent && a[0].Static() {
 		var v []graph.Dim
 		for i := range n.N {
@@ -490,5 +547,6 @@ func inferRange(inference *infer) error {
 		}
 		inference.SetContent(v)
 	}
+
 	return inference.Set(graph.Shape{n})
 }

@@ -20,6 +20,7 @@ func inferSlice(inference *infer, out graph.Shape) error {
 	start, ok1 := inference.X(1).StaticInts()
 	end, ok2 := inference.X(2).StaticInts()
 	axes, ok3 := inference.X(3).StaticInts()
+
 	step, ok4 := inference.X(4).StaticInts()
 	if !ok1 || !ok2 || !ok3 || !ok4 {
 		for i := range out { // unknown sizes of every axis that may be cut
@@ -35,32 +36,39 @@ func inferSlice(inference *infer, out graph.Shape) error {
 		}
 		return inference.Set(out)
 	}
+
 	if n := len(start); len(end) != n || axes != nil && len(axes) != n || step != nil && len(step) != n {
 		return fmt.Errorf("%d starts, %d ends, %d axes, %d steps", n, len(end), len(axes), len(step))
 	}
+
 	cut, err := resolve(axes, len(start), len(out))
 	if err != nil {
 		return err
 	}
+
 	content, known := contentOf(inference.In[0])
 	for i := range start {
 		a, st := cut[i], 1
 		if step != nil {
 			st = step[i]
 		}
+
 		if st == 0 {
 			return fmt.Errorf("step 0")
 		}
+
 		n, err := sliceLen(out[a], start[i], end[i], st)
 		if err != nil {
 			n = inference.Unknown("slice", a)
 		}
+
 		out[a] = n
 		if known {
 			from, _ := clampRange(content.shape[a], start[i], end[i], st)
 			content = content.sliced(a, from, st, n.N)
 		}
 	}
+
 	inference.SetContent(content.cells)
 	return inference.Set(out)
 }
@@ -81,6 +89,7 @@ func sliceLen(dim graph.Dim, start, end, step int) (graph.Dim, error) {
 		}
 		return graph.Dim{}, fmt.Errorf("symbolic")
 	}
+
 	i, j := clampRange(dim.N, start, end, step)
 	return graph.StaticDim(rangeLen(i, j, step)), nil
 }
@@ -92,12 +101,15 @@ func clampRange(n, start, end, step int) (int, int) {
 		}
 		return min(max(v, lo), hi)
 	}
+
 	if step > 0 {
 		return fix(start, 0, n), fix(end, 0, n)
 	}
+
 	if end < -n {
 		return fix(start, 0, n-1), -1
 	}
+
 	return fix(start, 0, n-1), fix(end, -1, n-1)
 }
 
@@ -119,10 +131,12 @@ func sliceVJP(c *call) []node {
 	if len(n) != 1 || !n[0].Static() {
 		return c.Fail("the number of sliced axes must be known when the graph is built")
 	}
+
 	axes, err := cutAxes(c, n[0].N)
 	if err != nil {
 		return c.Fail("%w", err)
 	}
+
 	before, after := make([]int, x.Rank()), make([]int, x.Rank())
 	var hard []int // entries of axes for which padding does not work
 	for i, a := range axes {
@@ -133,10 +147,12 @@ func sliceVJP(c *call) []node {
 		}
 		before[a], after[a] = lo, hi
 	}
+
 	d := c.G()
 	if len(hard) < len(axes) {
 		d = apply("Pad", nil, d, g.Ints(append(before, after...)...))
 	}
+
 	for _, i := range hard {
 		a := axes[i]
 		in := []node{positions(x, a), c.X(1), c.X(2), g.Ints(0)}
@@ -150,6 +166,7 @@ func sliceVJP(c *call) []node {
 		}
 		d = scatterAxis(d, sizeOf(x, a), a, apply("Slice", nil, in...))
 	}
+
 	return []node{d}
 }
 
@@ -177,12 +194,14 @@ func margins(c *call, i int, dim graph.Dim) (before, after int, ok bool) {
 		}
 		return v[i].N, true
 	}
+
 	start, ok1 := at(c.X(1))
 	end, ok2 := at(c.X(2))
 	step, ok3 := 1, true
 	if c.X(4).OK() {
 		step, ok3 = at(c.X(4))
 	}
+
 	switch {
 	case !ok1 || !ok2 || !ok3 || step != 1:
 		return 0, 0, false
@@ -200,6 +219,7 @@ func margins(c *call, i int, dim graph.Dim) (before, after int, ok bool) {
 	case start >= 0 && end < 0:
 		return start, -end, true
 	}
+
 	return 0, 0, false
 }
 
@@ -209,16 +229,20 @@ func inferPad(inference *infer, out graph.Shape) error {
 	if !ok1 || !ok3 {
 		return nil
 	}
+
 	axes, err := resolve(axes, len(out), len(out))
 	if err != nil {
 		return err
 	}
+
 	if len(pads) != 2*len(axes) {
 		return fmt.Errorf("%d pads for %d axes", len(pads), len(axes))
 	}
+
 	for i, a := range axes {
 		out[a] = out[a].Add(graph.StaticDim(pads[i] + pads[i+len(axes)]))
 	}
+
 	return inference.Set(out)
 }
 
@@ -230,6 +254,7 @@ func padVJP(c *call) []node {
 	default:
 		return c.Fail("mode %s is not supported", m)
 	}
+
 	back := c.X(1).Neg() // a negative pad removes elements, which get zeros in the gradient
 	if v, ok := c.X(1).StaticInts(); ok {
 		for i := range v {
@@ -237,6 +262,7 @@ func padVJP(c *call) []node {
 		}
 		back = c.X(1).Graph().Ints(v...)
 	}
+
 	return []node{apply("Pad", nil, c.G(), back, node{}, c.X(3))}
 }
 
@@ -248,6 +274,7 @@ func padByIndexVJP(c *call) []node {
 	if err != nil {
 		return c.Fail("%w", err)
 	}
+
 	d := c.G()
 	for i, a := range axes {
 		if p, ok := c.X(1).StaticInts(); ok && len(p) == 2*len(axes) && p[i] == 0 && p[i+len(axes)] == 0 {
@@ -257,5 +284,6 @@ func padByIndexVJP(c *call) []node {
 		pads := c.X(1).Gather(0, g.Ints(i, i+len(axes))).Cast(graph.Int64)
 		d = scatterAxis(d, sizeOf(x, a), a, apply("Pad", graph.Attrs{"mode": c.Attrs["mode"]}, positions, pads))
 	}
+
 	return []node{d}
 }

@@ -31,9 +31,11 @@ func (c Config) check() error {
 			return wrong(f.key, "%s is %v; it must lie in [0, %v)", f.key, f.value, f.below)
 		}
 	}
+
 	if !finite(c.Dampening) {
 		return wrong("dampening", "dampening is %v; it must be finite", c.Dampening)
 	}
+
 	return nil
 }
 
@@ -45,16 +47,20 @@ func sgd(config Config) ([]Transform, error) {
 			return nil, wrong(key, "beta1, beta2 and eps belong to adam and adamw; remove them")
 		}
 	}
+
 	if config.Nesterov && (config.Momentum == 0 || config.Dampening != 0) {
 		return nil, wrong("nesterov", "nesterov needs a momentum above 0 and dampening 0")
 	}
+
 	var parts []Transform
 	if config.WeightDecay != 0 {
 		parts = append(parts, AddDecayedWeights(config.WeightDecay))
 	}
+
 	if config.Momentum != 0 {
 		parts = append(parts, Momentum(config.Momentum, config.Dampening, config.Nesterov))
 	}
+
 	return parts, nil
 }
 

@@ -48,13 +48,16 @@ func New(cfg Config) (*Optimizer, error) {
 	if !ok {
 		return nil, wrong("optimizer", "optim: unknown optimizer %q; known: %s", cfg.Name, strings.Join(Names(), ", "))
 	}
+
 	if err := cfg.check(); err != nil {
 		return nil, fmt.Errorf("optim: %s: %w", cfg.Name, err)
 	}
+
 	core, err := build(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("optim: %s: %w", cfg.Name, err)
 	}
+
 	return With(append(cfg.clips(), core...)...), nil
 }
 
@@ -99,6 +102,7 @@ func (o *Optimizer) StepFrom(before, params, grads tensor.Map, lr float64, own m
 			return fmt.Errorf("optim: learning rate is %v; it must be finite", r)
 		}
 	}
+
 	fresh := tensor.Map{}
 	for _, name := range grads.Names() {
 		p, g := params[name], grads[name]
@@ -113,10 +117,12 @@ func (o *Optimizer) StepFrom(before, params, grads tensor.Map, lr float64, own m
 			fresh[name] = p
 		}
 	}
+
 	created, err := o.start(fresh)
 	if err != nil {
 		return err
 	}
+
 	for name := range grads {
 		for _, slot := range o.slots {
 			if t := o.state[slot+name]; t.IsInt() {
@@ -124,6 +130,7 @@ func (o *Optimizer) StepFrom(before, params, grads tensor.Map, lr float64, own m
 			}
 		}
 	}
+
 	var updates tensor.Map // where an element of an update depends on others
 	if o.chain.joint {
 		for _, name := range grads.Names() {
@@ -136,11 +143,13 @@ func (o *Optimizer) StepFrom(before, params, grads tensor.Map, lr float64, own m
 				}
 			}
 		}
+
 		updates = grads.Clone()
 		now := maps.Clone(params)
 		maps.Copy(now, before)
 		o.chain.Update(updates, o.state, now)
 	}
+
 	var mu sync.Mutex
 	first, wrong := grads.Count(), error(nil)
 	names := grads.Names()
@@ -151,6 +160,7 @@ func (o *Optimizer) StepFrom(before, params, grads tensor.Map, lr float64, own m
 			if !ok {
 				rate = lr
 			}
+
 			end := at + len(grads[name].Data)
 			if a, b := max(from, at), min(to, end); a < b {
 				err := o.update(name, before[name], params[name], grads[name], updates[name], rate, created[name],
@@ -161,9 +171,11 @@ func (o *Optimizer) StepFrom(before, params, grads tensor.Map, lr float64, own m
 				}
 				mu.Unlock()
 			}
+
 			at = end
 		}
 	})
+
 	return wrong
 }
 
@@ -183,10 +195,12 @@ func (o *Optimizer) update(name string, before, param, grad, update *tensor.Tens
 		}
 		return &tensor.Tensor{Shape: t.Shape, Data: t.Data[from:to]}
 	}
+
 	parameter, gradient, now := part(param), part(grad), part(update)
 	if before != nil {
 		copy(parameter.Data, before.Data[from:to])
 	}
+
 	if update == nil {
 		room := rooms.Get().(*tensor.Tensor)
 		defer rooms.Put(room)
@@ -200,17 +214,21 @@ func (o *Optimizer) update(name string, before, param, grad, update *tensor.Tens
 		}
 		o.chain.Update(tensor.Map{name: now}, state, tensor.Map{name: parameter})
 	}
+
 	parameter.Axpy(-rate, now)
 	if parameter.NonFinite() < 0 {
 		return nil
 	}
+
 	if i := gradient.NonFinite(); i >= 0 {
 		return fmt.Errorf(badGradient, name, gradient.Data[i], from+i)
 	}
+
 	if i := now.NonFinite(); i >= 0 {
 		return fmt.Errorf("optim: update of %q is %v at element %d; its gradient or its state is too large", name,
 			now.Data[i], from+i)
 	}
+
 	i := parameter.NonFinite()
 	return fmt.Errorf("%w %s holds %v at element %d", ErrParameter, name, parameter.Data[i], from+i)
 }
@@ -233,10 +251,12 @@ func (o *Optimizer) start(params tensor.Map) (map[string]bool, error) {
 			}
 		}
 	}
+
 	maps.Copy(o.state, fresh)
 	for name, p := range params {
 		o.shapes[name] = slices.Clone(p.Shape)
 	}
+
 	return created, nil
 }
 
@@ -264,17 +284,22 @@ func (o *Optimizer) Load(state tensor.Map) error {
 		if !ok {
 			return fmt.Errorf("optim: state %q is not of this optimizer, which keeps %s", key, describe(known))
 		}
+
 		if t == nil || t.Len() != tensor.Size(t.Shape) || t.IsInt() != known[slot].IsInt() {
 			return fmt.Errorf("optim: state %q is %v with a wrong kind or number of elements", key, t)
 		}
+
 		if t.IsInt() && (len(t.Ints) != 1 || t.Ints[0] < 0) {
 			return fmt.Errorf("optim: state %q is %v; it must be one step count, 0 or more", key, t.Ints)
 		}
+
 		if i := t.NonFinite(); i >= 0 {
 			return fmt.Errorf("optim: state %q holds %v at element %d", key, t.Data[i], i)
 		}
+
 		names[name] = t
 	}
+
 	for _, name := range names.Names() {
 		for _, slot := range known.Names() {
 			if _, ok := state[slot+name]; !ok {
@@ -282,6 +307,7 @@ func (o *Optimizer) Load(state tensor.Map) error {
 			}
 		}
 	}
+
 	o.state = state.Clone()
 	clear(o.shapes)
 	return nil

@@ -37,12 +37,14 @@ func (s Schedule) New(base float64) (Rate, error) {
 		return nil, wrong("kind", "optim: unknown schedule %q; known: %s", s.Kind,
 			strings.Join(slices.Sorted(maps.Keys(schedules)), ", "))
 	}
+
 	// constant keeps WarmupLR (ConstantWarmupScheduler of Dassl, used by CoOp), linear rises from WarmupLR to the base
 	// rate, WarmupLR + (base-WarmupLR) t/Warmup (torch's LinearLR)
 	if warmups := []string{"", "constant", "linear"}; !slices.Contains(warmups, s.WarmupKind) {
 		return nil, wrong("warmup_kind", "optim: unknown warm-up %q; known: %s", s.WarmupKind,
 			strings.Join(warmups[1:], ", "))
 	}
+
 	for _, f := range []struct {
 		key   string
 		value float64
@@ -51,10 +53,12 @@ func (s Schedule) New(base float64) (Rate, error) {
 			return nil, wrong(f.key, "optim: %s is %v; it must be finite and not negative", f.key, f.value)
 		}
 	}
+
 	then, err := build(s, base)
 	if err != nil {
 		return nil, err
 	}
+
 	return func(t int) float64 {
 		t = max(t, 0)
 		switch {
@@ -73,9 +77,11 @@ func checkLength(kind, key string, length int) error {
 	if length == 0 {
 		blamed = "kind"
 	}
+
 	if length < 1 {
 		return wrong(blamed, "optim: schedule %s has %s %d; it must be 1 or more", kind, key, length)
 	}
+
 	return nil
 }
 

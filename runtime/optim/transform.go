@@ -33,6 +33,7 @@ func Chain(parts ...Transform) Transform {
 			prefix[i] = fmt.Sprintf("%s.%d", p.Name, seen[p.Name])
 		}
 	}
+
 	return Transform{
 		Name:  "chain",
 		joint: slices.ContainsFunc(parts, func(p Transform) bool { return p.joint }),
@@ -104,11 +105,13 @@ func Momentum(momentum, dampening float64, nesterov bool) Transform {
 				if state["step/"+name].Ints[0] == 1 {
 					keep, take = 0, 1
 				}
+
 				if !nesterov {
 					b.Blend(keep, take, update)
 					copy(update.Data, b.Data)
 					continue
 				}
+
 				for i, x := range update.Data {
 					m := keep*float64(b.Data[i]) + take*float64(x)
 					b.Data[i], update.Data[i] = float32(m), float32(float64(x)+momentum*m)
@@ -149,5 +152,6 @@ func slots(params tensor.Map, names ...string) tensor.Map {
 		}
 		s["step/"+p] = tensor.OfInts([]int64{0}, 1)
 	}
+
 	return s
 }

@@ -67,6 +67,7 @@ func noteCapture(err error) {
 		c.Captured++
 		return
 	}
+
 	if c.Refused++; c.Refused == 1 {
 		c.Why = oneLine(err)
 	}
@@ -100,6 +101,7 @@ func NewCachedSession(model *onnx.ModelProto, options Options) (*Session, error)
 	if err != nil {
 		return nil, err
 	}
+
 	options.Spinning, options.Runs = options.spins(), 0
 	key, ok := session.program.key(options)
 	if !ok {
@@ -116,6 +118,7 @@ func NewCachedSession(model *onnx.ModelProto, options Options) (*Session, error)
 			return nil, err
 		}
 	}
+
 	session.model, session.external = nil, nil
 	return session, nil
 }
@@ -126,10 +129,12 @@ func (p *program) key(o Options) (key [sha256.Size]byte, ok bool) {
 	if o.Profile != "" {
 		return key, false
 	}
+
 	stamps, ok := p.stamps()
 	if !ok {
 		return key, false
 	}
+
 	h := sha256.New()
 	fmt.Fprintf(h, "%#v %q %q %q\n%s", o, p.native, p.nativeOutputs, p.weights, stamps)
 	h.Write(p.model)
@@ -147,6 +152,7 @@ func (p *program) stamps() (all string, settled bool) {
 		settled = settled && filestamp.Settled(st, time.Now())
 		all += fmt.Sprintf("%q %s\n", name, filestamp.Of(st))
 	}
+
 	return all, settled
 }
 
@@ -182,9 +188,11 @@ func acquire(key [sha256.Size]byte, p *program, options Options) *cachedGraph {
 	} else {
 		graphCache.counts.Reused++
 	}
+
 	if graph.at != nil {
 		graph.leaveIdle()
 	}
+
 	graph.users++
 	return graph
 }
@@ -205,13 +213,16 @@ func (g *cachedGraph) release() (unused []*replica) {
 	if g.users--; g.users > 0 {
 		return nil
 	}
+
 	if g.bytes > maxIdleBytes {
 		return g.drop()
 	}
+
 	g.becomeIdle()
 	for graphCache.idleBytes > maxIdleBytes {
 		unused = append(unused, dropLast()...)
 	}
+
 	return unused
 }
 
@@ -233,6 +244,7 @@ func (g *cachedGraph) leaveIdle() {
 		graphCache.weights[g.weights] = w
 		return
 	}
+
 	graphCache.idleBytes -= w.bytes
 	delete(graphCache.weights, g.weights)
 }

@@ -76,9 +76,11 @@ func newCaptured(o Options) (c *captured, err error) {
 	if o.Provider != CUDA {
 		return c, nil
 	}
+
 	if c.cuda, err = loadCUDA(); err == nil {
 		c.stream, err = c.cuda.stream(o.Device)
 	}
+
 	return c, err
 }
 
@@ -90,22 +92,26 @@ func (r *replica) capture(p *program) error {
 	if err := a.failed(C.deviceAllocator(a.table, r.uploader.session, r.uploader.memory, &c.allocator)); err != nil {
 		return err
 	}
+
 	for _, info := range p.inputs {
 		shape, _ := info.fixed()
 		if err := c.add(&c.in, shape, info.IsInt()); err != nil {
 			return fmt.Errorf("input %q: %w", info.Name, err)
 		}
 	}
+
 	for i, s := range slots {
 		if err := c.add(&c.out, s.shape, s.ints); err != nil {
 			return fmt.Errorf("output %q: %w", p.nativeOutputs[i], err)
 		}
 	}
+
 	in, out := values(c.in), values(c.out)
 	if err := a.failed(C.bind(a.table, r.session, C.size_t(len(in)), r.executable.inputs.list, unsafe.SliceData(in),
 		C.size_t(len(out)), r.executable.outputs.list, unsafe.SliceData(out), &c.binding)); err != nil {
 		return err
 	}
+
 	return r.threads.alone(func() error { return c.own.do(context.Background(), c.first) })
 }
 
@@ -116,11 +122,13 @@ func (p *program) fixedSizes() bool {
 			return false
 		}
 	}
+
 	for _, s := range p.slots() {
 		if !s.fixed {
 			return false
 		}
 	}
+
 	return true
 }
 
@@ -138,15 +146,18 @@ func (c *captured) add(to *[]buffer, shape []int, ints bool) error {
 	if ints {
 		b.bytes, kind = 2*b.bytes, int64Elements
 	}
+
 	size := make([]C.int64_t, len(shape))
 	for i, d := range shape {
 		size[i] = C.int64_t(d)
 	}
+
 	err := c.api.failed(C.allocate(c.api.table, c.allocator, unsafe.SliceData(size), C.size_t(len(size)), C.int(kind),
 		&b.value, &b.data))
 	if err == nil {
 		*to = append(*to, b)
 	}
+
 	return err
 }
 
@@ -155,6 +166,7 @@ func (c *captured) first() error {
 	if err := c.begin(); err != nil {
 		return err
 	}
+
 	for _, b := range c.in {
 		if b.bytes == 0 {
 			continue
@@ -164,13 +176,16 @@ func (c *captured) first() error {
 			return err
 		}
 	}
+
 	if err := c.end(); err != nil {
 		return err
 	}
+
 	err := c.replay(nil)
 	if err != nil && c.cuda != nil {
 		c.cuda.abandon(c.stream)
 	}
+
 	return err
 }
 
@@ -183,22 +198,27 @@ func (c *captured) run(ctx context.Context, s *Session, call *call, inputs tenso
 		return err
 	}
 	defer call.on.threads.leave()
+
 	for _, slot := range s.slots {
 		call.made = append(call.made, slot.tensor())
 	}
+
 	return c.own.do(ctx, func() error {
 		if err := c.begin(); err != nil {
 			return err
 		}
+
 		for i, info := range s.inputs {
 			if err := c.fill(&c.in[i], inputs[info.Name], held[info.Name], call); err != nil {
 				return s.errorf("input %q: %s", info.Name, oneLine(err))
 			}
 		}
+
 		options, release, err := call.options(ctx)
 		if err != nil {
 			return s.errorf("run options: %s", oneLine(err))
 		}
+
 		done := measured()
 		err = c.replay(options)
 		done()
@@ -206,6 +226,7 @@ func (c *captured) run(ctx context.Context, s *Session, call *call, inputs tenso
 		if err != nil {
 			return s.errorf("run: %s", oneLine(err))
 		}
+
 		for i, b := range c.out {
 			t := call.made[i]
 			if b.bytes == 0 {
@@ -217,6 +238,7 @@ func (c *captured) run(ctx context.Context, s *Session, call *call, inputs tenso
 				return s.errorf("output %q: %s", s.nativeOutputs[i], oneLine(err))
 			}
 		}
+
 		return c.end()
 	})
 }
@@ -239,10 +261,12 @@ func (c *captured) fill(b *buffer, t *tensor.Tensor, v *Value, call *call) error
 			return err
 		}
 	}
+
 	b.held = nil
 	if err := c.copy(b.data, from, b.bytes); err != nil {
 		return err
 	}
+
 	b.held = v
 	return nil
 }
@@ -291,10 +315,12 @@ func (c *captured) release() error {
 	if c.binding != nil {
 		c.api.release(C.ReleaseIoBinding, c.binding)
 	}
+
 	releaseAll(values(append(c.in, c.out...)))
 	if c.allocator != nil {
 		c.api.release(C.ReleaseAllocator, c.allocator)
 	}
+
 	return nil
 }
 
@@ -303,9 +329,11 @@ func (c *captured) close() error {
 	if c == nil {
 		return nil
 	}
+
 	c.own.end()
 	if c.stream == nil {
 		return nil
 	}
+
 	return c.cuda.destroy(c.stream)
 }

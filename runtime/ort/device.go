@@ -66,16 +66,19 @@ func (a *api) newUploader(o Options) (*uploader, error) {
 		return nil, err
 	}
 	defer options.Destroy()
+
 	u := &uploader{}
 	if u.executable, err = a.compileProbe(options); err != nil {
 		return nil, err
 	}
+
 	name := C.CString(map[string]string{CPU: "Cpu", CUDA: "Cuda"}[o.Provider])
 	defer C.free(unsafe.Pointer(name))
 	if err := a.failed(C.deviceMemory(a.table, name, C.int(o.Device), &u.memory)); err != nil {
 		u.close()
 		return nil, err
 	}
+
 	return u, nil
 }
 
@@ -106,6 +109,7 @@ func (s *Session) pick() (r *replica, done func()) {
 	if len(s.replicas) == 1 {
 		return s.replicas[0], func() {}
 	}
+
 	busy.Lock()
 	defer busy.Unlock()
 	r = s.replicas[0]
@@ -114,6 +118,7 @@ func (s *Session) pick() (r *replica, done func()) {
 			r = other
 		}
 	}
+
 	busy.runs[r.device]++
 	return r, func() {
 		busy.Lock()
@@ -194,10 +199,12 @@ func (s *Session) FreeMemory() int64 {
 	if s.provider != CUDA {
 		return -1
 	}
+
 	c, err := loadCUDA()
 	if err != nil {
 		return -1
 	}
+
 	least := int64(-1)
 	for i, r := range s.replicas {
 		_ = r.threads.do(context.Background(), func() error {
@@ -211,5 +218,6 @@ func (s *Session) FreeMemory() int64 {
 			return nil
 		})
 	}
+
 	return least
 }

@@ -79,11 +79,13 @@ func (e *executable) run(options *binding.RunOptions, inputs, out, memory []unsa
 	if options != nil {
 		o = handle(options)
 	}
+
 	n, m, in, to := C.size_t(len(inputs)), C.size_t(len(out)), unsafe.SliceData(inputs), unsafe.SliceData(out)
 	if memory != nil {
 		return e.api.failed(C.runBound(e.api.table, e.session, o, n, e.inputs.list, in, m, e.outputs.list, to,
 			unsafe.SliceData(memory)))
 	}
+
 	return e.api.failed(C.run(e.api.table, e.session, o, n, e.inputs.list, in, m, e.outputs.list, to))
 }
 

@@ -61,6 +61,7 @@ func (s *Session) forSizes(inputs tensor.Map, held Values) (sized *Session, done
 	if fixedSizes == nil {
 		return s, func() {}
 	}
+
 	shapes := make([][]int, len(s.inputs))
 	for i, in := range s.inputs {
 		if v := held[in.Name]; v != nil {
@@ -76,6 +77,7 @@ func (s *Session) forSizes(inputs tensor.Map, held Values) (sized *Session, done
 	if l == nil {
 		return s, func() {}
 	}
+
 	l.runs++
 	return l.Session, func() {
 		fixedSizes.mu.Lock()
@@ -90,6 +92,7 @@ func (f *fixedSizes) lane(p *program, shapes [][]int) *lane {
 	if f.closed {
 		return nil
 	}
+
 	f.runs++
 	key := fmt.Sprint(shapes)
 	g := f.sizes[key]
@@ -99,15 +102,18 @@ func (f *fixedSizes) lane(p *program, shapes [][]int) *lane {
 		}
 		return nil
 	}
+
 	if g.last = f.runs; g.refused {
 		return nil
 	}
+
 	var least *lane
 	for _, l := range g.lanes {
 		if least == nil || l.runs < least.runs {
 			least = l
 		}
 	}
+
 	switch {
 	case least != nil && (least.runs == 0 || len(g.lanes) == mostLanes || !least.alone):
 		return least
@@ -126,6 +132,7 @@ func (f *fixedSizes) lane(p *program, shapes [][]int) *lane {
 	case least == nil:
 		f.full++
 	}
+
 	g.lanes = append(g.lanes, &lane{Session: fixed, alone: fixed.replicas[0].captured != nil})
 	return g.lanes[len(g.lanes)-1]
 }
@@ -136,17 +143,21 @@ func (f *fixedSizes) compile(p *program, shapes [][]int, lane int) (*Session, er
 	if now, _ := p.stamps(); now != f.weights {
 		return nil, p.errorf("its files of weights changed after it was opened")
 	}
+
 	sizes := map[string][]int{}
 	for i, in := range p.inputs {
 		sizes[in.Name] = shapes[i]
 	}
+
 	model, err := graph.FixSizes(f.model, sizes)
 	if err != nil {
 		return nil, p.errorf("for inputs of sizes %v: %w", sizes, err)
 	}
+
 	if OnFixed != nil {
 		OnFixed(model)
 	}
+
 	o := f.options
 	o.lane = lane
 	return NewCachedSession(model, o)
@@ -161,13 +172,16 @@ func (f *fixedSizes) evict() bool {
 			oldest = g
 		}
 	}
+
 	if f.runs-oldest.last < rarely || slices.ContainsFunc(oldest.lanes, func(l *lane) bool { return l.runs > 0 }) {
 		return false
 	}
+
 	for _, l := range oldest.lanes {
 		_, err := l.free()
 		f.failed = errors.Join(f.failed, err)
 	}
+
 	oldest.lanes, f.full = nil, f.full-1
 	return true
 }
@@ -177,6 +191,7 @@ func (f *fixedSizes) close() (all []*Session, err error) {
 	if f == nil {
 		return nil, nil
 	}
+
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.closed = true
@@ -185,5 +200,6 @@ func (f *fixedSizes) close() (all []*Session, err error) {
 			all = append(all, l.Session)
 		}
 	}
+
 	return all, f.failed
 }

@@ -51,6 +51,7 @@ func findLibrary(cuda bool) (string, error) {
 		}
 		return path, nil
 	}
+
 	names, dirs := libraryNames(), libraryDirs(cuda)
 	for _, dir := range dirs {
 		for _, name := range names {
@@ -60,11 +61,13 @@ func findLibrary(cuda bool) (string, error) {
 			}
 		}
 	}
+
 	for _, name := range names {
 		if loaderKnows(name) {
 			return name, nil
 		}
 	}
+
 	return "", fmt.Errorf("%w: looked for %s in %s and where the system's loader looks: run `make build` in the "+
 		"promptfed checkout, or set %s to the library file; without a checkout, `npm pack onnxruntime-node` fetches a "+
 		"package whose folder package/bin/ has one for each platform",
@@ -79,19 +82,23 @@ func libraryDirs(cuda bool) (dirs []string) {
 		dir := filepath.Dir(exe)
 		dirs = append(dirs, dir, filepath.Join(dir, "lib"), filepath.Join(filepath.Dir(dir), "lib", "promptfed"))
 	}
+
 	if wd, err := os.Getwd(); err == nil {
 		if root := moduleRoot(wd); root != "" {
 			dirs = append(dirs, filepath.Join(root, "bin"))
 		}
 	}
+
 	if cache, err := os.UserCacheDir(); err == nil {
 		dirs = append(dirs, filepath.Join(cache, "promptfed"))
 	}
+
 	if cuda {
 		for i, dir := range slices.Clone(dirs) {
 			dirs = slices.Insert(dirs, i, filepath.Join(dir, "cuda"))
 		}
 	}
+
 	return dirs
 }
 
@@ -126,26 +133,31 @@ func CUDALibraries() (needed []Dependency, err error) {
 	if err := start(true); err != nil {
 		return nil, err
 	}
+
 	path := environment.path
 	if real, err := filepath.EvalSymlinks(path); err == nil {
 		path = real
 	}
+
 	f, err := elf.Open(filepath.Join(filepath.Dir(path), "libonnxruntime_providers_cuda.so"))
 	if err != nil {
 		return nil, nil
 	}
 	defer f.Close()
+
 	names, err := f.ImportedLibraries()
 	if err != nil {
 		return nil, err
 	}
 	defer repairHandlers() // the loader loads what it finds
+
 	// some graphs need the last two
 	for _, name := range append(names, "libcudnn.so.9", "libcufft.so.12") {
 		if nvidia.MatchString(name) {
 			needed = append(needed, Dependency{name, loaderKnows(name)})
 		}
 	}
+
 	return needed, nil
 }
 
@@ -174,25 +186,30 @@ func start(cuda bool) error {
 	if environment.version != "" {
 		return nil
 	}
+
 	saveHandlers()
 	defer repairHandlers()
 	path, err := findLibrary(cuda)
 	if err != nil {
 		return fmt.Errorf("ort: %w", err)
 	}
+
 	// Data that may not leave their site need a program that reports nothing. Microsoft's builds from 1.30 on send
 	// telemetry unless this variable is set before they load; the call below covers other platforms.
 	if err := os.Setenv("ORT_DISABLE_TELEMETRY", "1"); err != nil {
 		return fmt.Errorf("ort: turning telemetry off: %w", err)
 	}
+
 	binding.SetSharedLibraryPath(path)
 	if err := binding.InitializeEnvironment(binding.WithLogLevelFatal()); err != nil {
 		return fmt.Errorf("ort: loading %s: %s: ONNX Runtime 1.24 or later for this machine is needed; set %s to its "+
 			"library file", path, oneLine(err), LibraryVariable)
 	}
+
 	if err := binding.DisableTelemetry(); err != nil {
 		return fmt.Errorf("ort: turning telemetry off: %s", oneLine(err))
 	}
+
 	environment.path, environment.version = path, binding.GetVersion()
 	return nil
 }

@@ -36,6 +36,7 @@ func symbol(library, name string) (unsafe.Pointer, error) {
 			return p, nil
 		}
 	}
+
 	return nil, errors.New(C.GoString(C.dlerror()))
 }
 

@@ -145,11 +145,13 @@ func shareArena() error {
 	if err != nil {
 		return err
 	}
+
 	settings, err := binding.NewArenaCfgV2(map[string]int{"arena_extend_strategy": 1})
 	if err != nil {
 		return err
 	}
 	defer settings.Destroy()
+
 	return binding.CreateAndRegisterAllocator(memory, settings)
 }
 
@@ -162,9 +164,11 @@ func (a *api) noteDomain() error {
 		return err
 	}
 	defer o.Destroy()
+
 	if err := a.addKernels(o); err != nil {
 		return err
 	}
+
 	s, err := a.compileProbe(o)
 	s.close()
 	return err
@@ -176,10 +180,12 @@ func (a *api) compileProbe(o *binding.SessionOptions) (*executable, error) {
 	for _, v := range append(m.Graph.Input, m.Graph.Output...) {
 		v.GetType().GetTensorType().Shape = nil
 	}
+
 	model, err := onnx.Marshal(m)
 	if err != nil {
 		return nil, err
 	}
+
 	return a.compile(model, o, nil, []string{"x"}, []string{"y"})
 }
 
@@ -266,6 +272,7 @@ func TrimMemory() error {
 	if err != nil {
 		return err
 	}
+
 	c := call{trim: true}
 	defer c.release()
 	err = s.compute(context.Background(), &c, tensor.Map{"x": tensor.New(1)}, nil)

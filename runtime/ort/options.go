@@ -168,10 +168,12 @@ func (o Options) check() error {
 	default:
 		return fmt.Errorf("ort: unknown provider %q: use cpu, cuda or auto", o.Provider)
 	}
+
 	products := []string{"", PlainProducts}
 	for _, s := range kernels.InstructionSets() {
 		products = append(products, s.Name)
 	}
+
 	switch {
 	case o.Precision != "" && !slices.Contains(Precisions(), o.Precision):
 		return fmt.Errorf("ort: unknown precision %q: use %s", o.Precision, strings.Join(Precisions(), ", "))
@@ -186,6 +188,7 @@ func (o Options) check() error {
 	case !slices.Contains(products, o.Products):
 		return fmt.Errorf("ort: no products of %q: this processor has %s", o.Products, strings.Join(products[1:], ", "))
 	}
+
 	return nil
 }
 
@@ -209,14 +212,17 @@ func (o Options) Fingerprint() (fingerprint numerics.Fingerprint, err error) {
 			return fingerprint, err
 		}
 	}
+
 	_, version, err := Library()
 	if err != nil {
 		return fingerprint, err
 	}
+
 	a, err := native()
 	if err != nil {
 		return fingerprint, err
 	}
+
 	fingerprint = numerics.MachineFingerprint()
 	fingerprint.Compilers = strings.TrimSpace(fmt.Sprintf("%s, C %s, glibc %s", fingerprint.Compilers, compilerC(),
 		libraryC()))
@@ -228,6 +234,7 @@ func (o Options) Fingerprint() (fingerprint numerics.Fingerprint, err error) {
 	if o.Precision != Float32 {
 		fingerprint.Precision = o.Precision
 	}
+
 	return fingerprint, nil
 }
 
@@ -237,23 +244,28 @@ func (o Options) native(weights string) (*binding.SessionOptions, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	so, err := binding.NewSessionOptions()
 	if err != nil {
 		return nil, fmt.Errorf("ort: session options: %s", oneLine(err))
 	}
+
 	err = o.fill(so, weights)
 	if err == nil && o.Provider != CUDA {
 		err = a.addKernels(so)
 	}
+
 	if err != nil {
 		err = fmt.Errorf("ort: session options: %s", oneLine(err))
 	} else if o.Provider == CUDA {
 		err = o.addCUDA(so)
 	}
+
 	if err != nil {
 		so.Destroy()
 		return nil, err
 	}
+
 	return so, nil
 }
 
@@ -271,36 +283,45 @@ func (o Options) fill(so *binding.SessionOptions, weights string) error {
 		{"session.intra_op.allow_spinning", flag(spins)},
 		{"session.disable_prepacking", flag(!o.Prepack)},
 	}
+
 	if !o.NoArena {
 		entries = append(entries, [2]string{"session.use_env_allocators", "1"})
 	}
+
 	if spins {
 		entries = append(entries, [2]string{"session.intra_op.spin_duration_us", spinTime},
 			[2]string{"session.force_spinning_stop", "1"})
 	}
+
 	if o.Placement {
 		entries = append(entries, [2]string{"session.record_ep_graph_assignment_info", "1"})
 	}
+
 	if weights != "" {
 		entries = append(entries, [2]string{"session.model_external_initializers_file_folder_path", weights})
 	}
+
 	steps := []func() error{
 		func() error { return so.SetIntraOpNumThreads(max(1, o.IntraThreads)) },
 		func() error { return so.SetGraphOptimizationLevel(levels[o.OptLevel].native) },
 		func() error { return so.SetCpuMemArena(!o.NoArena) },
 		func() error { return so.SetMemPattern(false) }, // its block for all values would add to the arena
 	}
+
 	if o.Profile != "" {
 		steps = append(steps, func() error { return so.EnableProfiling(o.Profile) })
 	}
+
 	for _, e := range entries {
 		steps = append(steps, func() error { return so.AddSessionConfigEntry(e[0], e[1]) })
 	}
+
 	for _, step := range steps {
 		if err := step(); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -312,26 +333,32 @@ func (o Options) addCUDA(so *binding.SessionOptions) error {
 		return noCUDA(err)
 	}
 	defer cuda.Destroy()
+
 	settings := map[string]string{"device_id": strconv.Itoa(o.Device), "use_tf32": flag(o.Precision == TF32),
 		"arena_extend_strategy": "kSameAsRequested"}
 	if o.MemoryLimit > 0 {
 		settings["gpu_mem_limit"] = strconv.FormatInt(o.MemoryLimit, 10)
 	}
+
 	if o.capture {
 		settings["enable_cuda_graph"] = "1"
 	}
+
 	if err = cuda.Update(settings); err == nil && o.stream != nil {
 		var a *api
 		if a, err = native(); err == nil {
 			err = a.setStream(cuda, o.stream)
 		}
 	}
+
 	if err == nil {
 		err = so.AppendExecutionProviderCUDA(cuda)
 	}
+
 	if err != nil {
 		return noCUDA(err)
 	}
+
 	return nil
 }
 
@@ -342,6 +369,7 @@ func noCUDA(err error) error {
 		todo = fmt.Sprintf("missing here: %s: install CUDA 13, cuDNN 9 and NVIDIA's driver, where the loader finds "+
 			"them (LD_LIBRARY_PATH)", strings.Join(missing, ", "))
 	}
+
 	return fmt.Errorf("ort: provider cuda is not available in %s (%s): %s, or use provider cpu", environment.path,
 		oneLine(err), todo)
 }
@@ -361,11 +389,13 @@ func ChooseProvider(options Options) (chosen Options, why error, err error) {
 	if err := options.check(); err != nil || options.Provider == CPU {
 		return options, nil, err
 	}
+
 	asked := options.Provider
 	options.Provider = CUDA
 	if why = options.probe(); why == nil || asked == CUDA {
 		return options, nil, why
 	}
+
 	options.Provider, options.MemoryLimit, options.Devices = CPU, 0, 1
 	return options, why, options.check()
 }
@@ -387,6 +417,7 @@ func probeModel() *onnx.ModelProto {
 			TensorType: &onnx.TypeProto_Tensor{ElemType: int32(onnx.TensorProto_FLOAT),
 				Shape: &onnx.TensorShapeProto{Dim: []*onnx.TensorShapeProto_Dimension{{}}}}}}}
 	}
+
 	return &onnx.ModelProto{IrVersion: 8, OpsetImport: []*onnx.OperatorSetIdProto{{Version: 13}},
 		Graph: &onnx.GraphProto{
 			Name: "probe", Node: []*onnx.NodeProto{{OpType: "Identity", Input: []string{"x"}, Output: []string{"y"}}},

@@ -39,20 +39,24 @@ func (s *Session) Placement() (out []Node, err error) {
 	if s.replicas == nil {
 		return nil, s.errorf("placement: %w", ErrClosed)
 	}
+
 	a, err := native()
 	if err != nil {
 		return nil, err
 	}
+
 	status := func(p unsafe.Pointer) {
 		if failed := a.failed(p); err == nil && failed != nil {
 			err = s.errorf("placement: %s", oneLine(failed))
 		}
 	}
+
 	text := func(kind C.int, owner unsafe.Pointer) string {
 		var t *C.char
 		status(C.text(a.table, kind, owner, &t))
 		return C.GoString(t)
 	}
+
 	var graphs, nodes C.list
 	var n C.size_t
 	status(C.subgraphs(a.table, s.replicas[0].session, &graphs, &n))
@@ -67,5 +71,6 @@ func (s *Session) Placement() (out []Node, err error) {
 			out = append(out, Node{text(C.EpAssignedNode_GetName, p), op, strings.ToLower(provider)})
 		}
 	}
+
 	return out, err
 }

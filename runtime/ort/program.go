@@ -37,42 +37,52 @@ func prepare(model *onnx.ModelProto, options Options) (*program, error) {
 	if g == nil {
 		return nil, fmt.Errorf("ort: the model has no graph")
 	}
+
 	p := &program{name: g.GetName()}
 	if low := options.lowered(); low != 0 {
 		model = LowerPrecision(model, low)
 	}
+
 	adapted, err := onnx.Adapt(model, options.Outputs...)
 	if err != nil {
 		return nil, p.errorf("%w", err)
 	}
+
 	if p.inputs, err = ValueInfos(onnx.Inputs(g)); err != nil {
 		return nil, p.errorf("input %w", err)
 	}
+
 	if p.outputs, err = ValueInfos(adapted.Kept); err != nil {
 		return nil, p.errorf("output %w", err)
 	}
+
 	switch {
 	case len(p.inputs) == 0:
 		return nil, p.errorf("it has no inputs, so there is nothing to run")
 	case len(p.outputs) == 0:
 		return nil, p.errorf("it has no outputs, so there is nothing to run")
 	}
+
 	p.native, p.results, p.nativeOutputs = adapted.Inputs, adapted.Outputs, adapted.Values
 	model, weights, err := onnx.LocateExternal(adapted.Model, options.WeightsDir)
 	if err != nil {
 		return nil, p.errorf("%s; Options.WeightsDir is %q", oneLine(err), options.WeightsDir)
 	}
+
 	var packed []kernels.PackedMatrix
 	if set, own := options.products(); own {
 		model, packed = kernels.RewriteProducts(model, set)
 	}
+
 	p.weights, p.external = weights, externals(model, packed)
 	if p.files, err = onnx.ExternalFiles(model); err != nil {
 		return nil, p.errorf("%w", err)
 	}
+
 	if p.model, err = onnx.Marshal(model); err != nil {
 		return nil, p.errorf("encoding the model: %s", oneLine(err))
 	}
+
 	return p, nil
 }
 
@@ -89,6 +99,7 @@ func externals(m *onnx.ModelProto, packed []kernels.PackedMatrix) (out []weight)
 			out = append(out, w)
 		}
 	}
+
 	return out
 }
 
@@ -101,6 +112,7 @@ func ValueInfos(list []*onnx.ValueInfoProto) (out []ValueInfo, err error) {
 		}
 		out = append(out, p)
 	}
+
 	return out, nil
 }
 

@@ -37,9 +37,11 @@ func (s *Session) run(ctx context.Context, inputs tensor.Map, held Values, outpu
 	if err == nil {
 		err = s.checkInputs(inputs, held)
 	}
+
 	if err != nil {
 		return nil, err
 	}
+
 	s, done := s.forSizes(inputs, held)
 	defer done()
 	var c call
@@ -47,12 +49,14 @@ func (s *Session) run(ctx context.Context, inputs tensor.Map, held Values, outpu
 	if err := s.compute(ctx, &c, inputs, held); err != nil {
 		return nil, err
 	}
+
 	out := make(tensor.Map, len(want))
 	for _, i := range want {
 		if out[s.outputs[i].Name], err = s.collect(i, &c); err != nil {
 			return nil, err
 		}
 	}
+
 	return out, nil
 }
 
@@ -61,11 +65,13 @@ func (s *Session) RunKeep(ctx context.Context, inputs tensor.Map, held Values) (
 	if err := s.checkInputs(inputs, held); err != nil {
 		return nil, err
 	}
+
 	c := call{stay: true}
 	defer c.release()
 	if err := s.compute(ctx, &c, inputs, held); err != nil {
 		return nil, err
 	}
+
 	out := make(Values, len(s.outputs))
 	for i, valueInfo := range s.outputs {
 		if index := s.results[i].Value; s.slots[index].stays && c.stay {
@@ -78,12 +84,15 @@ func (s *Session) RunKeep(ctx context.Context, inputs tensor.Map, held Values) (
 			c.outputs[index], out[valueInfo.Name] = nil, v
 			continue
 		}
+
 		t, err := s.collect(i, &c)
 		if err != nil {
 			return nil, err
 		}
+
 		out[valueInfo.Name] = NewValue(t)
 	}
+
 	return out, nil
 }
 
@@ -94,9 +103,11 @@ func (s *Session) compute(ctx context.Context, c *call, inputs tensor.Map, held 
 	if s.replicas == nil {
 		return s.errorf("run: %w", ErrClosed)
 	}
+
 	if ctx.Err() != nil {
 		return s.errorf("the run was stopped: %w", context.Cause(ctx))
 	}
+
 	on, done := s.pick()
 	defer done()
 	c.on, c.stay = on, c.stay && on.uploader != nil
@@ -106,10 +117,12 @@ func (s *Session) compute(ctx context.Context, c *call, inputs tensor.Map, held 
 	} else {
 		err = on.threads.do(ctx, func() error { return s.computeOn(ctx, c, inputs, held) })
 	}
+
 	runtime.KeepAlive(held) // otherwise their device memory is freed meanwhile
 	if err != nil && ctx.Err() != nil {
 		return s.errorf("the run was stopped: %w", context.Cause(ctx))
 	}
+
 	return err
 }
 
@@ -120,15 +133,18 @@ func (s *Session) computeOn(ctx context.Context, c *call, inputs tensor.Map, hel
 			return s.errorf("input %q: %s", p.Name, oneLine(err))
 		}
 	}
+
 	for i, slot := range s.slots {
 		if err := c.addOutput(slot); err != nil {
 			return s.errorf("output %q: %s", s.nativeOutputs[i], oneLine(err))
 		}
 	}
+
 	options, release, err := c.options(ctx)
 	if err != nil {
 		return s.errorf("run options: %s", oneLine(err))
 	}
+
 	done := measured()
 	err = c.on.run(options, c.inputs, c.outputs, c.memory)
 	done()
@@ -136,6 +152,7 @@ func (s *Session) computeOn(ctx context.Context, c *call, inputs tensor.Map, hel
 	if err != nil {
 		return s.errorf("run: %s", oneLine(err))
 	}
+
 	return nil
 }
 
@@ -147,6 +164,7 @@ func (s *Session) choose(names []string) ([]int, error) {
 		}
 		return want, nil
 	}
+
 	for _, name := range names {
 		i := slices.IndexFunc(s.outputs, func(p ValueInfo) bool { return p.Name == name })
 		if i < 0 {
@@ -155,6 +173,7 @@ func (s *Session) choose(names []string) ([]int, error) {
 		}
 		want = append(want, i)
 	}
+
 	return want, nil
 }
 
@@ -187,20 +206,24 @@ func (c *call) options(ctx context.Context) (o *binding.RunOptions, release func
 	if ctx.Done() == nil && !c.trim {
 		return nil, func() {}, nil
 	}
+
 	if o, err = binding.NewRunOptions(); err != nil {
 		return nil, nil, err
 	}
+
 	if c.trim {
 		if err := c.on.api.set(o, "memory.enable_memory_arena_shrinkage", "cpu:0"); err != nil {
 			o.Destroy()
 			return nil, nil, err
 		}
 	}
+
 	done := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		defer close(done)
 		o.Terminate()
 	})
+
 	return o, func() {
 		if !stop() {
 			<-done
@@ -259,6 +282,7 @@ func (c *call) addInput(t *tensor.Tensor, held *Value) (err error) {
 	default:
 		pointer, err = c.wrap(held.tensor)
 	}
+
 	c.inputs = append(c.inputs, pointer)
 	return err
 }
@@ -270,6 +294,7 @@ func (c *call) addOutput(s slot) (err error) {
 		t = s.tensor()
 		v, err = c.wrap(t)
 	}
+
 	c.made, c.outputs = append(c.made, t), append(c.outputs, v)
 	switch u := c.on.uploader; {
 	case u == nil:
@@ -278,6 +303,7 @@ func (c *call) addOutput(s slot) (err error) {
 	default:
 		c.memory = append(c.memory, c.on.api.memory)
 	}
+
 	return err
 }
 
@@ -287,13 +313,16 @@ func (c *call) wrap(t *tensor.Tensor) (pointer unsafe.Pointer, err error) {
 	if t.IsInt() {
 		data, kind = unsafe.Pointer(unsafe.SliceData(t.Ints)), int64Elements
 	}
+
 	if t.Len() > 0 {
 		c.pins.Pin(data)
 	}
+
 	shape := convert.Slice(t.Shape, func(d int) int64 { return int64(d) })
 	if pointer, err = c.on.api.wrap(data, t.Bytes(), shape, kind); err == nil {
 		c.wrapped = append(c.wrapped, pointer)
 	}
+
 	return pointer, err
 }
 
@@ -326,11 +355,14 @@ func (s *Session) collect(i int, c *call) (*tensor.Tensor, error) {
 			}
 		}
 	}
+
 	if err != nil {
 		return nil, s.errorf("output %s: %w", valueInfo, err)
 	}
+
 	if valueInfo.Type == onnx.TensorProto_UINT64 && slices.IndexFunc(t.Ints, func(v int64) bool { return v < 0 }) >= 0 {
 		return nil, s.errorf("output %s holds values of 2^63 and more, which int64 cannot hold", valueInfo)
 	}
+
 	return t, nil
 }

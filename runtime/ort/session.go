@@ -48,9 +48,11 @@ func NewSession(model *onnx.ModelProto, o Options) (*Session, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	if s.replicas, err = s.compile(o); err != nil {
 		return nil, err
 	}
+
 	s.model, s.external = nil, nil
 	return s, nil
 }
@@ -61,19 +63,23 @@ func newSession(model *onnx.ModelProto, options Options) (*Session, Options, err
 	if err := options.check(); err != nil {
 		return nil, options, err
 	}
+
 	if options.Provider == Auto {
 		var err error
 		if options, _, err = ChooseProvider(options); err != nil {
 			return nil, options, err
 		}
 	}
+
 	p, err := prepare(model, options)
 	if err != nil {
 		return nil, options, err
 	}
+
 	if err := start(options.Provider != CPU); err != nil {
 		return nil, options, err
 	}
+
 	s := &Session{program: p, provider: options.Provider, slots: p.slots()}
 	if options.onDevice() && !options.sized {
 		s.fixed = &fixedSizes{model: model, options: options, sizes: map[string]*sizedGraph{}}
@@ -81,6 +87,7 @@ func newSession(model *onnx.ModelProto, options Options) (*Session, Options, err
 		s.fixed.options.sized = true
 		s.fixed.options.capture = options.Profile == "" // a replay has no operators to measure
 	}
+
 	return s, options, nil
 }
 
@@ -90,13 +97,16 @@ func Open(path string, o Options) (*Session, error) {
 	if err != nil {
 		return nil, fmt.Errorf("ort: %w", err)
 	}
+
 	if o.WeightsDir == "" {
 		o.WeightsDir = filepath.Dir(path)
 	}
+
 	s, err := NewSession(model, o)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
+
 	return s, nil
 }
 
@@ -106,6 +116,7 @@ func (p *program) compile(options Options) (all []*replica, err error) {
 	if options.onDevice() {
 		devices = max(1, options.Devices)
 	}
+
 	for range devices {
 		r, err := p.replica(options)
 		if err != nil {
@@ -114,6 +125,7 @@ func (p *program) compile(options Options) (all []*replica, err error) {
 		all = append(all, r)
 		options.Device++
 	}
+
 	return all, nil
 }
 
@@ -122,6 +134,7 @@ func (p *program) replica(options Options) (*replica, error) {
 	if !options.capture {
 		return p.open(options)
 	}
+
 	err := p.errorf("the size of an input or output depends on values")
 	if p.fixedSizes() {
 		var r *replica
@@ -130,6 +143,7 @@ func (p *program) replica(options Options) (*replica, error) {
 			return r, nil
 		}
 	}
+
 	noteCapture(err)
 	options.capture = false
 	return p.open(options)
@@ -142,15 +156,19 @@ func (p *program) open(o Options) (r *replica, err error) {
 			o.stream = r.captured.stream
 		}
 	}
+
 	if err == nil {
 		err = r.threads.do(context.Background(), func() error { return r.create(p, o) })
 	}
+
 	if err == nil && o.capture {
 		err = r.capture(p)
 	}
+
 	if err != nil {
 		return nil, errors.Join(err, r.close())
 	}
+
 	return r, nil
 }
 
@@ -160,14 +178,17 @@ func (r *replica) create(p *program, options Options) error {
 		return err
 	}
 	defer native.Destroy()
+
 	if options.onDevice() || options.Prepack && len(p.external) > 0 {
 		err = r.compileShared(p, native, options)
 	} else {
 		err = r.compile(p, native, nil)
 	}
+
 	if err != nil {
 		return p.errorf("provider %s rejects it: %s", options.Provider, oneLine(err))
 	}
+
 	return nil
 }
 
@@ -185,10 +206,12 @@ func (r *replica) close() error {
 	if c := r.captured; c != nil && c.executable != nil {
 		errs = append(errs, c.own.do(context.Background(), c.release))
 	}
+
 	errs = append(errs, r.threads.do(context.Background(), func() error {
 		r.executable.close()
 		return r.held.close()
 	}))
+
 	return errors.Join(append(errs, r.captured.close())...)
 }
 
@@ -226,9 +249,11 @@ func CloseAll(all ...*Session) error {
 		some, err := s.free()
 		freed, errs = freed || some, append(errs, err)
 	}
+
 	if freed {
 		errs = append(errs, TrimMemory())
 	}
+
 	return errors.Join(errs...)
 }
 
@@ -239,13 +264,16 @@ func (s *Session) free() (bool, error) {
 	if s.replicas == nil {
 		return false, nil
 	}
+
 	all := s.replicas
 	if s.replicas = nil; s.cached != nil {
 		all = s.cached.release()
 	}
+
 	if err := closeReplicas(all); err != nil {
 		return true, s.errorf("closing: %s", oneLine(err))
 	}
+
 	return len(all) > 0, nil
 }
 

@@ -68,23 +68,29 @@ func (r *replica) compileShared(p *program, options *binding.SessionOptions, o O
 	if err != nil {
 		return err
 	}
+
 	r.held = &sharer{api: a, files: map[string]mapped{}, at: place{p.weights, o.Provider, onHost}}
 	if o.onDevice() {
 		r.held.at.device = o.Device
 	}
+
 	if err := r.held.join(o); err != nil {
 		return err
 	}
+
 	r.uploader = r.held.in.uploader
 	if err := r.held.give(p, handle(options)); err != nil {
 		return err
 	}
+
 	if err := r.compile(p, options, r.held.in.packed); err != nil {
 		return err
 	}
+
 	for _, f := range r.held.files { // packed or uploaded weights are not read again
 		forget(f.data)
 	}
+
 	return nil
 }
 
@@ -94,25 +100,31 @@ func (h *sharer) give(p *program, options unsafe.Pointer) error {
 	if err := h.pack(p); err != nil {
 		return err
 	}
+
 	for _, weight := range p.external {
 		if h.at.device == onHost && len(weight.shape) != 2 && weight.packed == nil {
 			continue
 		}
+
 		f, err := h.mapped(p, weight)
 		if err != nil {
 			return err
 		}
+
 		if weight.packed == nil && (weight.at.Offset%4 != 0 || weight.at.Offset+weight.at.Length > int64(len(f.data))) {
 			continue // ONNX Runtime reads it, or reports a file that was cut short meanwhile
 		}
+
 		v, err := h.value(weight, f)
 		if err == nil {
 			err = h.api.addInitializer(options, weight.name, v)
 		}
+
 		if err != nil {
 			return fmt.Errorf("tensor %q: %w", weight.name, err)
 		}
 	}
+
 	return nil
 }
 
@@ -126,6 +138,7 @@ func (h *sharer) mapped(p *program, w weight) (f mapped, err error) {
 		}
 		h.files[path] = f
 	}
+
 	return f, nil
 }
 
@@ -136,19 +149,23 @@ func (c *container) mapFile(path string) (m mapped, err error) {
 		return m, err
 	}
 	defer f.Close()
+
 	info, err := f.Stat()
 	if err != nil {
 		return m, err
 	}
+
 	if m.data, err = mmap.Map(f, mmap.RDONLY, 0); err != nil {
 		return m, err
 	}
+
 	containers.Lock()
 	defer containers.Unlock()
 	m.number = slices.IndexFunc(c.files, func(f os.FileInfo) bool { return onnx.SameFile(f, info) })
 	if m.number < 0 {
 		m.number, c.files = len(c.files), append(c.files, info)
 	}
+
 	return m, nil
 }
 
@@ -159,15 +176,18 @@ func (h *sharer) value(w weight, f mapped) (unsafe.Pointer, error) {
 		defer containers.Unlock()
 		return h.in.values[w.panels(f)], nil
 	}
+
 	pointer, err := h.api.wrap(unsafe.Pointer(&f.data[w.at.Offset]), int(w.at.Length), w.shape, float32Elements)
 	if err != nil {
 		return nil, err
 	}
+
 	if h.at.device == onHost {
 		h.values = append(h.values, pointer)
 		return pointer, nil
 	}
 	defer h.api.releaseValue(pointer)
+
 	containers.Lock()
 	defer containers.Unlock()
 	key := fmt.Sprint(f.number, w.at.Offset, w.shape)
@@ -181,6 +201,7 @@ func (h *sharer) value(w weight, f mapped) (unsafe.Pointer, error) {
 			return nil, err
 		}
 	}
+
 	return h.in.values[key], nil
 }
 
@@ -210,6 +231,7 @@ func (h *sharer) pack(p *program) error {
 			return err
 		})
 	}
+
 	return all.Wait()
 }
 
@@ -222,10 +244,12 @@ func (c *container) packOnce(a *api, w weight, f mapped) error {
 	if packed {
 		return nil
 	}
+
 	memory, err := w.packed.Pack(f.data[w.at.Offset:])
 	if err != nil {
 		return fmt.Errorf("tensor %q: %w", w.name, err)
 	}
+
 	v, err := a.wrap(memory, int(w.at.Length), w.shape, float32Elements)
 	containers.Lock()
 	defer containers.Unlock()
@@ -234,6 +258,7 @@ func (c *container) packOnce(a *api, w weight, f mapped) error {
 		kernels.Free(memory)
 		return err
 	}
+
 	c.memory, c.values[key] = append(c.memory, memory), v
 	return nil
 }
@@ -255,6 +280,7 @@ func (h *sharer) join(o Options) (err error) {
 		}
 		containers.of[h.at] = c
 	}
+
 	c.users++
 	h.in = c
 	return nil
@@ -265,31 +291,39 @@ func (h *sharer) close() error {
 	if h == nil {
 		return nil
 	}
+
 	for _, v := range h.values {
 		h.api.releaseValue(v)
 	}
+
 	var err error
 	for _, f := range h.files {
 		err = errors.Join(err, f.data.Unmap())
 	}
+
 	containers.Lock()
 	defer containers.Unlock()
 	if h.in == nil {
 		return err
 	}
+
 	if h.in.users--; h.in.users > 0 {
 		return err
 	}
+
 	delete(containers.of, h.at)
 	for _, v := range slices.AppendSeq(h.in.copies, maps.Values(h.in.values)) {
 		h.api.releaseValue(v)
 	}
+
 	for _, m := range h.in.memory {
 		kernels.Free(m)
 	}
+
 	h.api.releaseContainer(h.in.packed)
 	if h.in.uploader != nil {
 		h.in.uploader.close()
 	}
+
 	return err
 }

@@ -34,6 +34,7 @@ func openThreads(o Options) *threads {
 	if !o.onDevice() {
 		return nil
 	}
+
 	openDevices.Lock()
 	defer openDevices.Unlock()
 	t := openDevices.of[o.Device]
@@ -41,6 +42,7 @@ func openThreads(o Options) *threads {
 		t = &threads{device: o.Device, calls: make(chan struct{}, min(mostThreads, runtime.GOMAXPROCS(0)))}
 		openDevices.of[o.Device] = t
 	}
+
 	t.users++
 	return t
 }
@@ -50,11 +52,13 @@ func (t *threads) close() {
 	if t == nil {
 		return
 	}
+
 	openDevices.Lock()
 	defer openDevices.Unlock()
 	if t.users--; t.users > 0 {
 		return
 	}
+
 	delete(openDevices.of, t.device)
 	t.end()
 }
@@ -84,12 +88,14 @@ func (t *threads) alone(f func() error) error {
 	for range cap(t.calls) {
 		t.calls <- struct{}{}
 	}
+
 	t.waiting.Unlock()
 	defer func() {
 		for range cap(t.calls) {
 			t.leave()
 		}
 	}()
+
 	return f()
 }
 
@@ -99,10 +105,12 @@ func (t *threads) do(ctx context.Context, f func() error) (err error) {
 	if t == nil {
 		return f()
 	}
+
 	if err := t.enter(ctx); err != nil {
 		return err
 	}
 	defer t.leave()
+
 	thread := t.take()
 	defer t.put(thread)
 	var panicked any
@@ -116,6 +124,7 @@ func (t *threads) do(ctx context.Context, f func() error) (err error) {
 	if <-done; panicked != nil {
 		panic(panicked)
 	}
+
 	return err
 }
 
@@ -128,6 +137,7 @@ func (t *threads) take() chan func() {
 		t.idle = t.idle[:n-1]
 		return thread
 	}
+
 	thread := make(chan func())
 	go func() {
 		runtime.LockOSThread() // without an unlock: the thread ends with the goroutine

@@ -78,6 +78,7 @@ func (v *Value) put(device int, copied unsafe.Pointer) {
 		v.at = map[int]unsafe.Pointer{}
 		runtime.AddCleanup(v, func(at map[int]unsafe.Pointer) { releaseAll(slices.Collect(maps.Values(at))) }, v.at)
 	}
+
 	v.at[device] = copied
 	if fresh.Add(int64(v.Bytes())) > maxFresh {
 		fresh.Store(0)
@@ -92,6 +93,7 @@ func (v *Value) on(c *call) (unsafe.Pointer, error) {
 	if p := v.at[c.on.device]; p != nil {
 		return p, nil
 	}
+
 	var from unsafe.Pointer
 	var err error
 	if !v.onHost {
@@ -99,13 +101,16 @@ func (v *Value) on(c *call) (unsafe.Pointer, error) {
 	} else if from, err = c.wrap(v.tensor); err != nil {
 		return nil, err
 	}
+
 	if v.tensor.IsInt() {
 		return from, nil
 	}
+
 	copied, err := c.on.uploader.upload(from)
 	if err == nil {
 		v.put(c.on.device, copied)
 	}
+
 	return copied, err
 }
 
@@ -125,21 +130,26 @@ func readValue(value unsafe.Pointer, elements bool) (*tensor.Tensor, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	var d C.described
 	if err := a.failed(C.describe(a.table, value, &d)); err != nil {
 		return nil, err
 	}
+
 	if d.rank > C.mostAxes {
 		return nil, fmt.Errorf("%d axes, at most %d are supported", d.rank, C.mostAxes)
 	}
+
 	t := &tensor.Tensor{Shape: make([]int, d.rank)}
 	for i := range t.Shape {
 		t.Shape[i] = int(d.shape[i])
 	}
+
 	n := 0
 	if elements {
 		n = tensor.Size(t.Shape)
 	}
+
 	switch d._type {
 	case float32Elements:
 		t.Data = append([]float32{}, unsafe.Slice((*float32)(d.data), n)...)
@@ -148,5 +158,6 @@ func readValue(value unsafe.Pointer, elements bool) (*tensor.Tensor, error) {
 	default:
 		return nil, fmt.Errorf("ONNX Runtime returned values of its type %d", d._type)
 	}
+
 	return t, nil
 }

@@ -60,6 +60,7 @@ func (p ValueInfo) fixed() ([]int, bool) {
 	if p.Unranked {
 		return nil, false
 	}
+
 	shape, size := make([]int, len(p.Shape)), 1
 	for i, d := range p.Shape {
 		if d.Size < 0 || d.Size > maxFixed || size*d.Size > maxFixed {
@@ -67,6 +68,7 @@ func (p ValueInfo) fixed() ([]int, bool) {
 		}
 		shape[i], size = d.Size, size*d.Size
 	}
+
 	return shape, true
 }
 
@@ -97,16 +99,19 @@ func infoOf(v *onnx.ValueInfoProto) (ValueInfo, error) {
 	if tt == nil {
 		return ValueInfo{}, fmt.Errorf("%q is not declared as a tensor", v.GetName())
 	}
+
 	valueInfo := ValueInfo{Name: v.GetName(), Type: onnx.TensorProto_DataType(tt.GetElemType())}
 	if onnx.InterfaceType(valueInfo.Type) == onnx.TensorProto_UNDEFINED {
 		return ValueInfo{}, fmt.Errorf("%q has elements of type %s: only real numbers and bool are supported",
 			valueInfo.Name,
 			typeName(valueInfo.Type))
 	}
+
 	if tt.GetShape() == nil {
 		valueInfo.Unranked = true
 		return valueInfo, nil
 	}
+
 	for _, d := range tt.GetShape().GetDim() {
 		dim := Dim{Size: -1, Symbol: d.GetDimParam()}
 		if v, ok := d.GetValue().(*onnx.TensorShapeProto_Dimension_DimValue); ok && v.DimValue >= 0 {
@@ -114,6 +119,7 @@ func infoOf(v *onnx.ValueInfoProto) (ValueInfo, error) {
 		}
 		valueInfo.Shape = append(valueInfo.Shape, dim)
 	}
+
 	return valueInfo, nil
 }
 
@@ -133,6 +139,7 @@ func (s *Session) checkInputs(in tensor.Map, held Values) error {
 			return err
 		}
 	}
+
 	if len(in)+len(held) > len(s.inputs) {
 		for _, name := range append(in.Names(), slices.Sorted(maps.Keys(held))...) {
 			if !slices.ContainsFunc(s.inputs, func(p ValueInfo) bool { return p.Name == name }) {
@@ -140,6 +147,7 @@ func (s *Session) checkInputs(in tensor.Map, held Values) error {
 			}
 		}
 	}
+
 	return nil
 }
 
@@ -159,6 +167,7 @@ func (s *Session) checkInput(valueInfo ValueInfo, t *tensor.Tensor, away bool, s
 		}
 		elements *= d
 	}
+
 	switch {
 	case t.IsInt() != valueInfo.IsInt():
 		return s.errorf("input %q is %s, but %s is wanted", valueInfo.Name, t, valueInfo)
@@ -170,15 +179,18 @@ func (s *Session) checkInput(valueInfo ValueInfo, t *tensor.Tensor, away bool, s
 			valueInfo,
 			len(valueInfo.Shape))
 	}
+
 	for i, dim := range valueInfo.Shape {
 		got := t.Shape[i]
 		if dim.Size >= 0 && got != dim.Size {
 			return s.errorf("input %q is %s, but %s is wanted: axis %d must be %d", valueInfo.Name, t, valueInfo, i,
 				dim.Size)
 		}
+
 		if dim.Size >= 0 || dim.Symbol == "" {
 			continue
 		}
+
 		if a, ok := sizes[dim.Symbol]; !ok {
 			sizes[dim.Symbol] = axis{valueInfo.Name, i, got}
 		} else if a.size != got {
@@ -186,6 +198,7 @@ func (s *Session) checkInput(valueInfo ValueInfo, t *tensor.Tensor, away bool, s
 				"agree", a.input, a.size, a.index, valueInfo.Name, got, i, dim.Symbol)
 		}
 	}
+
 	if limits, ok := integerRanges[valueInfo.Type]; ok {
 		for i, v := range t.Ints {
 			if v < limits[0] || v > limits[1] {
@@ -194,6 +207,7 @@ func (s *Session) checkInput(valueInfo ValueInfo, t *tensor.Tensor, away bool, s
 			}
 		}
 	}
+
 	return nil
 }
 

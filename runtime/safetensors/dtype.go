@@ -45,6 +45,7 @@ func NewTensor(dtype string, shape []int) (*tensor.Tensor, error) {
 	case d.int != nil:
 		return tensor.OfInts(make([]int64, tensor.Size(shape)), shape...), nil
 	}
+
 	return nil, fmt.Errorf("dtype %q cannot be read as numbers; store the tensor as F32, F16, BF16, F64 or an integer "+
 		"type", dtype)
 }
@@ -81,5 +82,6 @@ func Decode(dtype string, raw []byte, t *tensor.Tensor, at int) error {
 			}
 		}
 	}
+
 	return nil
 }

@@ -25,11 +25,13 @@ func Open(path string) (*File, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	file, err := Parse(f, size)
 	if err != nil {
 		f.Close()
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
+
 	file.closer, file.path = f, path
 	return file, nil
 }
@@ -40,14 +42,17 @@ func OpenRegular(path string) (*os.File, int64, error) {
 	if err != nil {
 		return nil, 0, err
 	}
+
 	st, err := file.Stat()
 	if err == nil && !st.Mode().IsRegular() {
 		err = fmt.Errorf("%s is not a regular file", path)
 	}
+
 	if err != nil {
 		file.Close()
 		return nil, 0, err
 	}
+
 	return file, st.Size(), nil
 }
 
@@ -96,10 +101,12 @@ func (f *File) Tensor(name string) (*tensor.Tensor, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	t, err := ReadTensor(f.r, info)
 	if err != nil {
 		return nil, fmt.Errorf("%stensor %q: %w", f.prefix(), name, err)
 	}
+
 	return t, nil
 }
 
@@ -113,6 +120,7 @@ func (f *File) Tensors() (tensor.Map, error) {
 		}
 		m[name] = t
 	}
+
 	return m, nil
 }
 
@@ -140,10 +148,12 @@ func ReadTensor(r io.ReaderAt, info Info) (*tensor.Tensor, error) {
 	if int64(tensor.Size(info.Shape))*unit != info.Length {
 		return nil, fmt.Errorf("%s%v does not fit %d bytes", info.DType, info.Shape, info.Length)
 	}
+
 	t, err := NewTensor(info.DType, info.Shape)
 	if err != nil {
 		return nil, err
 	}
+
 	buf := make([]byte, min(info.Length, 1<<18))
 	for done := int64(0); done < info.Length; done += int64(len(buf)) {
 		buf = buf[:min(int64(len(buf)), info.Length-done)]
@@ -154,5 +164,6 @@ func ReadTensor(r io.ReaderAt, info Info) (*tensor.Tensor, error) {
 			return nil, err
 		}
 	}
+
 	return t, nil
 }

@@ -35,37 +35,46 @@ func readHeader(r io.ReaderAt, size int64) (map[string]entry, map[string]string,
 		return nil, nil, fmt.Errorf("%d bytes is too short for the 8-byte header length; the file is truncated or "+
 			"not safetensors", size)
 	}
+
 	if err := readFull(r, prefix[:], 0); err != nil {
 		return nil, nil, err
 	}
+
 	n := binary.LittleEndian.Uint64(prefix[:])
 	if n > maxHeader {
 		return nil, nil, fmt.Errorf("header length %d is above the limit of %d; not a safetensors file", n, maxHeader)
 	}
+
 	if int64(n) > size-8 {
 		return nil, nil, fmt.Errorf("header length %d runs past the end of the file of %d bytes; the file is "+
 			"truncated", n, size)
 	}
+
 	var first [1]byte
 	if n > 0 {
 		if err := readFull(r, first[:], 8); err != nil {
 			return nil, nil, err
 		}
 	}
+
 	if first[0] != '{' {
 		return nil, nil, errors.New("header does not start with '{'; not a safetensors file")
 	}
+
 	raw := make([]byte, n)
 	if err := readFull(r, raw, 8); err != nil {
 		return nil, nil, err
 	}
+
 	tensors, meta, err := parseHeader(raw)
 	if err != nil {
 		return nil, nil, err
 	}
+
 	if err := place(tensors, 8+int64(n), size); err != nil {
 		return nil, nil, err
 	}
+
 	return tensors, meta, nil
 }
 
@@ -75,6 +84,7 @@ func byteSize(shape []int64, unit int) (int64, error) {
 	if len(shape) > maxRank {
 		return 0, fmt.Errorf("rank %d is above %d", len(shape), maxRank)
 	}
+
 	n, empty := uint64(unit), false
 	for _, d := range shape {
 		if d < 0 {
@@ -90,9 +100,11 @@ func byteSize(shape []int64, unit int) (int64, error) {
 		}
 		n = lo
 	}
+
 	if empty {
 		return 0, nil
 	}
+
 	return int64(n), nil
 }
 
@@ -102,6 +114,7 @@ func place(tensors map[string]entry, base, size int64) error {
 		x, y := tensors[a], tensors[b]
 		return cmp.Or(cmp.Compare(x.begin, y.begin), cmp.Compare(x.end, y.end), cmp.Compare(a, b))
 	})
+
 	at := int64(0)
 	for _, name := range names {
 		entry := tensors[name]
@@ -115,13 +128,16 @@ func place(tensors map[string]entry, base, size int64) error {
 			return fmt.Errorf("tensor %q ends at data offset %d, but the file holds %d data bytes; the file is "+
 				"truncated", name, entry.end, size-base)
 		}
+
 		at = entry.end
 		entry.begin, entry.end = entry.begin+base, entry.end+base
 		tensors[name] = entry
 	}
+
 	if at != size-base {
 		return fmt.Errorf("%d bytes follow the last tensor", size-base-at)
 	}
+
 	return nil
 }
 
@@ -130,8 +146,10 @@ func readFull(r io.ReaderAt, p []byte, at int64) error {
 	if n == len(p) {
 		return nil
 	}
+
 	if err == nil || err == io.EOF {
 		err = io.ErrUnexpectedEOF
 	}
+
 	return fmt.Errorf("reading %d bytes at offset %d: %w", len(p), at, err)
 }

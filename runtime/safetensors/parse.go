@@ -34,6 +34,7 @@ func parseHeader(raw []byte) (map[string]entry, map[string]string, error) {
 		}
 		return name, value, err
 	}
+
 	_, _, err := next() // the brace
 	for err == nil && dec.PeekKind() != '}' {
 		var name string
@@ -41,6 +42,7 @@ func parseHeader(raw []byte) (map[string]entry, map[string]string, error) {
 		if name, value, err = next(); err != nil {
 			break
 		}
+
 		switch {
 		case len(name) > maxName:
 			return nil, nil, fmt.Errorf("a tensor has a name of %d bytes, the limit is %d", len(name), maxName)
@@ -52,20 +54,25 @@ func parseHeader(raw []byte) (map[string]entry, map[string]string, error) {
 			}
 			continue
 		}
+
 		if tensors[name], err = parseEntry(value); err != nil {
 			return nil, nil, fmt.Errorf("tensor %q: %w", name, err)
 		}
 	}
+
 	if err == nil {
 		_, _, err = next() // the brace
 	}
+
 	if err != nil {
 		return nil, nil, fmt.Errorf("header is not JSON: %.300s", err)
 	}
+
 	if _, err := dec.ReadToken(); err != io.EOF {
 		return nil, nil, fmt.Errorf("%d bytes follow the JSON object of the header",
 			len(bytes.TrimSpace(raw))-int(dec.InputOffset()))
 	}
+
 	return tensors, meta, nil
 }
 
@@ -73,6 +80,7 @@ func parseEntry(value jsontext.Value) (entry, error) {
 	if len(value) > maxEntry {
 		return entry{}, fmt.Errorf("bad entry: it has %d bytes, the limit is %d", len(value), maxEntry)
 	}
+
 	var e struct {
 		DType   string  `json:"dtype"`
 		Shape   []int64 `json:"shape"`
@@ -81,9 +89,11 @@ func parseEntry(value jsontext.Value) (entry, error) {
 	if err := json.Unmarshal(value, &e, noNull); err != nil {
 		return entry{}, fmt.Errorf("bad entry: %.300s", err)
 	}
+
 	if e.DType == "" || e.Shape == nil || len(e.Offsets) != 2 {
 		return entry{}, errors.New("an entry needs dtype, shape and two data_offsets")
 	}
+
 	unit, known := dtypes[e.DType]
 	begin, end := e.Offsets[0], e.Offsets[1]
 	switch {
@@ -92,14 +102,17 @@ func parseEntry(value jsontext.Value) (entry, error) {
 	case begin < 0 || end < begin:
 		return entry{}, fmt.Errorf("data_offsets [%d %d] are not in ascending order", begin, end)
 	}
+
 	want, err := byteSize(e.Shape, unit.size)
 	if err != nil {
 		return entry{}, err
 	}
+
 	if end-begin != want {
 		return entry{}, fmt.Errorf("%s%v needs %d bytes, but data_offsets [%d %d] hold %d", e.DType, e.Shape, want,
 			begin, end, end-begin)
 	}
+
 	dims := convert.Slice(e.Shape, func(d int64) int { return int(d) })
 	return entry{e.DType, dims, begin, end}, nil
 }

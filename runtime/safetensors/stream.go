@@ -41,17 +41,21 @@ func NewWriter(w io.Writer, entries []Entry, metadata map[string]string, align i
 	if align < 8 || align%8 != 0 || align > maxAlign {
 		return nil, fmt.Errorf("safetensors: alignment to %d bytes, want a multiple of 8 up to %d", align, maxAlign)
 	}
+
 	infos, err := layOut(entries)
 	if err != nil {
 		return nil, err
 	}
+
 	header, err := header(entries, infos, metadata, align)
 	if err != nil {
 		return nil, err
 	}
+
 	for i := range infos {
 		infos[i].Offset += 8 + int64(len(header))
 	}
+
 	out := bufio.NewWriterSize(w, 1<<16)
 	var size [8]byte
 	binary.LittleEndian.PutUint64(size[:], uint64(len(header)))
@@ -76,9 +80,11 @@ func (w *Writer) Put(name string, values *tensor.Tensor) error {
 	if w.err != nil {
 		return w.err
 	}
+
 	for w.left == 0 && w.at < len(w.entries) && w.entries[w.at].Name != name {
 		w.next()
 	}
+
 	switch {
 	case w.at == len(w.entries):
 		return w.fail("tensor %q was not declared, or a later tensor has begun", name)
@@ -89,9 +95,11 @@ func (w *Writer) Put(name string, values *tensor.Tensor) error {
 	case values.Len() > 0 && values.IsInt() != (w.entries[w.at].DType == "I64"):
 		return w.fail("tensor %q is %v, was declared as %s", name, values, w.entries[w.at].DType)
 	}
+
 	if w.left -= int64(values.Len()) * int64(ElementSize(w.entries[w.at].DType)); w.left < 0 {
 		return w.fail("tensor %q has more values than the shape %v that was declared", name, w.entries[w.at].Shape)
 	}
+
 	for part := range slices.Chunk(values.Ints, chunk) {
 		b := w.scratch[:0]
 		for _, v := range part {
@@ -99,6 +107,7 @@ func (w *Writer) Put(name string, values *tensor.Tensor) error {
 		}
 		w.out.Write(b)
 	}
+
 	half := w.entries[w.at].DType == "F16"
 	for part := range slices.Chunk(values.Data, chunk) {
 		b := w.scratch[:0]
@@ -115,9 +124,11 @@ func (w *Writer) Put(name string, values *tensor.Tensor) error {
 		}
 		w.out.Write(b)
 	}
+
 	if _, err := w.out.Write(nil); err != nil {
 		return w.fail("%w", err)
 	}
+
 	return nil
 }
 
@@ -126,15 +137,19 @@ func (w *Writer) Close() error {
 	if w.err != nil {
 		return w.err
 	}
+
 	for w.left == 0 && w.at < len(w.entries) {
 		w.next()
 	}
+
 	if w.at < len(w.entries) {
 		return w.fail("tensor %q lacks %d bytes", w.entries[w.at].Name, w.left)
 	}
+
 	if err := w.out.Flush(); err != nil {
 		return w.fail("%w", err)
 	}
+
 	return nil
 }
 
@@ -163,18 +178,22 @@ func layOut(entries []Entry) ([]Info, error) {
 			return nil, fmt.Errorf("safetensors: tensor %q is declared as %q, want F32, F16 or I64", entry.Name,
 				entry.DType)
 		}
+
 		seen[entry.Name] = true
 		shape := convert.Slice(entry.Shape, func(d int) int64 { return int64(d) })
 		n, err := byteSize(shape, ElementSize(entry.DType))
 		if err == nil && n > math.MaxInt64/2-at {
 			err = fmt.Errorf("it ends beyond 2^62 bytes")
 		}
+
 		if err != nil {
 			return nil, fmt.Errorf("safetensors: tensor %q: %w", entry.Name, err)
 		}
+
 		out[i] = Info{DType: entry.DType, Shape: append([]int{}, entry.Shape...), Offset: at, Length: n}
 		at += n
 	}
+
 	return out, nil
 }
 
@@ -190,6 +209,7 @@ func header(entries []Entry, infos []Info, metadata map[string]string, align int
 		h.WriteByte(':')
 		encode(&h, value)
 	}
+
 	if len(metadata) > 0 {
 		for k, v := range metadata {
 			if !utf8.ValidString(k) || !utf8.ValidString(v) {
@@ -198,6 +218,7 @@ func header(entries []Entry, infos []Info, metadata map[string]string, align int
 		}
 		put(metadataKey, metadata)
 	}
+
 	for i, x := range infos {
 		put(entries[i].Name, struct {
 			DType   string   `json:"dtype"`
@@ -205,14 +226,17 @@ func header(entries []Entry, infos []Info, metadata map[string]string, align int
 			Offsets [2]int64 `json:"data_offsets"`
 		}{x.DType, x.Shape, [2]int64{x.Offset, x.Offset + x.Length}})
 	}
+
 	h.WriteByte('}')
 	for (8+h.Len())%align != 0 {
 		h.WriteByte(' ')
 	}
+
 	if h.Len() > maxHeader {
 		return nil, fmt.Errorf("safetensors: a header of %d bytes is above the limit of %d; store fewer tensors in "+
 			"one file", h.Len(), maxHeader)
 	}
+
 	return h.Bytes(), nil
 }
 

@@ -24,15 +24,18 @@ func Size(tensors []Entry) (head, all int64, err error) {
 	if err != nil {
 		return 0, 0, err
 	}
+
 	text, err := header(entries, infos, nil, 8)
 	if err != nil {
 		return 0, 0, err
 	}
+
 	head = 8 + int64(len(text))
 	all = head
 	for _, x := range infos {
 		all += x.Length
 	}
+
 	return head, all, nil
 }
 
@@ -41,15 +44,18 @@ func write(w io.Writer, m tensor.Map, metadata map[string]string, floats string)
 	if err != nil {
 		return err
 	}
+
 	out, err := NewWriter(w, entries, metadata, 8)
 	if err != nil {
 		return err
 	}
+
 	for _, e := range entries {
 		if err := out.Put(e.Name, m[e.Name]); err != nil {
 			return err
 		}
 	}
+
 	return out.Close()
 }
 
@@ -65,12 +71,15 @@ func declare(m tensor.Map, floats string) ([]Entry, error) {
 		case t.Len() != tensor.Size(t.Shape):
 			return nil, fmt.Errorf("safetensors: tensor %q has %d values for shape %v", name, t.Len(), t.Shape)
 		}
+
 		e := Entry{Name: name, DType: floats, Shape: t.Shape}
 		if t.IsInt() {
 			e.DType = "I64"
 		}
+
 		entries = append(entries, e)
 	}
+
 	slices.SortFunc(entries, inOrder)
 	return entries, nil
 }

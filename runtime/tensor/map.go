@@ -32,6 +32,7 @@ func (m Map) Axpy(a float64, x Map) Map {
 		}
 		d.Axpy(a, x[k])
 	}
+
 	return m
 }
 

@@ -65,10 +65,12 @@ func nonFinite(data []float32) int {
 	if vectors(len(data)) && finiteVectors(data) {
 		return -1
 	}
+
 	for i, v := range data {
 		if v-v != 0 {
 			return i
 		}
 	}
+
 	return -1
 }

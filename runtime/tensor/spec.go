@@ -57,6 +57,7 @@ func (specs Specs) Check(got Specs) error {
 	for _, t := range got {
 		has[t.Name] = t
 	}
+
 	for _, f := range specs {
 		t, there := has[f.Name]
 		switch {
@@ -68,10 +69,12 @@ func (specs Specs) Check(got Specs) error {
 		}
 		delete(has, f.Name)
 	}
+
 	for _, t := range got {
 		if _, more := has[t.Name]; more {
 			return fmt.Errorf("the tensor %.100q is not among those that were asked for", t.Name)
 		}
 	}
+
 	return nil
 }

@@ -105,6 +105,7 @@ func (t *Tensor) Row(i int) *Tensor {
 	} else {
 		r.Data = t.Data[i*n : (i+1)*n]
 	}
+
 	return r
 }
 
@@ -117,6 +118,7 @@ func (t *Tensor) Rows(index []int) *Tensor {
 	} else {
 		out.Data = make([]float32, 0, n*len(index))
 	}
+
 	for _, i := range index {
 		if t.IsInt() {
 			out.Ints = append(out.Ints, t.Ints[i*n:(i+1)*n]...)
@@ -124,6 +126,7 @@ func (t *Tensor) Rows(index []int) *Tensor {
 			out.Data = append(out.Data, t.Data[i*n:(i+1)*n]...)
 		}
 	}
+
 	return out
 }
 
@@ -154,9 +157,11 @@ func (t *Tensor) NonFinite() int {
 			found.Store(true)
 		}
 	})
+
 	if !found.Load() {
 		return -1
 	}
+
 	return nonFinite(t.Data)
 }
 
@@ -173,10 +178,12 @@ func InParts(n int, f func(from, to int)) {
 			f(from, min(n, from+Part))
 		}
 	}
+
 	var others sync.WaitGroup
 	for range min(runtime.GOMAXPROCS(0), n/large) - 1 {
 		others.Go(work)
 	}
+
 	work()
 	others.Wait()
 }

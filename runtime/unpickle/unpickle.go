@@ -87,6 +87,7 @@ func (o Options) Read(r io.Reader) (v any, size int64, err error) {
 			err = errors.New(OneLine(err.Error()))
 		}
 	}()
+
 	c := &copier{Options: o, r: bufio.NewReader(r), at: o.Start}
 	if err = c.run(); err != nil {
 		if err == io.EOF || err == io.ErrUnexpectedEOF {
@@ -94,14 +95,17 @@ func (o Options) Read(r io.Reader) (v any, size int64, err error) {
 		}
 		return nil, 0, err
 	}
+
 	u := pickle.NewUnpickler(bytes.NewReader(c.code))
 	u.FindClass, u.PersistentLoad = o.Global, o.Persistent
 	if o.Outside > 0 {
 		u.PersistentLoad = func(id any) (any, error) { return c.outside[id.(int)], nil }
 	}
+
 	if v, err = u.Load(); err != nil {
 		return nil, 0, fmt.Errorf("pickle: %w", err)
 	}
+
 	return v, c.at - o.Start, nil
 }
 
@@ -121,6 +125,7 @@ func (c *copier) take(n uint64) ([]byte, error) {
 	if left := max(0, c.Bytes-len(c.code)); n > uint64(left) { // the id of a long string may exceed the limit
 		return nil, fmt.Errorf("pickle is longer than %d bytes", c.Bytes)
 	}
+
 	from := len(c.code)
 	c.code = append(c.code, make([]byte, n)...)
 	read, err := io.ReadFull(c.r, c.code[from:])
@@ -136,6 +141,7 @@ func (c *copier) run() error {
 		if err != nil {
 			return err
 		}
+
 		op := b[0]
 		args, known := arguments[op]
 		switch {
@@ -144,14 +150,17 @@ func (c *copier) run() error {
 		case c.Opcodes != "" && strings.IndexByte(c.Opcodes, op) < 0:
 			return fmt.Errorf("pickle opcode %#x at byte %d is not expected%s", op, c.at-1, c.Hint)
 		}
+
 		if err := c.argument(op, args, from); err != nil {
 			return err
 		}
+
 		if strings.IndexByte(creates, op) >= 0 {
 			if objects++; objects > c.Objects {
 				return fmt.Errorf("pickle makes more than %d objects", c.Objects)
 			}
 		}
+
 		switch {
 		case op == '.':
 			return nil
@@ -192,10 +201,12 @@ func (c *copier) argument(op byte, args, from int) error {
 		}
 		return err
 	}
+
 	b, err := c.take([]uint64{1, 4, 8}[-1-args])
 	if err != nil {
 		return err
 	}
+
 	var wide [8]byte
 	copy(wide[:], b)
 	n := binary.LittleEndian.Uint64(wide[:])
@@ -203,9 +214,11 @@ func (c *copier) argument(op byte, args, from int) error {
 		_, err = c.take(n)
 		return err
 	}
+
 	if n > math.MaxInt64 {
 		return io.ErrUnexpectedEOF
 	}
+
 	c.outside = append(c.outside, Outside{c.at, int64(n), op == 'X' || op == 0x8d})
 	c.code = append(c.code[:from], 'J', 0, 0, 0, 0, 'Q')
 	binary.LittleEndian.PutUint32(c.code[from+1:], uint32(len(c.outside)-1))

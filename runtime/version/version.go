@@ -32,10 +32,12 @@ func Commit() string {
 	if stamp != "" {
 		return stamp
 	}
+
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return unknown
 	}
+
 	return noted(info.Settings)
 }
 
@@ -49,9 +51,11 @@ func noted(settings []debug.BuildSetting) string {
 			modified = dirty
 		}
 	}
+
 	if revision == unknown {
 		return unknown
 	}
+
 	return revision + modified
 }
 

@@ -60,6 +60,7 @@ func Counts(files map[string][]byte) []Count {
 			words.N += len(bytes.Fields(generatedTable.ReplaceAll(text, nil)))
 		}
 	}
+
 	return []Count{code, tokens, tests, words, keys, options}
 }
 
@@ -93,6 +94,7 @@ func Budget(root string, changed map[string][]byte) (text string, current bool, 
 	if !ok {
 		return "", false, fmt.Errorf("%s counts files that git tracks: %s is no git checkout", BudgetFile, root)
 	}
+
 	files := map[string][]byte{}
 	for _, f := range tracked {
 		if strings.HasSuffix(f, ".go") || f == "README.md" || strings.HasPrefix(f, "docs/") {
@@ -106,11 +108,13 @@ func Budget(root string, changed map[string][]byte) (text string, current bool, 
 			files[f] = text
 		}
 	}
+
 	maps.Copy(files, changed)
 	is, err := os.ReadFile(filepath.Join(root, BudgetFile))
 	if err != nil {
 		return "", false, err
 	}
+
 	seconds := byHand.Find(is)
 	if seconds == nil {
 		return "", false, fmt.Errorf("%s has no line that matches %s", BudgetFile, byHand)
@@ -142,11 +146,13 @@ func near(text string, counts []Count) bool {
 		}
 		held[what] = n
 	}
+
 	for _, c := range counts {
 		n, ok := held[c.What]
 		if off := n - c.rounded(); !ok || off > c.step || off < -c.step {
 			return false
 		}
 	}
+
 	return true
 }

@@ -28,12 +28,14 @@ func BusyTests(file string, source []byte) ([]string, error) {
 	if !strings.HasSuffix(file, "_test.go") {
 		return nil, nil
 	}
+
 	measured := map[string]bool{} // variables of the function that hold a measured time
 	var apart token.Pos           // the end of a part that may look at the clock
 	return inspect(file, source, func(n ast.Node, say sayAt) {
 		if n == nil || n.Pos() < apart {
 			return
 		}
+
 		switch n := n.(type) {
 		case *ast.FuncDecl:
 			if strings.HasPrefix(n.Name.Name, "Benchmark") {
@@ -76,9 +78,11 @@ func called(call *ast.CallExpr) string {
 	if !ok {
 		return ""
 	}
+
 	if id, ok := s.X.(*ast.Ident); ok {
 		return id.Name + "." + s.Sel.Name
 	}
+
 	return "." + s.Sel.Name
 }
 
@@ -101,6 +105,7 @@ func isElapsed(e ast.Expr, measured map[string]bool) bool {
 	case *ast.BinaryExpr:
 		return !isComparison(e.Op) && (isElapsed(e.X, measured) || isElapsed(e.Y, measured))
 	}
+
 	return false
 }
 

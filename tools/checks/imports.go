@@ -101,6 +101,7 @@ func groups(p Package, say say) {
 	if own == methods || !within(own, methods) {
 		return
 	}
+
 	for _, path := range p.Imports {
 		if in := inModule(path); within(in, methods) && !within(in, methods+"/parts") && !within(in, own) {
 			say("%s imports %s: of %s it may import %[3]s/parts only", p.ImportPath, path, methods)
@@ -115,11 +116,13 @@ func upward(p Package, say say) {
 		say("%s is in no layer: put it under %s", p.ImportPath, strings.Join(layers, ", "))
 		return
 	}
+
 	for _, path := range p.direct() {
 		if up := layer(path); up > mine {
 			say("%s imports %s: %s is above %s", p.ImportPath, path, layers[up], layers[mine])
 		}
 	}
+
 	if p.ImportPath == Module+"/runtime" && len(p.GoFiles) > 0 {
 		say("%s has Go files (%s): readers would take it for the standard library's runtime", p.ImportPath,
 			strings.Join(p.GoFiles, ", "))

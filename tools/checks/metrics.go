@@ -23,6 +23,7 @@ func MetricLists(file string, source []byte, names []string) ([]string, error) {
 			found = append(found, text)
 		}
 	}
+
 	_, err := inspect(file, source, func(n ast.Node, _ sayAt) {
 		if f, ok := n.(*ast.Field); ok && f.Tag != nil {
 			_, rest, _ := strings.Cut(f.Tag.Value, `json:"`)
@@ -34,9 +35,11 @@ func MetricLists(file string, source []byte, names []string) ([]string, error) {
 			add(literal)
 		}
 	})
+
 	if err != nil || len(found) <= mostMetrics {
 		return nil, err
 	}
+
 	return []string{fmt.Sprintf("%s lists the metrics %s: read metrics.Definitions, or state in a definition what "+
 		"this file needs", file, strings.Join(found, ", "))}, nil
 }

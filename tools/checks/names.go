@@ -19,6 +19,7 @@ func inspect(file string, source []byte, rule func(n ast.Node, say sayAt)) (bad 
 	if err != nil {
 		return nil, err
 	}
+
 	say := func(n ast.Node, format string, a ...any) {
 		bad = append(bad, fmt.Sprintf("%s: %s", set.Position(n.Pos()), fmt.Sprintf(format, a...)))
 	}
@@ -26,6 +27,7 @@ func inspect(file string, source []byte, rule func(n ast.Node, say sayAt)) (bad 
 		rule(n, say)
 		return true
 	})
+
 	return bad, nil
 }
 
@@ -51,6 +53,7 @@ func NamesTested(file string, source []byte, names []string) ([]string, error) {
 				}
 			}
 		}
+
 		switch n := n.(type) {
 		case *ast.BinaryExpr:
 			if n.Op == token.EQL || n.Op == token.NEQ {

@@ -34,10 +34,12 @@ func inModule(path string) string {
 	if path == Module {
 		return "."
 	}
+
 	inside, ok := strings.CutPrefix(path, Module+"/")
 	if !ok {
 		return ""
 	}
+
 	return inside
 }
 
@@ -65,6 +67,7 @@ func List(dir string) ([]Package, error) {
 	if err != nil {
 		return nil, fmt.Errorf("go list: %w: %s", err, strings.TrimSpace(failure.String()))
 	}
+
 	var list []Package
 	for d := json.NewDecoder(bytes.NewReader(out)); ; {
 		var p Package

@@ -25,5 +25,6 @@ func Promises(page string) (out []string) {
 			}
 		}
 	}
+
 	return out
 }

@@ -23,12 +23,14 @@ func Folders(files []string) []string {
 			count[path.Dir(f)]++
 		}
 	}
+
 	var bad []string
 	for folder, n := range count {
 		if n > mostFiles {
 			bad = append(bad, fmt.Sprintf("%s has %d Go files, at most %d: split it by subject", folder, n, mostFiles))
 		}
 	}
+
 	return bad
 }
 
@@ -38,12 +40,14 @@ func Comments(file string, source []byte, files []string) ([]string, error) {
 	if err != nil || tree.Doc == nil || path.Base(file) == "doc.go" || strings.HasSuffix(file, "_test.go") {
 		return nil, err
 	}
+
 	for _, f := range files {
 		if f != file && path.Dir(f) == path.Dir(file) && strings.HasSuffix(f, ".go") &&
 			!strings.HasSuffix(f, "_test.go") {
 			return []string{file + " has the package comment: move it to doc.go"}, nil
 		}
 	}
+
 	return nil, nil
 }
 

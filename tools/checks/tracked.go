@@ -40,9 +40,11 @@ func Tracked(root string) (files []string, ok bool) {
 	if err != nil {
 		return nil, false
 	}
+
 	for name := range strings.SplitSeq(strings.TrimRight(string(out), "\x00"), "\x00") {
 		files = append(files, name)
 	}
+
 	return files, true
 }
 
@@ -55,6 +57,7 @@ func Places(files []string) []string {
 			bad = append(bad, fmt.Sprintf("%s: folders at the top are %s", f, strings.Join(folders, ", ")))
 		}
 	}
+
 	return bad
 }
 
@@ -68,9 +71,11 @@ func Sizes(bytes map[string]int64) []string {
 			bad = append(bad, fmt.Sprintf("%s has %d bytes; a tracked file has less than %d", f, n, MaxFile))
 		}
 	}
+
 	if sum >= MaxAll {
 		bad = append(bad, fmt.Sprintf("tracked files have %d bytes together; the limit is %d", sum, MaxAll))
 	}
+
 	slices.Sort(bad)
 	return bad
 }
@@ -80,6 +85,7 @@ func Traces(file string, text []byte) []string {
 	if bytes.IndexByte(text, 0) >= 0 || !utf8.Valid(text) {
 		return nil
 	}
+
 	var bad []string
 	n := 0
 	for line := range bytes.SplitSeq(text, []byte("\n")) {
@@ -90,6 +96,7 @@ func Traces(file string, text []byte) []string {
 			}
 		}
 	}
+
 	return bad
 }
 
@@ -108,5 +115,6 @@ func Measure(root string, files []string) (sizes map[string]int64, bad []string,
 		sizes[f] = int64(len(text))
 		bad = append(bad, Traces(f, text)...)
 	}
+
 	return sizes, bad, nil
 }

@@ -16,31 +16,38 @@ func examples(root string) ([]document, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	main, err := os.ReadFile(filepath.Join(root, "go.mod"))
 	if err != nil {
 		return nil, err
 	}
+
 	_, needs, _ := strings.Cut(string(main), "\nrequire ")
 	sums, err := os.ReadFile(filepath.Join(root, "go.sum"))
 	if err != nil {
 		return nil, err
 	}
+
 	var out []document
 	for _, path := range paths {
 		is, err := os.ReadFile(path)
 		if err != nil {
 			return nil, err
 		}
+
 		own, _, _ := strings.Cut(string(is), requirements)
 		module, err := newDocument(path, own+requirements+"require "+needs)
 		if err != nil {
 			return nil, err
 		}
+
 		sum, err := newDocument(filepath.Join(filepath.Dir(path), "go.sum"), string(sums))
 		if err != nil {
 			return nil, err
 		}
+
 		out = append(out, module, sum)
 	}
+
 	return out, nil
 }

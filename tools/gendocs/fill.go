@@ -23,16 +23,19 @@ func fill(text string, tables map[string]string) (string, error) {
 			b.WriteString(text)
 			return b.String(), nil
 		}
+
 		name := text[at[2]:at[3]]
 		table, ok := tables[name]
 		if !ok {
 			return "", fmt.Errorf("there is no table %q; there are %s", name,
 				strings.Join(slices.Sorted(maps.Keys(tables)), ", "))
 		}
+
 		end := strings.Index(text[at[1]:], closing)
 		if next := opening.FindStringIndex(text[at[1]:]); end < 0 || next != nil && next[0] < end {
 			return "", fmt.Errorf("table %q has no line %q after it", name, strings.TrimSpace(closing))
 		}
+
 		b.WriteString(text[:at[1]] + "\n\n" + strings.TrimSpace(table) + "\n")
 		text = text[at[1]+end:]
 	}

@@ -31,6 +31,7 @@ func jsonTable() string {
 		}
 		rows[i].by = append(rows[i].by, code(by))
 	}
+
 	var walk func(c *cobra.Command)
 	walk = func(c *cobra.Command) {
 		for _, s := range cli.Shapes(c) {
@@ -47,6 +48,7 @@ func jsonTable() string {
 			walk(sub)
 		}
 	}
+
 	walk(command.Root())
 	add(report.JSONFile, results.JSON{}, "")
 	return table(rows, func(p printed) []string { return []string{strings.Join(p.by, ", "), code(p.shape)} }, "command",
@@ -68,6 +70,7 @@ func shapeOf(typ reflect.Type) string {
 	case typ.Kind() != reflect.Struct || len(keysIn(typ)) == 0:
 		return ""
 	}
+
 	return "{" + strings.Join(keysIn(typ), ", ") + "}"
 }
 
@@ -89,5 +92,6 @@ func keysIn(t reflect.Type) (out []string) {
 			out = append(out, name+shape)
 		}
 	}
+
 	return out
 }

@@ -29,6 +29,7 @@ func keysOf(at string, v reflect.Value) []key {
 			out = append(out, key{name, kind(t), value(x), k.Help})
 		}
 	}
+
 	return out
 }
 
@@ -48,6 +49,7 @@ func kind(typ reflect.Type) string {
 	case reflect.Map, reflect.Interface, reflect.Struct: // a struct without tagged fields reads free keys
 		return "keys"
 	}
+
 	return typ.String()
 }
 
@@ -57,12 +59,15 @@ func value(v reflect.Value) string {
 		v.Kind() == reflect.Struct && v.IsZero() {
 		return ""
 	}
+
 	if v.Kind() == reflect.String {
 		return v.String()
 	}
+
 	b, err := json.Marshal(v.Interface())
 	if err != nil {
 		return ""
 	}
+
 	return strings.ReplaceAll(string(b), ",", ", ")
 }

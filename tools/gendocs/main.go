@@ -26,6 +26,7 @@ func generate(root string, check bool) error {
 	if err != nil {
 		return err
 	}
+
 	var stale []string
 	for _, d := range list {
 		switch {
@@ -39,9 +40,11 @@ func generate(root string, check bool) error {
 			fmt.Println("wrote", d.path)
 		}
 	}
+
 	if len(stale) > 0 {
 		return fmt.Errorf("not current: %s; run make generate", strings.Join(stale, ", "))
 	}
+
 	return nil
 }
 
@@ -65,14 +68,17 @@ func documents(root string) ([]document, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	all, err := tables(root)
 	if err != nil {
 		return nil, err
 	}
+
 	out, err := examples(root)
 	if err != nil {
 		return nil, err
 	}
+
 	for _, path := range append([]string{filepath.Join(root, "README.md")}, paths...) {
 		text, err := os.ReadFile(path)
 		if err != nil {
@@ -89,15 +95,18 @@ func documents(root string) ([]document, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	path := filepath.Join(root, "federation", "methods", "fromfile", "example.onnx")
 	example, err := newDocument(path, string(method))
 	if err != nil {
 		return nil, err
 	}
+
 	out = append(out, example)
 	if _, ok := checks.Tracked(root); !ok { // the budget counts what git tracks
 		return out, nil
 	}
+
 	budget, err := budgetOf(root, out)
 	return append(out, budget), err
 }
@@ -112,10 +121,12 @@ func budgetOf(root string, documents []document) (document, error) {
 		}
 		changed[filepath.ToSlash(name)] = []byte(d.want)
 	}
+
 	want, current, err := checks.Budget(root, changed)
 	if err != nil {
 		return document{}, err
 	}
+
 	d, err := newDocument(filepath.Join(root, checks.BudgetFile), want)
 	d.current = current
 	return d, err

@@ -46,6 +46,7 @@ func paperTables(root string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+
 	var b strings.Builder
 	left := maps.Clone(withoutFile)
 	for len(paths) > 0 {
@@ -53,6 +54,7 @@ func paperTables(root string) (string, error) {
 		for n < len(paths) && filepath.Dir(paths[n]) == folder {
 			n++
 		}
+
 		items := make([]item, n)
 		for i, path := range paths[:n] {
 			text, err := os.ReadFile(path)
@@ -64,14 +66,17 @@ func paperTables(root string) (string, error) {
 			}
 			items[i].file = filepath.Base(folder) + "/" + filepath.Base(path)
 		}
+
 		paper := cmp.Or(items[0].Card.Paper, items[0].Counts.Paper)
 		writePaper(&b, paper, items, left[paper])
 		delete(left, paper)
 		paths = paths[n:]
 	}
+
 	for paper := range left {
 		return "", fmt.Errorf("no file of configs/papers is of %s", paper)
 	}
+
 	return b.String(), nil
 }
 
@@ -82,6 +87,7 @@ func writePaper(b *strings.Builder, paper string, items []item, left []configs.L
 	}
 	var notes []*note
 	left = slices.Clone(left)
+
 	for _, f := range items {
 		for _, d := range f.Card.Differs {
 			i := slices.IndexFunc(notes, func(n *note) bool { return n.String() == d.String() })
@@ -95,6 +101,7 @@ func writePaper(b *strings.Builder, paper string, items []item, left []configs.L
 			left = append(left, configs.LeftOut{What: f.Card.Item + ": " + l.What, Why: l.Why})
 		}
 	}
+
 	slices.SortStableFunc(notes, func(a, b *note) int { return len(b.at) - len(a.at) })
 	fmt.Fprintf(b, "### %s\n\n%s\n%s\n", paper, table(items, func(f item) []string {
 		return []string{cmp.Or(f.Card.Item, f.Counts.Item), cmp.Or(f.Card.Title, f.Counts.Title), code(f.file)}
@@ -105,6 +112,7 @@ func writePaper(b *strings.Builder, paper string, items []item, left []configs.L
 		}
 		return []string{n.Paper, n.Here, n.Why, at}
 	}, "the paper says", "here", "why", "in"))
+
 	if len(left) > 0 {
 		fmt.Fprintf(b, "%s\n", table(left, func(l configs.LeftOut) []string { return []string{l.What, l.Why} },
 			"what does not run", "why"))

@@ -17,10 +17,12 @@ func resultTables(path string) (global, personal string, err error) {
 		return "", "", err
 	}
 	defer f.Close()
+
 	rows, err := csv.NewReader(f).ReadAll()
 	if err != nil {
 		return "", "", fmt.Errorf("%s: %w", path, err)
 	}
+
 	// columns: evaluation, method, rank, mean and deviation of each task, difference, p
 	heads, difference := rows[0], len(rows[0])-2
 	cells := func(row []string) []string {
@@ -32,18 +34,23 @@ func resultTables(path string) (global, personal string, err error) {
 			}
 			out = append(out, cell)
 		}
+
 		over := strings.Replace(row[difference], "-", "−", 1)
 		if over == "" {
 			over = "–"
 		}
+
 		if p, err := strconv.ParseFloat(row[difference+1], 64); err == nil && p < 0.05 {
 			over += " *"
 		}
+
 		return append(out, over)
 	}
+
 	described := func(evaluation string) string {
 		some := slices.DeleteFunc(slices.Clone(rows), func(row []string) bool { return row[0] != evaluation })
 		return table(some, cells, strings.Split(strings.ReplaceAll(strings.Join(cells(heads), ","), "_", " "), ",")...)
 	}
+
 	return described("global"), described("personal"), nil
 }

@@ -24,10 +24,12 @@ func tables(root string) (map[string]string, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	papers, err := paperTables(root)
 	if err != nil {
 		return nil, err
 	}
+
 	return map[string]string{
 		"papers":           papers,
 		"methods":          methodTable(),
@@ -56,11 +58,13 @@ func table[T any](list []T, row func(T) []string, heads ...string) string {
 		}
 		b.WriteString("|\n")
 	}
+
 	add(heads)
 	b.WriteString(strings.Repeat("|---", len(heads)) + "|\n")
 	for _, e := range list {
 		add(row(e))
 	}
+
 	return b.String()
 }
 
@@ -83,6 +87,7 @@ func optionTables() string {
 			}, "option", "default", "meaning"))
 		}
 	}
+
 	return b.String()
 }
 
@@ -117,9 +122,11 @@ func movingTable() string {
 				flag += " wins"
 			}
 		}
+
 		if strings.HasPrefix(setting.Dassl, "--") {
 			theirs = ""
 		}
+
 		switch {
 		case strings.Contains(setting.Key, " "):
 			ours = setting.Key
@@ -128,6 +135,7 @@ func movingTable() string {
 		case setting.Key == "":
 			ours = "no key"
 		}
+
 		return []string{theirs, flag, code(setting.Trainer), ours, setting.Differs()}
 	}, "key", "flag", "of", "here", "what differs")
 }
@@ -154,6 +162,7 @@ func metricBounds(definition metrics.Definition) string {
 	if definition.Unit == metrics.Plain {
 		unit = "number"
 	}
+
 	switch {
 	case definition.Unit == metrics.Percent:
 		return "share of 1, shown in %"
@@ -162,5 +171,6 @@ func metricBounds(definition metrics.Definition) string {
 	case math.IsInf(definition.High, 1):
 		return fmt.Sprintf("%s, at least %v", unit, definition.Low)
 	}
+
 	return fmt.Sprintf("%s, [%v, %v]", unit, definition.Low, definition.High)
 }

@@ -30,10 +30,12 @@ func PNG(t testing.TB, c color.Color) []byte {
 	for i := range 6 {
 		img.Set(i%3, i/3, c)
 	}
+
 	var b bytes.Buffer
 	if err := png.Encode(&b, img); err != nil {
 		t.Fatal(err)
 	}
+
 	return b.Bytes()
 }
 
@@ -56,6 +58,7 @@ func Tree(t testing.TB, names ...string) string {
 		}
 		writeFile(t, root, n, raw)
 	}
+
 	return root
 }
 
@@ -67,6 +70,7 @@ func writeFile(t testing.TB, root, name string, raw []byte) {
 	if err == nil {
 		err = os.WriteFile(path, raw, 0o644)
 	}
+
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,6 +83,7 @@ func Module(t testing.TB) string {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for {
 		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
 			return dir
@@ -107,9 +112,11 @@ func WantError(t testing.TB, err error, words ...string) {
 		t.Errorf("no error; want one with %q", words)
 		return
 	}
+
 	if strings.Contains(err.Error(), "\n") {
 		t.Errorf("%q is more than a line", err)
 	}
+
 	for _, w := range words {
 		if !strings.Contains(err.Error(), w) {
 			t.Errorf("%q does not say %q", err, w)
@@ -145,6 +152,7 @@ func Photo(t testing.TB, path string, class, seed int) {
 				70 / float64(1+k)}
 		}
 	}
+
 	picture := image.NewRGBA(image.Rect(0, 0, width, height))
 	for i := range width * height {
 		for c := range waves {
@@ -156,10 +164,12 @@ func Photo(t testing.TB, path string, class, seed int) {
 		}
 		picture.Pix[4*i+3] = 255
 	}
+
 	var b bytes.Buffer
 	if err := jpeg.Encode(&b, picture, &jpeg.Options{Quality: 90}); err != nil {
 		t.Fatal(err)
 	}
+
 	writeFile(t, filepath.Dir(path), filepath.Base(path), b.Bytes())
 }
 

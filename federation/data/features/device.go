@@ -45,9 +45,11 @@ func (x Extractor) compile(request Request, images int) (*tower, error) {
 	if err == nil {
 		t.compiled, err = ort.NewSession(model, options)
 	}
+
 	if err != nil {
 		return t, fmt.Errorf("bundle %s: %w", request.Bundle.Name, err)
 	}
+
 	if t.packed {
 		memory := t.compiled.FreeMemory() / 2
 		if limit := options.MemoryLimit; limit > 0 && (memory <= 0 || limit < memory) {
@@ -59,6 +61,7 @@ func (x Extractor) compile(request Request, images int) (*tower, error) {
 			t.size = min(t.size, max(leastBatch, 1<<bits.Len(uint(images-1))))
 		}
 	}
+
 	return t, nil
 }
 
@@ -67,10 +70,12 @@ func batchWithin(memory, image int64) int {
 	if memory <= 0 || image <= 0 {
 		return usualBatch
 	}
+
 	n := mostBatch
 	for n > leastBatch && int64(n)*image > memory {
 		n /= 2
 	}
+
 	return n
 }
 
@@ -83,19 +88,23 @@ func (r Request) model(packed bool) (*onnx.ModelProto, error) {
 	case !packed:
 		return r.Bundle.ImageModel()
 	}
+
 	g, side, batch := graph.New(), graph.StaticDim(r.Bundle.Preprocess.Size), graph.Sym("B")
 	if n := r.Bundle.Batch(); n > 0 {
 		batch = graph.StaticDim(n)
 	}
+
 	pixels := r.Bundle.Preprocess.Unpack(g.Input(bundle.PixelsInput, graph.Float, graph.Shape{batch, graph.StaticDim(1),
 		side, side}))
 	out, patches, err := r.Bundle.Image(g, pixels, clip.VisionPrompts{LastTokens: tokens})
 	if err != nil {
 		return nil, err
 	}
+
 	if r.What == method.PatchesInput {
 		out = patches
 	}
+
 	return graph.Model(graph.Output{Name: outputs[r.What], Node: out})
 }
 
@@ -116,6 +125,7 @@ func (s *Sessions) tower(r Request, compile func() (*tower, error)) (t *tower, c
 		t, err = compile()
 		return t, func() { t.compiled.Close() }, err
 	}
+
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	key := towerKey{r.Bundle, r.What}
@@ -127,6 +137,7 @@ func (s *Sessions) tower(r Request, compile func() (*tower, error)) (t *tower, c
 			s.towers[key] = t
 		}
 	}
+
 	return t, func() {}, err
 }
 
@@ -138,6 +149,7 @@ func (s *Sessions) Close() error {
 	for _, t := range s.towers {
 		all = append(all, t.compiled)
 	}
+
 	s.towers = nil
 	return ort.CloseAll(all...)
 }
@@ -162,14 +174,17 @@ func (e *encoder) onDevice(ctx context.Context, batches []batch, fill func(conte
 	for range cap(f.free) {
 		f.free <- nil
 	}
+
 	for i := range f.ready {
 		f.ready[i] = make(chan decoded, 1)
 	}
+
 	all, ctx := errgroup.WithContext(ctx)
 	all.Go(func() error {
 		fill(ctx, batches, f)
 		return nil
 	})
+
 	all.Go(func() error {
 		return data.ParallelInOrder(ctx, len(batches), callsAtOnce*e.devices(), func(ctx context.Context, i int) (
 			*tensor.Tensor, error) {
@@ -185,6 +200,7 @@ func (e *encoder) onDevice(ctx context.Context, batches []batch, fill func(conte
 			}
 		}, e.finish(batches))
 	})
+
 	return all.Wait()
 }
 
@@ -203,14 +219,17 @@ func (e *encoder) fill(ctx context.Context, batches []batch, f feed) {
 				into = tensor.New(e.pixelShape()...)
 			}
 		}
+
 		copy(into.Row(row).Data, p)
 		if row++; row == len(batches[at].list) {
 			clear(into.Data[row*len(p):])
 			f.ready[at] <- decoded{pixels: into}
 			at, row = at+1, 0
 		}
+
 		return nil
 	})
+
 	if err != nil && at < len(batches) {
 		f.ready[at] <- decoded{err: err}
 	}
@@ -225,6 +244,7 @@ func (x Extractor) FromMemory(ctx context.Context, r Request) (images int, again
 	if err != nil {
 		return 0, nil, err
 	}
+
 	one := []batch{{list: r.List[:e.size], to: func(*tensor.Tensor) error { return nil }}}
 	pixels, err := e.pixels(ctx, one, e.Workers)
 	return e.size, func(ctx context.Context, times int) error {

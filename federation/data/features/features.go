@@ -52,10 +52,12 @@ func (x Extractor) source(ctx context.Context, request Request, view int) (sourc
 	if err != nil {
 		return source, err
 	}
+
 	numerics, err := x.session().Fingerprint()
 	if err != nil {
 		return source, err
 	}
+
 	source = data.Source{Bundle: request.Bundle.Digest(), Preprocessing: string(how), View: view, Layer: request.What,
 		Precision: x.Cache.Precision, Batch: x.batch(request), Numerics: numerics.Digest()}
 	if view > 0 { // see rand
@@ -64,6 +66,7 @@ func (x Extractor) source(ctx context.Context, request Request, view int) (sourc
 			source.Names = append(source.Names, e.ID)
 		}
 	}
+
 	source.Images, err = x.contents(ctx, request.List)
 	return source, err
 }
@@ -78,13 +81,16 @@ func (x Extractor) contents(ctx context.Context, list []data.Example) ([]data.Co
 			unknown, at = append(unknown, e), append(at, i)
 		}
 	}
+
 	if len(unknown) == 0 {
 		return out, nil
 	}
+
 	read, err := x.Cache.ContentHashes(ctx, unknown, x.Workers, nil)
 	for i, c := range read {
 		out[at[i]] = c
 	}
+
 	return out, err
 }
 
@@ -114,14 +120,17 @@ func (x Extractor) compute(ctx context.Context, r Request, work []batch) error {
 	for _, w := range work {
 		images += len(w.list)
 	}
+
 	if images == 0 {
 		return nil
 	}
+
 	encoder, closed, err := x.encoder(r, images)
 	if err != nil {
 		return err
 	}
 	defer closed()
+
 	var batches []batch
 	for _, w := range work {
 		for list := range slices.Chunk(w.list, encoder.size) {
@@ -129,6 +138,7 @@ func (x Extractor) compute(ctx context.Context, r Request, work []batch) error {
 			w.before += len(list)
 		}
 	}
+
 	began := time.Now()
 	if encoder.packed {
 		err = encoder.onDevice(ctx, batches, encoder.fill)
@@ -142,12 +152,14 @@ func (x Extractor) compute(ctx context.Context, r Request, work []batch) error {
 			return encoder.encode(ctx, pixels, len(batches[i].list))
 		}, encoder.finish(batches))
 	}
+
 	if err == nil && encoder.compiled != nil && encoder.Rates != nil {
 		encoder.Rates.Images += images
 		encoder.Rates.Took += time.Since(began)
 		encoder.Rates.Decoding += encoder.decoding.busy
 		encoder.Rates.Encoding += encoder.encoding.busy
 	}
+
 	return err
 }
 
@@ -159,10 +171,12 @@ func (x Extractor) encoder(r Request, images int) (e *encoder, closed func(), er
 		e.tower = &tower{size: x.batch(r)}
 		return e, func() {}, nil
 	}
+
 	e.tower, closed, err = x.Sessions.tower(r, func() (*tower, error) { return x.compile(r, images) })
 	if err == nil && e.packed {
 		e.encoding.lanes = e.devices()
 	}
+
 	return e, closed, err
 }
 
@@ -211,6 +225,7 @@ func (e *encoder) decode(ctx context.Context, batches []batch, workers int, to f
 			list, views = append(list, measured), append(views, b.view)
 		}
 	}
+
 	prepare := func(i int, img image.Image) ([]float32, error) {
 		defer e.decoding.begin()()
 		var rng *rand.Rand
@@ -223,6 +238,7 @@ func (e *encoder) decode(ctx context.Context, batches []batch, workers int, to f
 		}
 		return e.Bundle.Preprocess.Normalise(levels), nil
 	}
+
 	return data.Decode(ctx, list, workers, data.Refuse, preprocess.Decode, prepare, func(_ int, p []float32,
 		_ *data.BadImage) error {
 		return to(p)
@@ -240,10 +256,12 @@ func (e *encoder) encode(ctx context.Context, p *tensor.Tensor, n int) (*tensor.
 		}
 		t = got[outputs[e.What]]
 	}
+
 	t = &tensor.Tensor{Shape: append([]int{n}, t.Shape[1:]...), Data: t.Data[:n*t.Len()/t.Shape[0]]}
 	if e.unit() {
 		L2Normalize(t)
 	}
+
 	return t, nil
 }
 
@@ -265,6 +283,7 @@ func L2Normalize(t *tensor.Tensor) *tensor.Tensor {
 			row[j] = float32(float64(row[j]) / n)
 		}
 	}
+
 	return t
 }
 
@@ -312,26 +331,31 @@ func (x Extractor) Rows(ctx context.Context, request Request) (out []Rows, err e
 			out = nil
 		}
 	}()
+
 	var work []batch
 	for _, view := range request.views() {
 		source, err := x.source(ctx, request, view)
 		if err != nil {
 			return out, err
 		}
+
 		m, err := x.Cache.Matrix(source.Key(), request.shape(), x.shard(request))
 		if err != nil {
 			return out, err
 		}
+
 		out = append(out, Rows{rows: m, unit: request.unit() && x.Cache.Precision != data.Float})
 		missing, done := m.Missing(), len(request.List)
 		for _, rows := range missing {
 			done -= rows[1] - rows[0]
 		}
+
 		for _, rows := range missing {
 			work = append(work, batch{request.List[rows[0]:rows[1]], view, done, m.Append})
 			done += rows[1] - rows[0]
 		}
 	}
+
 	return out, x.compute(ctx, request, work)
 }
 
@@ -350,10 +374,12 @@ func (r Request) views() []int {
 	if r.Views <= 1 {
 		return []int{0}
 	}
+
 	out := make([]int, r.Views)
 	for i := range out {
 		out[i] = i + 1
 	}
+
 	return out
 }
 

@@ -45,6 +45,7 @@ func (x Extractor) storage(ctx context.Context, requests []Request, free func(st
 			if request.What != kind.what {
 				continue
 			}
+
 			before := need.Bytes
 			for _, view := range request.views() {
 				source, err := x.source(ctx, request, view)
@@ -57,20 +58,24 @@ func (x Extractor) storage(ctx context.Context, requests []Request, free func(st
 				}
 				seen[key] = true
 			}
+
 			if need.Bytes > before {
 				need.Images += len(request.List)
 			}
 		}
+
 		if total += need.Bytes; need.Bytes > 0 {
 			storage.Missing = append(storage.Missing, need)
 		}
 	}
+
 	if n, ok := free(storage.Dir); ok {
 		if storage.Free = n; total > 0 && total > n-spare {
 			return storage, fmt.Errorf("%s: free space there, or set runtime.cache to a folder on another disk",
 				storage)
 		}
 	}
+
 	return storage, nil
 }
 
@@ -94,9 +99,11 @@ func (s Storage) String() string {
 			}
 		}
 	}
+
 	line := fmt.Sprintf("%s will need in %s", strings.Join(parts, ", "), s.Dir)
 	if s.Free >= 0 {
 		line += fmt.Sprintf(", where %.2f GB are free", float64(s.Free)/1e9)
 	}
+
 	return line
 }

@@ -60,6 +60,7 @@ func check(config Config, set *data.Set) (Kind, error) {
 	if err := data.OneOf("partition.kind", config.Kind, names...); err != nil {
 		return Kind{}, err
 	}
+
 	kind := kinds[slices.Index(names, config.Kind)]
 	examples := 0
 	for _, sp := range set.Splits() {
@@ -71,6 +72,7 @@ func check(config Config, set *data.Set) (Kind, error) {
 			}
 		}
 	}
+
 	positive := func(x float64) bool { return x > 0 && !math.IsInf(x, 0) }
 	is := func(kinds ...string) bool { return slices.Contains(kinds, config.Kind) }
 	classes := len(set.Classes)
@@ -104,12 +106,14 @@ func check(config Config, set *data.Set) (Kind, error) {
 		checkLeaveOut(config, set)); err != nil || !is("pachinko") {
 		return kind, err
 	}
+
 	for i, c := range set.Coarse {
 		if c < 0 || c >= len(set.Superclasses) {
 			return kind, configtags.KeyErrorf("partition", "class %s has superclass %d of %d", set.Classes[i], c,
 				len(set.Superclasses))
 		}
 	}
+
 	return kind, nil
 }
 
@@ -122,6 +126,7 @@ func checkComplete(kind Kind, clients []Client) error {
 	case kind.dirichlet:
 		change += " or raise partition.beta"
 	}
+
 	for i, c := range clients {
 		what := ""
 		switch {
@@ -134,5 +139,6 @@ func checkComplete(kind Kind, clients []Client) error {
 		}
 		return fmt.Errorf("client %d of %d has no %s example: %s", i, len(clients), what, change)
 	}
+
 	return nil
 }

@@ -21,6 +21,7 @@ func dirichlet(lists []list, classes int, config Config, seed uint64) ([]shares,
 	if err := config.checkFits(lists); err != nil {
 		return nil, err
 	}
+
 	grouped := byClass(lists, classes)
 	most := maxTries(config.Clients, classes)
 	for try := range most {
@@ -34,15 +35,18 @@ func dirichlet(lists []list, classes int, config Config, seed uint64) ([]shares,
 				assignParts(out, l, nil, index, boundaries(share, len(index)))
 			}
 		}
+
 		full := allHave(out, config.MinSize)
 		if !full && config.Fill && try == most-1 {
 			fill(out, lists, classes, config.MinSize)
 			full = true
 		}
+
 		if full {
 			return out, nil
 		}
 	}
+
 	return nil, fmt.Errorf("none of %d draws with beta %g gave each of %d clients %d training and %d test examples: "+
 		"raise partition.beta, lower partition.clients or partition.min_size, or set partition.fill",
 		most, config.Beta, config.Clients, config.MinSize, config.MinSize)
@@ -61,15 +65,18 @@ func fill(out []shares, lists []list, classes, size int) {
 						from = d
 					}
 				}
+
 				trains := make([]bool, classes)
 				for _, i := range out[c][0] {
 					trains[lists[0].label[i]] = true
 				}
+
 				have := out[from][l]
 				at := len(have) - 1
 				if l > 0 {
 					at = max(slices.IndexFunc(have, func(i int) bool { return trains[lists[l].label[i]] }), 0)
 				}
+
 				out[c][l] = append(out[c][l], have[at])
 				out[from][l] = slices.Delete(have, at, at+1)
 			}
@@ -91,15 +98,18 @@ func proportions(out []shares, size int, p Config, rng *rand.Rand) []float64 {
 			share[c] = 0
 		}
 	}
+
 	if sum := total(share); sum > 0 && !math.IsInf(sum, 0) {
 		divide(share, sum)
 		return share
 	}
+
 	// For tiny beta all draws underflow, or all mass lies on full clients. The limit of the distribution is one client
 	// drawn uniformly; if there is a cap, among the clients with room.
 	if len(free) == 0 {
 		free = everyone
 	}
+
 	clear(share)
 	share[free[rng.IntN(len(free))]] = 1
 	return share
@@ -128,15 +138,18 @@ func codeDirichlet(j *job) ([]Client, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	if err := j.checkFits(j.lists); err != nil {
 		return nil, err
 	}
+
 	got, err := j.cutClasses(j.lists, j.Clients, j.Beta, maxTries(j.Clients, len(j.set.Classes)),
 		func() *pyrand.NumPy { return rng })
 	if err != nil {
 		return nil, fmt.Errorf("%w: raise partition.beta, lower partition.clients or partition.min_size, or set "+
 			"partition.code to false and partition.fill", err)
 	}
+
 	return j.newClients(got, "", 0), nil
 }
 
@@ -152,10 +165,12 @@ func (j *job) codeEachDomain(beta float64) ([]Client, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	count, err := j.clientsPerDomain(func() int { return rng.IntN(len(j.domains)) })
 	if err != nil {
 		return nil, err
 	}
+
 	seed := j.seedOr(0)
 	var out []Client
 	for i, d := range j.domains {
@@ -165,18 +180,22 @@ func (j *job) codeEachDomain(beta float64) ([]Client, error) {
 		if err := q.checkFits(lists); err != nil {
 			return nil, fmt.Errorf("domain %s: %w", j.set.Domains[d], err)
 		}
+
 		got, err := j.cutClasses(lists, count[i], beta, 1, func() *pyrand.NumPy {
 			again, _ := pyrand.NewNumPy(seed) // numpy has checked the only seed that could be too large
 			return again
 		})
+
 		if err != nil {
 			return nil, fmt.Errorf("domain %s: %w: the code seeds its generator with %d before every class, so each "+
 				"further try draws the same and it would never end: set partition.seed to another number, raise "+
 				"partition.beta, lower partition.clients or partition.min_size, or set partition.code to false",
 				j.set.Domains[d], err, seed)
 		}
+
 		out = append(out, j.newClients(got, j.set.Domains[d], len(out))...)
 	}
+
 	return out, nil
 }
 
@@ -195,10 +214,12 @@ func (j *job) cutClasses(lists []list, clients int, beta float64, most int, next
 			for l := range lists {
 				index[l] = grouped[l][k]
 			}
+
 			for _, l := range codeLists(lists) {
 				index[l] = slices.Clone(index[l])
 				rng.Shuffle(index[l])
 			}
+
 			ends := func(n int) []int { return evenEnds(n, clients) }
 			if beta != 0 {
 				share := rng.Dirichlet(beta, clients)
@@ -210,14 +231,17 @@ func (j *job) cutClasses(lists []list, clients int, beta float64, most int, next
 				divide(share, pyrand.Sum(share))
 				ends = func(n int) []int { return truncatedEnds(share, n) }
 			}
+
 			for l := range lists {
 				assignParts(out, l, nil, index[l], ends(len(index[l])))
 			}
 		}
+
 		if allHave(out, j.MinSize) {
 			return out, nil
 		}
 	}
+
 	return nil, fmt.Errorf("none of %d draws with beta %g gave each of %d clients %d training and %d test examples",
 		most, beta, clients, j.MinSize, j.MinSize)
 }
@@ -233,6 +257,7 @@ func truncatedEnds(share []float64, n int) []int {
 			out[i] = min(n, int(sum*float64(n)))
 		}
 	}
+
 	out[len(out)-1] = n
 	return out
 }

@@ -17,11 +17,13 @@ func FewShot(index, labels []int, k int, seed uint64) []int {
 	if k <= 0 {
 		return slices.Clone(index)
 	}
+
 	var out []int
 	for _, g := range groups(list{index, labels}) {
 		shuffle(g.index, data.NewRand(seed, "shots", g.class))
 		out = append(out, g.index[:min(k, len(g.index))]...)
 	}
+
 	slices.Sort(out)
 	return out
 }
@@ -44,6 +46,7 @@ func groups(l list) []group {
 		}
 		out[at[k]].index = append(out[at[k]].index, i)
 	}
+
 	return out
 }
 
@@ -65,6 +68,7 @@ func pathological(lists []list, classes int, config Config, seed uint64) ([]shar
 			"partition.clients (%d works), set partition.repeat or use another partition.kind",
 			classes, config.Clients, max(n, 1))
 	}
+
 	out := newShares(config.Clients, len(lists))
 	order := data.NewRand(seed, "pathological").Perm(classes)
 	for l, groups := range byClass(lists, classes) {
@@ -79,6 +83,7 @@ func pathological(lists []list, classes int, config Config, seed uint64) ([]shar
 			out[owner][l] = append(out[owner][l], groups[class]...)
 		}
 	}
+
 	return out, nil
 }
 
@@ -123,6 +128,7 @@ func codeFewShot(j *job, iid bool) ([]Client, error) {
 			return nil, err
 		}
 	}
+
 	return j.newClients(out, "", 0), nil
 }
 
@@ -132,18 +138,21 @@ func (f *fewShot) shareClasses(l list) error {
 	for _, i := range l.index {
 		classes = max(classes, l.label[i]+1)
 	}
+
 	order := f.rng.Permutation(classes)
 	n := int(f.Repeat * float64(classes))
 	f.common, order = order[:n], order[n:]
 	if f.Repeat > 0 && f.shots < 1 {
 		return fmt.Errorf("the public code divides by data.shots where classes are repeated: set data.shots")
 	}
+
 	var fold []int // of every client
 	perFold := 0
 	if f.Repeat > 0 && f.Clients/f.shots > 0 {
 		f.folds = f.Clients / f.shots
 		fold, perFold = f.foldClients(), perClient(n, f.folds)
 	}
+
 	per := perClient(len(order), f.Clients)
 	for i := range f.Clients {
 		own := slices.Clone(f.common)
@@ -152,6 +161,7 @@ func (f *fewShot) shareClasses(l list) error {
 		}
 		f.classes = append(f.classes, append(own, part(order, i, f.Clients, per)...))
 	}
+
 	return nil
 }
 
@@ -176,6 +186,7 @@ func (f *fewShot) foldClients() []int {
 			out[c] = at / per
 		}
 	}
+
 	return out
 }
 
@@ -193,10 +204,12 @@ func (f *fewShot) draw(gs []group, out []shares) error {
 			if !f.iid && !slices.Contains(f.classes[c], group.class) {
 				continue
 			}
+
 			k := f.shots
 			if slices.Contains(f.common, group.class) {
 				k = max(1, f.shots/f.Clients)
 			}
+
 			got := group.index
 			if len(got) >= k {
 				got = data.Pick(got, f.rng.Sample(len(got), k)) // random.sample
@@ -204,9 +217,11 @@ func (f *fewShot) draw(gs []group, out []shares) error {
 				return fmt.Errorf("class %d has %d training examples, but %d are drawn of it: lower data.shots",
 					group.class, len(got), k)
 			}
+
 			out[c][0] = append(out[c][0], got...)
 		}
 	}
+
 	return nil
 }
 

@@ -27,6 +27,7 @@ func iid(lists []list, classes int, p Config, seed uint64) ([]shares, error) {
 			turn = roundRobin(out, l, index, turn)
 		}
 	}
+
 	return out, nil
 }
 
@@ -35,10 +36,12 @@ func iidShots(j *job) ([]Client, error) {
 	if err := j.checkShots(); err != nil {
 		return nil, err
 	}
+
 	out, err := overall(iid)(j)
 	for i := range out {
 		out[i].Train = slices.Clone(j.lists[0].index)
 	}
+
 	return out, err
 }
 
@@ -48,16 +51,20 @@ func codeIID(j *job) ([]Client, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	out := newShares(j.Clients, len(j.lists))
 	deal := func(l int, permutation func(int) []int) {
 		n := len(j.lists[l].index)
 		assignParts(out, l, nil, data.Pick(j.lists[l].index, permutation(n)), evenEnds(n, j.Clients))
 	}
+
 	for _, l := range codeLists(j.lists) {
 		deal(l, rng.Permutation)
 	}
+
 	if l := valList(j.lists); l >= 0 {
 		deal(l, data.NewRand(j.seed, "partition/val").Perm)
 	}
+
 	return j.newClients(out, "", 0), nil
 }

@@ -79,6 +79,7 @@ func newJob(p Config, s *data.Set, shots int, seed uint64) *job {
 	if p.Seed != 0 {
 		seed = p.Seed
 	}
+
 	j := &job{Config: p, set: s, seed: seed, shots: shots, domains: p.keptDomains(s)}
 	for _, sp := range s.Splits() {
 		l := list{label: data.Labels(*sp.Examples)}
@@ -89,6 +90,7 @@ func newJob(p Config, s *data.Set, shots int, seed uint64) *job {
 		}
 		j.lists = append(j.lists, l)
 	}
+
 	return j
 }
 
@@ -108,6 +110,7 @@ func (j *job) inDomain(domain int) []list {
 			}
 		}
 	}
+
 	return out
 }
 
@@ -126,6 +129,7 @@ func (j *job) newClients(got []shares, domain string, before int) []Client {
 		}
 		out = append(out, c)
 	}
+
 	return out
 }
 
@@ -136,10 +140,12 @@ func (j *job) clientsPerDomain(extra func() int) ([]int, error) {
 	if j.Clients < n {
 		return nil, fmt.Errorf("%d clients for %d domains: raise partition.clients to at least %d", j.Clients, n, n)
 	}
+
 	count := slices.Repeat([]int{j.Clients / n}, n)
 	for range j.Clients % n {
 		count[extra()]++
 	}
+
 	return count, nil
 }
 
@@ -229,6 +235,7 @@ func boundaries(share []float64, n int) []int {
 		sum += x
 		out[i] = min(n, int(sum*float64(n)+1e-9)) // without 1e-9 0.1+0.2+0.7 of 10 is 9
 	}
+
 	out[len(out)-1] = n
 	return out
 }

@@ -27,6 +27,7 @@ func labelSkew(lists []list, classes int, p Config, seed uint64, weight func(*ra
 		return nil, fmt.Errorf("%d clients with %d classes each leave some of the %d classes without a client: raise "+
 			"partition.classes or partition.clients", p.Clients, p.Classes, classes)
 	}
+
 	rng := data.NewRand(seed, "owned")
 	owners := owners(p.Clients, p.Classes, classes, rng)
 	grouped := byClass(lists, classes)
@@ -43,6 +44,7 @@ func labelSkew(lists []list, classes int, p Config, seed uint64, weight func(*ra
 			assignParts(out, l, own, index, boundaries(share, len(index)))
 		}
 	}
+
 	return out, nil
 }
 
@@ -56,6 +58,7 @@ func owners(clients, each, classes int, rng *rand.Rand) [][]int {
 			left[k]++
 		}
 	}
+
 	out := make([][]int, classes)
 	for c := range clients {
 		order := rng.Perm(classes)
@@ -65,6 +68,7 @@ func owners(clients, each, classes int, rng *rand.Rand) [][]int {
 			out[k] = append(out[k], c)
 		}
 	}
+
 	return out
 }
 
@@ -75,11 +79,13 @@ func codeLabelUniform(j *job) ([]Client, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	classes := len(j.set.Classes)
 	if j.Classes*j.Clients%classes != 0 {
 		return nil, fmt.Errorf("the public code needs clients*classes (%d*%d) to be a multiple of the set's %d "+
 			"classes: change partition.clients or partition.classes", j.Clients, j.Classes, classes)
 	}
+
 	places := j.Classes * j.Clients / classes
 	left := slices.Repeat([]int{places}, classes)
 	weights := make([][]float64, classes)
@@ -89,6 +95,7 @@ func codeLabelUniform(j *job) ([]Client, error) {
 		}
 		divide(weights[k], pyrand.Sum(weights[k]))
 	}
+
 	own := make([][]int, j.Clients)
 	share := make([][]float64, j.Clients)
 	for c := range own {
@@ -104,12 +111,14 @@ func codeLabelUniform(j *job) ([]Client, error) {
 			left[k]--
 			own[c] = append(own[c], k)
 		}
+
 		for _, k := range own[c] { // taken from the end of the class's weights
 			last := len(weights[k]) - 1
 			share[c] = append(share[c], weights[k][last])
 			weights[k] = weights[k][:last]
 		}
 	}
+
 	rest := j.codeGroups(j.lists)
 	shuffler := pyrand.NewPython(j.seed)
 	for _, l := range codeLists(j.lists) {
@@ -117,6 +126,7 @@ func codeLabelUniform(j *job) ([]Client, error) {
 			pyrand.Shuffle(shuffler, index)
 		}
 	}
+
 	counts := byClass(j.lists, classes)
 	out := newShares(j.Clients, len(j.lists))
 	for c := range out {
@@ -128,6 +138,7 @@ func codeLabelUniform(j *job) ([]Client, error) {
 			}
 		}
 	}
+
 	return j.newClients(out, "", 0), nil
 }
 
@@ -138,6 +149,7 @@ func codeLabelClasses(j *job) ([]Client, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	classes := len(j.set.Classes)
 	python := pyrand.NewPython(j.seed)
 	owners := make([][]int, classes)
@@ -152,6 +164,7 @@ func codeLabelClasses(j *job) ([]Client, error) {
 			owners[k] = append(owners[k], c)
 		}
 	}
+
 	grouped := j.codeGroups(j.lists)
 	out := newShares(j.Clients, len(j.lists))
 	for k, own := range owners {
@@ -166,5 +179,6 @@ func codeLabelClasses(j *job) ([]Client, error) {
 			assignParts(out, l, own, grouped[l][k], evenEnds(len(grouped[l][k]), len(own)))
 		}
 	}
+
 	return j.newClients(out, "", 0), nil
 }

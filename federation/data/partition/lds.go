@@ -16,12 +16,14 @@ func lds(j *job) ([]Client, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	classes := len(j.set.Classes)
 	rng := data.NewRand(j.seed, "lds")
 	share := make([][]float64, classes)
 	for k := range share {
 		share[k] = dirichletOrOneHot(j.Beta, j.Clients, rng)
 	}
+
 	var out []Client
 	for i, d := range j.domains {
 		got := newShares(count[i], len(j.lists))
@@ -33,6 +35,7 @@ func lds(j *job) ([]Client, error) {
 		}
 		out = append(out, j.newClients(got, j.set.Domains[d], len(out))...)
 	}
+
 	return out, nil
 }
 
@@ -55,10 +58,12 @@ func codeLDS(j *job) ([]Client, error) {
 	if j.Clients != len(j.domains) {
 		return nil, fmt.Errorf("the public code has one client per domain: set partition.clients to %d", len(j.domains))
 	}
+
 	rng, err := j.numpy()
 	if err != nil {
 		return nil, err
 	}
+
 	classes := len(j.set.Classes)
 	share := make([][]float64, classes)
 	for k := range share {
@@ -68,6 +73,7 @@ func codeLDS(j *job) ([]Client, error) {
 				"partition.beta or set partition.code to false", j.Beta)
 		}
 	}
+
 	var out []Client
 	for n, d := range j.domains {
 		first := func(groups [][]int) (kept []int) {
@@ -76,6 +82,7 @@ func codeLDS(j *job) ([]Client, error) {
 			}
 			return kept
 		}
+
 		lists := j.inDomain(d)
 		train := lists[0]
 		client := Client{Domain: j.set.Domains[d], Test: lists[len(lists)-1].index}
@@ -84,12 +91,15 @@ func codeLDS(j *job) ([]Client, error) {
 			cut := int(0.7 * float64(len(order)))
 			train.index, client.Test = order[:cut], order[cut:]
 		}
+
 		client.Train = first(train.byClass(classes))
 		if l := valList(lists); l >= 0 {
 			client.Val = first(j.codeGroups(lists)[l])
 		}
+
 		sorted([]shares{{client.Train, client.Val, client.Test}})
 		out = append(out, client)
 	}
+
 	return out, nil
 }

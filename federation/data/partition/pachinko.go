@@ -25,6 +25,7 @@ func (j *job) join(indices []int) joined {
 		}
 		all.start = append(all.start, len(all.label))
 	}
+
 	return all
 }
 
@@ -45,17 +46,20 @@ func pachinko(j *job) ([]Client, error) {
 	for l := range j.lists {
 		every = append(every, l)
 	}
+
 	all := j.join(every)
 	left := make([][]int, len(j.set.Classes))
 	for i, k := range all.label {
 		left[k] = append(left[k], i)
 	}
+
 	fine := make([][]int, len(j.set.Superclasses))
 	for k, c := range j.set.Coarse {
 		if len(left[k]) > 0 {
 			fine[c] = append(fine[c], k)
 		}
 	}
+
 	out := newShares(j.Clients, len(j.lists))
 	for c := range out {
 		mass := make([]float64, len(fine)) // 0 for superclasses without remaining examples
@@ -67,16 +71,20 @@ func pachinko(j *job) ([]Client, error) {
 				inside[s] = dirichletOrOneHot(j.FineBeta, len(f), rng)
 			}
 		}
+
 		if len(open) == 0 {
 			break
 		}
+
 		for i, w := range dirichletOrOneHot(j.Beta, len(open), rng) {
 			mass[open[i]] = w
 		}
+
 		size := len(all.label) / j.Clients
 		if c < len(all.label)%j.Clients {
 			size++
 		}
+
 		for range size {
 			s := category(mass, func(s int) bool { return len(fine[s]) > 0 }, rng)
 			at := category(inside[s], func(int) bool { return true }, rng)
@@ -93,6 +101,7 @@ func pachinko(j *job) ([]Client, error) {
 			}
 		}
 	}
+
 	return j.newClients(out, "", 0), nil
 }
 
@@ -114,9 +123,11 @@ func category(weight []float64, may func(int) bool, rng *rand.Rand) int {
 			}
 		}
 	}
+
 	if sum > 0 {
 		return last
 	}
+
 	return open[rng.IntN(len(open))]
 }
 
@@ -131,26 +142,31 @@ func codePachinko(j *job) ([]Client, error) {
 	if err != nil {
 		return nil, configtags.KeyErrorf("partition.code", "%w", err)
 	}
+
 	t := &tree{job: j, weights: weights, examples: pyrand.NewPython(seed), left: make([][]int, len(j.set.Classes)),
 		fine: map[int][]int{}}
 	all := j.join(codeLists(j.lists))
 	for _, i := range t.examples.Sample(len(all.label), len(all.label)) {
 		t.left[all.label[i]] = append(t.left[all.label[i]], i)
 	}
+
 	for k, s := range j.set.Coarse {
 		t.fine[s] = append(t.fine[s], k)
 	}
+
 	for s := range j.set.Superclasses {
 		if len(t.fine[s]) > 0 { // a subset of the classes may leave superclasses without any
 			t.coarse = append(t.coarse, s)
 		}
 	}
+
 	drawnBy := make([][]int, j.Clients)
 	for c := range drawnBy {
 		if drawnBy[c], err = t.draw(len(all.label) / j.Clients); err != nil {
 			return nil, err
 		}
 	}
+
 	pyrand.Shuffle(pyrand.NewPython(j.seed), drawnBy)
 	out := newShares(j.Clients, len(j.lists))
 	for c, own := range drawnBy {
@@ -158,9 +174,11 @@ func codePachinko(j *job) ([]Client, error) {
 			all.assign(out[c], i)
 		}
 	}
+
 	if l := valList(j.lists); l >= 0 { // the public code has no val list: split as train, class by class
 		j.likeTrain(out, l)
 	}
+
 	return j.newClients(out, "", 0), nil
 }
 
@@ -200,6 +218,7 @@ func (t *tree) draw(n int) ([]int, error) {
 	for _, s := range t.coarse {
 		inside[s] = t.weights.Dirichlet(t.FineBeta, len(t.fine[s]))
 	}
+
 	category := func(p []float64, beta float64, key string) (int, error) {
 		at := t.weights.Category(p)
 		if at < 0 {
@@ -208,28 +227,33 @@ func (t *tree) draw(n int) ([]int, error) {
 		}
 		return at, nil
 	}
+
 	var out []int
 	for range n {
 		at, err := category(mass, t.Beta, "beta")
 		if err != nil {
 			return nil, err
 		}
+
 		s := t.coarse[at]
 		fineAt, err := category(inside[s], t.FineBeta, "fine_beta")
 		if err != nil {
 			return nil, err
 		}
+
 		k := t.fine[s][fineAt]
 		if len(t.left[k]) == 0 { // only if a class has no example from the start
 			return nil, fmt.Errorf("class %d has no example, where the public code fails: set partition.code to false",
 				k)
 		}
+
 		i := t.examples.RandBelow(len(t.left[k]))
 		out = append(out, t.left[k][i])
 		t.left[k] = slices.Delete(t.left[k], i, i+1)
 		if len(t.left[k]) > 0 {
 			continue
 		}
+
 		t.fine[s] = slices.Delete(t.fine[s], fineAt, fineAt+1)
 		inside[s] = dropAndRenormalise(inside[s], fineAt)
 		if len(t.fine[s]) == 0 {
@@ -237,6 +261,7 @@ func (t *tree) draw(n int) ([]int, error) {
 			mass = dropAndRenormalise(mass, at)
 		}
 	}
+
 	return out, nil
 }
 

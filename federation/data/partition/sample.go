@@ -18,10 +18,12 @@ func sample(lists []list, classes int, config Config, seed uint64) ([]shares, er
 	for _, l := range lists {
 		examples += len(l.index)
 	}
+
 	if config.Share*float64(examples)*float64(config.Clients) > maxOverlap {
 		return nil, fmt.Errorf("%d clients with %g of %d examples each need too much memory: lower partition.clients "+
 			"or partition.share", config.Clients, config.Share, examples)
 	}
+
 	grouped := byClass(lists, classes)
 	out := newShares(config.Clients, len(lists))
 	for c := range out {
@@ -38,6 +40,7 @@ func sample(lists []list, classes int, config Config, seed uint64) ([]shares, er
 			}
 		}
 	}
+
 	return out, nil
 }
 
@@ -66,16 +69,19 @@ func quotas(q []float64, have []int, size int) []int {
 			remainder[k] = want - float64(n)
 			order = append(order, k)
 		}
+
 		left -= given
 		if full && given > 0 {
 			continue
 		}
+
 		slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(remainder[b], remainder[a]) })
 		for _, k := range order[:min(left, len(order))] {
 			out[k]++
 			left--
 		}
 	}
+
 	return out
 }
 
@@ -88,8 +94,10 @@ func openWeights(q []float64, out, have []int) ([]float64, float64) {
 			weight[k], even[k] = q[k], 1
 		}
 	}
+
 	if total(weight) == 0 {
 		weight = even
 	}
+
 	return weight, total(weight)
 }

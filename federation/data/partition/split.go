@@ -19,24 +19,29 @@ func Split(config Config, set *data.Set, shots int, seed uint64) ([]Client, erro
 	if err != nil {
 		return nil, err
 	}
+
 	job := newJob(config, set, shots, seed)
 	split := kind.allocate
 	if config.Code {
 		split = kind.published
 	}
+
 	out, err := split(job)
 	if err == nil {
 		err = checkComplete(kind, out)
 	}
+
 	if err != nil {
 		return nil, fmt.Errorf("partition %s: %w", config.Kind, err)
 	}
+
 	if shots > 0 && !(config.Code && kind.drawsShots && set.Pool == nil) {
 		for i := range out {
 			out[i].Train = FewShot(out[i].Train, job.lists[0].label, shots,
 				method.Rand(job.seed, "shots", strconv.Itoa(i)).Uint64())
 		}
 	}
+
 	return out, nil
 }
 

@@ -14,6 +14,7 @@ func classRange(n int, part string) (from, to int, err error) {
 	if err := data.OneOf("data.classes", part, "all", "base", "new"); err != nil {
 		return 0, 0, err
 	}
+
 	to = n
 	switch part {
 	case "base":
@@ -21,10 +22,12 @@ func classRange(n int, part string) (from, to int, err error) {
 	case "new":
 		from = (n + 1) / 2
 	}
+
 	if from >= to {
 		return 0, 0, configtags.KeyErrorf("data.classes", "%d classes leave none for the part %q: set it to all", n,
 			part)
 	}
+
 	return from, to, nil
 }
 
@@ -34,11 +37,13 @@ func ClassSubset(s *data.Set, part string) (*data.Set, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	out := *s
 	out.Classes = s.Classes[from:to]
 	if s.Coarse != nil {
 		out.Coarse = s.Coarse[from:to]
 	}
+
 	for _, l := range []*[]data.Example{&out.Train, &out.Val, &out.Test, &out.Pool} {
 		if *l == nil {
 			continue
@@ -52,6 +57,7 @@ func ClassSubset(s *data.Set, part string) (*data.Set, error) {
 		}
 		*l = kept
 	}
+
 	return &out, nil
 }
 
@@ -60,12 +66,14 @@ func (p Config) keptDomains(s *data.Set) []int {
 	if len(s.Domains) == 0 {
 		return []int{0}
 	}
+
 	var out []int
 	for d, name := range s.Domains {
 		if !slices.Contains(p.LeaveOut, name) {
 			out = append(out, d)
 		}
 	}
+
 	return out
 }
 
@@ -79,10 +87,12 @@ func checkLeaveOut(p Config, set *data.Set) error {
 				set.Name, strings.Join(set.Domains, ", "))
 		}
 	}
+
 	if len(p.keptDomains(set)) == 0 {
 		return configtags.KeyErrorf("partition.leave_out", "no domain is left for the clients: hold out fewer of %s",
 			strings.Join(set.Domains, ", "))
 	}
+
 	return nil
 }
 
@@ -93,6 +103,7 @@ func LeftOut(p Config, s *data.Set) ([]Client, error) {
 	if err := checkLeaveOut(p, s); err != nil {
 		return nil, err
 	}
+
 	var out []Client
 	for d, name := range s.Domains {
 		if !slices.Contains(p.LeaveOut, name) {
@@ -109,5 +120,6 @@ func LeftOut(p Config, s *data.Set) ([]Client, error) {
 		}
 		out = append(out, c)
 	}
+
 	return out, nil
 }

@@ -45,6 +45,7 @@ func Summarise(set *data.Set, clients []Client) Summary {
 	if len(clients) == 0 {
 		return out
 	}
+
 	var train, val, test, classes []int
 	var counts [][]int
 	all := make([]int, len(set.Classes))
@@ -58,6 +59,7 @@ func Summarise(set *data.Set, clients []Client) Summary {
 		train, val, test = append(train, len(c.Train)), append(val, len(c.Val)), append(test, len(c.Test))
 		counts, classes = append(counts, own), append(classes, held)
 	}
+
 	out.Train, out.Val, out.Test, out.Classes = rangeOf(train), rangeOf(val), rangeOf(test), rangeOf(classes)
 	out.Skew, out.Gini = skew(counts, all), gini(train)
 	out.Unused, out.Repeated = countUses(set, clients)
@@ -80,6 +82,7 @@ func skew(counts [][]int, all []int) float64 {
 			sum += max(0, float64(n)/float64(size)-float64(all[k])/float64(whole))
 		}
 	}
+
 	return sum / float64(len(counts))
 }
 
@@ -90,9 +93,11 @@ func gini(sizes []int) float64 {
 		sum += float64(n)
 		ranked += float64(i+1) * float64(n)
 	}
+
 	if sum == 0 {
 		return 0
 	}
+
 	n := float64(len(sizes))
 	return 2*ranked/(n*sum) - (n+1)/n
 }
@@ -104,6 +109,7 @@ func countUses(s *data.Set, clients []Client) (unused, repeated int) {
 	for _, e := range s.Val {
 		val[e.ID] = true
 	}
+
 	for _, sp := range s.Splits() {
 		times := make([]int, len(*sp.Examples))
 		for _, c := range clients {
@@ -115,6 +121,7 @@ func countUses(s *data.Set, clients []Client) (unused, repeated int) {
 				times[i]++
 			}
 		}
+
 		for i, n := range times {
 			switch {
 			case n > 0:
@@ -124,6 +131,7 @@ func countUses(s *data.Set, clients []Client) (unused, repeated int) {
 			}
 		}
 	}
+
 	return unused, repeated
 }
 

@@ -28,9 +28,11 @@ func FileOf(s *data.Set, clients []Client) File {
 			}
 		}
 	}
+
 	for _, sp := range s.Splits() {
 		file.Labels[sp.Name] = data.Labels(*sp.Examples)
 	}
+
 	return file
 }
 
@@ -48,12 +50,14 @@ func Table(set *data.Set, clients []Client) string {
 	if domains {
 		head = append(head, "domain")
 	}
+
 	columns := len(set.Classes) <= maxColumns
 	if columns {
 		head = append(head, set.Classes...)
 	} else {
 		head = append(head, "classes", "largest")
 	}
+
 	fmt.Fprintln(w, strings.Join(head, "\t")+"\t")
 	for i, c := range clients {
 		train, val, test := c.Of(set)
@@ -61,6 +65,7 @@ func Table(set *data.Set, clients []Client) string {
 		if domains {
 			row = append(row, c.Domain)
 		}
+
 		counts := set.Counts(train)
 		if columns {
 			for _, n := range counts {
@@ -69,8 +74,10 @@ func Table(set *data.Set, clients []Client) string {
 		} else {
 			row = append(row, largest(set, counts, 5)...)
 		}
+
 		fmt.Fprintln(w, strings.Join(row, "\t")+"\t")
 	}
+
 	w.Flush()
 	b.WriteString(Summarise(set, clients).footer())
 	return b.String()
@@ -84,11 +91,13 @@ func largest(set *data.Set, counts []int, n int) []string {
 			have = append(have, k)
 		}
 	}
+
 	total := len(have)
 	slices.SortStableFunc(have, func(a, b int) int { return counts[b] - counts[a] })
 	var words []string
 	for _, k := range have[:min(n, total)] {
 		words = append(words, fmt.Sprintf("%s %d", set.Classes[k], counts[k]))
 	}
+
 	return []string{fmt.Sprint(total), strings.Join(words, ", ")}
 }

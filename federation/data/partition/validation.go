@@ -26,6 +26,7 @@ func CutValidation(set *data.Set, clients []Client, share float64, seed uint64) 
 			"use those", len(set.Val))); err != nil {
 		return err
 	}
+
 	labels := data.Labels(set.Train)
 	at := map[int]int{} // training index to its place in Val
 	for i := range clients {
@@ -42,6 +43,7 @@ func CutValidation(set *data.Set, clients []Client, share float64, seed uint64) 
 		}
 		slices.Sort(client.Val)
 	}
+
 	return nil
 }
 
@@ -62,6 +64,7 @@ func stratified(index, labels []int, share float64, seed uint64) (keep, cut []in
 			all = append(all, placed{i, ties[k], (float64(j) + 0.5) / float64(len(g.index))})
 		}
 	}
+
 	slices.SortFunc(all, func(a, b placed) int {
 		return cmp.Or(cmp.Compare(a.place, b.place), cmp.Compare(a.tie, b.tie))
 	})
@@ -73,6 +76,7 @@ func stratified(index, labels []int, share float64, seed uint64) (keep, cut []in
 			keep = append(keep, p.index)
 		}
 	}
+
 	slices.Sort(keep)
 	slices.Sort(cut)
 	return keep, cut

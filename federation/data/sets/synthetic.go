@@ -23,9 +23,11 @@ func openSynthetic(cfg Config) (*data.Set, error) {
 	if generator.Size == 0 {
 		generator.Size = d.Size
 	}
+
 	if generator.Train == 0 && generator.Val == 0 && generator.Test == 0 {
 		generator.Train, generator.Test = d.Train, d.Test
 	}
+
 	for i, short := range []bool{generator.Train < 1, generator.Val < 0, generator.Test < 1} {
 		if short {
 			key := "data.generator." + []string{"train", "val", "test"}[i]
@@ -34,14 +36,17 @@ func openSynthetic(cfg Config) (*data.Set, error) {
 				generator.Test)}
 		}
 	}
+
 	set := &data.Set{Layout: "made on the fly", Classes: slices.Clone(generator.Classes),
 		Domains: slices.Clone(generator.Domains)}
 	if len(set.Classes) == 0 {
 		set.Classes = synthetic.Classes()
 	}
+
 	if len(set.Domains) == 0 {
 		set.Domains = synthetic.Domains()
 	}
+
 	for i, list := range [][]string{set.Classes, set.Domains} {
 		if sorted := slices.Sorted(slices.Values(list)); len(slices.Compact(sorted)) < len(list) {
 			key := "data.generator." + []string{"classes", "domains"}[i]
@@ -49,6 +54,7 @@ func openSynthetic(cfg Config) (*data.Set, error) {
 				"list every class and domain once", list)}
 		}
 	}
+
 	style := synthetic.Level(generator.Difficulty)
 	for _, split := range []struct {
 		name  string
@@ -73,5 +79,6 @@ func openSynthetic(cfg Config) (*data.Set, error) {
 			}
 		}
 	}
+
 	return set, nil
 }

@@ -66,6 +66,7 @@ func (c *valueCache) once(key [sha256.Size]byte, compute func() (value any, byte
 		if v, ok := c.find(key); ok {
 			return v, nil
 		}
+
 		mine := false
 		v, err, _ := c.doing.Do(string(key[:]), func() (any, error) {
 			if v, ok := c.find(key); ok { // computed since the first look
@@ -78,6 +79,7 @@ func (c *valueCache) once(key [sha256.Size]byte, compute func() (value any, byte
 			}
 			return v, err
 		})
+
 		if err == nil || mine {
 			return v, err
 		}
@@ -94,9 +96,11 @@ func cached[T interface{ Bytes() int }](c *valueCache, key [sha256.Size]byte, co
 		}
 		return v, v.Bytes(), nil
 	})
+
 	if err != nil {
 		return v, err
 	}
+
 	return got.(T), nil
 }
 
@@ -107,6 +111,7 @@ func (c *valueCache) find(key [sha256.Size]byte) (any, bool) {
 	if !ok {
 		return nil, false
 	}
+
 	c.used.MoveToFront(e)
 	v := e.Value.(*entry)
 	v.last = c.rounds
@@ -124,6 +129,7 @@ func (c *valueCache) begin(round int) {
 	if c.rounds > 0 && c.round == round {
 		return
 	}
+
 	c.round = round
 	for c.rounds++; c.used.Len() > 0 && c.used.Back().Value.(*entry).last < c.rounds-c.keptRounds; {
 		c.dropLast()
@@ -149,6 +155,7 @@ func (c *valueCache) keep(e *entry) {
 	if e.last = c.rounds; c.fixed && c.size+e.bytes > c.capacity {
 		return
 	}
+
 	c.at[e.key] = c.used.PushFront(e)
 	for c.size += e.bytes; c.size > c.capacity; {
 		c.dropLast()
@@ -163,28 +170,34 @@ func (p *program) digest(in inputs, more ...int64) ([sha256.Size]byte, error) {
 	if len(p.hosts) > 0 { // they may hold values of the client's ClientSpec
 		write(int64(in.local.Task.Client))
 	}
+
 	var buf []byte
 	for _, source := range p.reads() {
 		if spec.IsRow(source) || source.Kind == method.HostInput || source.Kind == FixedInput {
 			continue
 		}
+
 		t, err := in.need(source)
 		if err != nil {
 			return [sha256.Size]byte{}, err
 		}
+
 		name := source.String()
 		write(int64(len(name)), int64(len(t.Shape)), int64(len(t.Data)), int64(len(t.Ints)))
 		h.Write([]byte(name))
 		for _, n := range t.Shape {
 			write(int64(n))
 		}
+
 		buf = slices.Grow(buf[:0], 4*len(t.Data))
 		for _, v := range t.Data {
 			buf = binary.LittleEndian.AppendUint32(buf, math.Float32bits(v))
 		}
+
 		h.Write(buf)
 		write(t.Ints...)
 	}
+
 	return [sha256.Size]byte(h.Sum(nil)), nil
 }
 
@@ -195,10 +208,12 @@ func (w *Worker) scoresOnce(ctx context.Context, p *plan, l *method.Local, s mes
 	if len(rows.Views) > 1 { // they are drawn anew each time
 		return w.scores(ctx, p, l, s, rows)
 	}
+
 	key, _, err := p.testKeys(inputsOf(l, s), rows)
 	if err != nil {
 		return nil, err
 	}
+
 	return cached(w.caches.tested, key, func() (*tensor.Tensor, error) { return w.scores(ctx, p, l, s, rows) })
 }
 

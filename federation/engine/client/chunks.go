@@ -32,6 +32,7 @@ func (c *classChunks) text(g *graph.Graph, backbone spec.Backbone, classes []str
 	if c == nil {
 		return backbone.Text(g, classes, prompts)
 	}
+
 	var split, whole []method.Prompt
 	var at, rest []int // their places
 	bytes := 0
@@ -49,10 +50,12 @@ func (c *classChunks) text(g *graph.Graph, backbone spec.Backbone, classes []str
 		}
 		split, at, bytes = append(split, prompt), append(at, i), bytes+n
 	}
+
 	size := spec.ClassesAtOnce(len(classes), bytes, c.bound)
 	if size == len(classes) {
 		return backbone.Text(g, classes, prompts)
 	}
+
 	out, parts := make([]graph.Node, len(prompts)), make([][]graph.Node, len(split))
 	for from := 0; from < len(classes); from += size {
 		some := classes[from:min(from+size, len(classes))]
@@ -62,14 +65,17 @@ func (c *classChunks) text(g *graph.Graph, backbone spec.Backbone, classes []str
 				now[i].Ctx = p.Ctx.Slice(0, from, from+len(some))
 			}
 		}
+
 		features, err := backbone.Text(g, some, now)
 		if err != nil {
 			return nil, err
 		}
+
 		for i, f := range features {
 			features[i] = f.Detach()
 			parts[i] = append(parts[i], features[i])
 		}
+
 		c.list = append(c.list, chunk{features, func(after graph.Node) ([]graph.Node, error) {
 			later := slices.Clone(now)
 			for i, p := range later {
@@ -78,9 +84,11 @@ func (c *classChunks) text(g *graph.Graph, backbone spec.Backbone, classes []str
 			return backbone.Text(g, some, later)
 		}})
 	}
+
 	for i, p := range parts {
 		out[at[i]] = graph.Concat(p[0].Rank()-2, p...)
 	}
+
 	if len(whole) > 0 {
 		features, err := backbone.Text(g, classes, whole)
 		if err != nil {
@@ -90,6 +98,7 @@ func (c *classChunks) text(g *graph.Graph, backbone spec.Backbone, classes []str
 			out[rest[i]] = f
 		}
 	}
+
 	return out, nil
 }
 
@@ -103,11 +112,13 @@ func (c *classChunks) gradients(loss graph.Node, wrt []graph.Node) ([]graph.Node
 	for _, k := range chunks {
 		all = append(all, k.features...)
 	}
+
 	grads, err := grad.Of(loss, all...)
 	for _, chunk := range slices.Backward(chunks) { // a prompt may depend on the features of an earlier chunk
 		if err != nil {
 			return nil, err
 		}
+
 		all = all[:len(all)-len(chunk.features)]
 		cotangents := grads[len(all):]
 		grads = grads[:len(all)]
@@ -115,17 +126,21 @@ func (c *classChunks) gradients(loss graph.Node, wrt []graph.Node) ([]graph.Node
 		for _, d := range cotangents[1:] {
 			sum = sum.Add(d.Sum())
 		}
+
 		features, err := chunk.again(sum)
 		if err != nil {
 			return nil, err
 		}
+
 		more, err := grad.VJP(features, cotangents, all...)
 		if err != nil {
 			return nil, err
 		}
+
 		for i, d := range more {
 			grads[i] = grads[i].Add(d)
 		}
 	}
+
 	return grads, err
 }

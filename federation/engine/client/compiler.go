@@ -85,6 +85,7 @@ func (c *compiler) step(backbone spec.Backbone, task method.ClientSpec) (*plan, 
 			if err != nil {
 				return nil, err
 			}
+
 			p.several = func(clients int) ([]graph.Output, error) {
 				s := c.scope(task)
 				losses, err := c.losses(s)
@@ -93,9 +94,11 @@ func (c *compiler) step(backbone spec.Backbone, task method.ClientSpec) (*plan, 
 				}
 				return c.withGradients(backbone, s, losses, clients, nil)
 			}
+
 			if p.initial, err = c.initialStep(backbone, scope, losses); err == nil && p.initial == nil {
 				_, err = p.session(1) // else the first step does not need it
 			}
+
 			return p, err
 		}, err
 	})
@@ -107,6 +110,7 @@ func (c *compiler) initialStep(backbone spec.Backbone, scope *method.Scope, loss
 	if c.initial.capacity <= 0 {
 		return nil, nil
 	}
+
 	common, found := commonInputs(scope, method.ReceivedInput, method.ParamInput), false
 	pass := func(prompt *graph.Op) int {
 		read := method.Inputs(prompt.In...)
@@ -118,6 +122,7 @@ func (c *compiler) initialStep(backbone spec.Backbone, scope *method.Scope, loss
 		}
 		return 0 // it has no gradient
 	}
+
 	for _, op := range graph.Reachable(nodesOf(valuesOf(losses))...) {
 		switch op.Placeholder().(type) {
 		case method.PromptedImages:
@@ -126,13 +131,16 @@ func (c *compiler) initialStep(backbone spec.Backbone, scope *method.Scope, loss
 			found = found || pass(op) == 1
 		}
 	}
+
 	if !found {
 		return nil, nil
 	}
+
 	out, err := c.withGradients(backbone, scope, losses, 1, pass)
 	if err != nil {
 		return nil, err
 	}
+
 	rest, fixed := cut(nodesOf(out), func(in method.Input) bool { return !common(in) })
 	for i, n := range rest {
 		if n.Op().IsInput() {
@@ -140,20 +148,24 @@ func (c *compiler) initialStep(backbone spec.Backbone, scope *method.Scope, loss
 		}
 		out[i].Node = n
 	}
+
 	for _, part := range fixed {
 		if _, ok := part.Node.Shape().Ints(); !ok {
 			return nil, nil
 		}
 	}
+
 	prefix := c.program(FixedProgram, backbone, scope, fixed, nil)
 	if prefix.bytes > c.initial.capacity/2 {
 		return nil, nil
 	}
+
 	var other errgroup.Group
 	other.Go(func() error {
 		_, err := prefix.session(1)
 		return err
 	})
+
 	p, err := c.compile(StepProgram, backbone, scope, out)
 	return &plan{program: p, prefix: prefix, cache: c.initial}, errors.Join(other.Wait(), err)
 }
@@ -179,6 +191,7 @@ func allUsed(s *method.Scope, loss graph.Node) error {
 				p.Name)
 		}
 	}
+
 	return nil
 }
 
@@ -215,6 +228,7 @@ func (c *compiler) eval(b spec.Backbone, task method.ClientSpec, build func(*met
 	if err := s.Graph().Err(); err != nil {
 		return nil, err
 	}
+
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.same(ValueProgram, b, s, valueOf(n), func() (*plan, error) { return c.split(ValueProgram, b, s, n) })
@@ -230,22 +244,27 @@ func (c *compiler) split(kind Kind, backbone spec.Backbone, scope *method.Scope,
 		}
 		n = all[0].Node
 	}
+
 	rest, fixed := cutValue(n)
 	all, err := c.forward(backbone, append(fixed, graph.Output{Name: valueOutput, Node: rest}))
 	if err != nil {
 		return nil, err
 	}
+
 	fixed, value := all[:len(fixed)], all[len(fixed):]
 	p.byRow = rest.Shape()[0] == graph.Sym("B")
 	if value, p.images, err = c.withoutImageParts(backbone, scope, []graph.Node{placed}, value); err != nil {
 		return nil, err
 	}
+
 	if p.program, err = c.compile(kind, backbone, scope, value); err == nil && len(fixed) > 0 {
 		p.prefix, err = c.compile(FixedProgram, backbone, scope, fixed)
 	}
+
 	if err == nil {
 		p.images.read(p.program)
 	}
+
 	return p, err
 }
 
@@ -267,6 +286,7 @@ func cut(roots []graph.Node, inputs func(method.Input) bool) (rest []graph.Node,
 		}
 		fixed = append(fixed, graph.Output{Name: at(len(fixed)).String(), Node: part})
 	}
+
 	return replaceAll(roots, nodesOf(fixed), func(i int) graph.Node {
 		part := fixed[i].Node
 		return part.Graph().InputFrom(at(i), part.DType(), part.Shape())
@@ -288,15 +308,18 @@ func (c *compiler) once(kind Kind, backbone spec.Backbone, task method.ClientSpe
 	if p, ok := c.plans[key]; ok {
 		return p, nil
 	}
+
 	s := c.scope(task)
 	nodes, compile, err := build(s)
 	if err != nil {
 		return nil, err
 	}
+
 	p, err := c.same(kind, backbone, s, nodes, compile)
 	if err == nil {
 		c.plans[key] = p
 	}
+
 	return p, err
 }
 
@@ -307,31 +330,39 @@ func (c *compiler) same(kind Kind, backbone spec.Backbone, scope *method.Scope, 
 	if err != nil {
 		return nil, err
 	}
+
 	same := fmt.Sprintf("%s %s %x", kind, backbone.Name(), sum)
 	for _, p := range scope.Params() {
 		same += fmt.Sprintf(" %q", p.Name)
 	}
+
 	for _, h := range scope.Built().Hosts {
 		same += fmt.Sprintf(" %q %q %v", h.Name, h.Args, h.Func.Differentiable)
 	}
+
 	p, ok := c.equal[same]
 	if !ok {
 		memory, err := spec.MemoryOf(backbone, c.experiment.Classes, c.experiment.Training.Memory, nodesOf(nodes)...)
 		if err != nil {
 			return nil, err
 		}
+
 		if p, err = compile(); err != nil {
 			return nil, err
 		}
+
 		loss := kind == StepProgram || kind == TermsProgram
 		if p.byRow || loss && spec.MeanOverRows(nodesOf(nodes)...) {
 			p.maxRows = memory.Rows()
 		}
+
 		if p.initial != nil {
 			p.initial.maxRows = p.maxRows
 		}
+
 		c.equal[same] = p
 	}
+
 	return p.withHosts(scope), nil
 }
 
@@ -353,10 +384,12 @@ func (c *compiler) allLowered(b spec.Backbone, outputs []graph.Output, passes pa
 	if err != nil {
 		return nil, err
 	}
+
 	out := slices.Clone(outputs)
 	for i := range out {
 		out[i].Node = nodes[i]
 	}
+
 	return out, nodes[0].Graph().Err()
 }
 
@@ -378,6 +411,7 @@ func (c *compiler) withGradients(b spec.Backbone, scope *method.Scope, losses []
 	if err != nil {
 		return nil, err
 	}
+
 	rows := memory.StepRows(c.experiment.Training, nodesOf(one)...)
 	chunks := &classChunks{bound: memory.Text(rows), rows: rows}
 	all := copies(scope, one, n)
@@ -385,6 +419,7 @@ func (c *compiler) withGradients(b spec.Backbone, scope *method.Scope, losses []
 	if err != nil {
 		return nil, err
 	}
+
 	var out []graph.Output
 	for i, loss := range losses {
 		var names []string
@@ -396,28 +431,34 @@ func (c *compiler) withGradients(b spec.Backbone, scope *method.Scope, losses []
 			if err != nil {
 				return nil, err
 			}
+
 			out = append(out, graph.Output{Name: all[at].Name, Node: value.Reshape(1)})
 			if k == 0 {
 				sum = value
 			} else {
 				sum = sum.Add(value)
 			}
+
 			for _, in := range learned(scope, loss.node) {
 				node, _ := scope.Graph().InputNamed(ofClient(k, n, in.String()))
 				names, wrt = append(names, ofClient(k, n, loss.gradient(in))), append(wrt, node)
 			}
 		}
+
 		if len(wrt) == 0 {
 			continue
 		}
+
 		scale := c.options.LossScale()
 		if scale != 1 {
 			sum = sum.MulScalar(scale)
 		}
+
 		grads, err := chunks.gradients(sum, wrt)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", loss.value(), err)
 		}
+
 		for k, d := range grads {
 			if scale != 1 {
 				d = d.MulScalar(1 / scale)
@@ -425,6 +466,7 @@ func (c *compiler) withGradients(b spec.Backbone, scope *method.Scope, losses []
 			out = append(out, graph.Output{Name: names[k], Node: d})
 		}
 	}
+
 	return out, nil
 }
 
@@ -445,11 +487,13 @@ func learned(s *method.Scope, loss graph.Node) []method.Input {
 	for _, p := range s.Params() {
 		all = append(all, method.Input{Kind: method.ParamInput, Name: p.Name})
 	}
+
 	for _, h := range s.Built().Hosts {
 		if h.Func.Differentiable {
 			all = append(all, h.Input())
 		}
 	}
+
 	read := method.Inputs(loss)
 	return slices.DeleteFunc(all, func(in method.Input) bool { return !slices.Contains(read, in) })
 }
@@ -460,6 +504,7 @@ func (c *compiler) lossPlan(kind Kind, backbone spec.Backbone, scope *method.Sco
 	if err != nil {
 		return nil, err
 	}
+
 	nodes := nodesOf(valuesOf(losses))
 	p := &plan{notBatchable: spec.NotBatchable(nodes...) != "", learned: learned(scope, losses[0].node)}
 	gradients := map[string]method.Input{}
@@ -469,10 +514,12 @@ func (c *compiler) lossPlan(kind Kind, backbone spec.Backbone, scope *method.Sco
 			gradients[l.gradient(in)] = in
 		}
 	}
+
 	if out, p.images, err = c.withoutImageParts(backbone, scope, nodes, out); err == nil {
 		p.program = c.program(kind, backbone, scope, out, gradients)
 		p.images.read(p.program)
 	}
+
 	return p, err
 }
 
@@ -505,14 +552,17 @@ func (c *compiler) session(kind Kind, b spec.Backbone, out []graph.Output,
 	if b != nil {
 		o.WeightsDir = b.WeightsDir()
 	}
+
 	model, err := c.model(kind, b, out, gradients)
 	if err != nil {
 		return nil, err
 	}
+
 	s, err := ort.NewCachedSession(model, o)
 	if err != nil {
 		return nil, err
 	}
+
 	c.openMu.Lock()
 	defer c.openMu.Unlock()
 	c.open = append(c.open, s)
@@ -527,20 +577,25 @@ func (c *compiler) model(kind Kind, backbone spec.Backbone, out []graph.Output,
 	if backbone != nil {
 		dir = backbone.WeightsDir()
 	}
+
 	if c.programs != nil {
 		out = ops.StandardOutputs(out)
 	}
+
 	model, err := graph.Model(out...)
 	if err == nil {
 		err = c.weights.Check(model, dir)
 	}
+
 	if err != nil || c.programs == nil {
 		return model, err
 	}
+
 	p := Program{Kind: kind, Weights: dir, Inputs: method.Inputs(nodesOf(out)...), Gradients: gradients}
 	if backbone != nil {
 		p.Backbone = backbone.Name()
 	}
+
 	return c.programs.Program(p, model)
 }
 
@@ -560,6 +615,7 @@ func (c *compiler) program(kind Kind, backbone spec.Backbone, scope *method.Scop
 		if clients == 1 {
 			return one()
 		}
+
 		session, ok := together.Load(clients)
 		if !ok {
 			session, _ = together.LoadOrStore(clients, sync.OnceValues(func() (*ort.Session, error) {
@@ -570,8 +626,10 @@ func (c *compiler) program(kind Kind, backbone spec.Backbone, scope *method.Scop
 				return c.session(kind, backbone, all, nil)
 			}))
 		}
+
 		return session.(func() (*ort.Session, error))()
 	}
+
 	for _, o := range out {
 		size := 4
 		for _, d := range o.Node.Shape() {
@@ -580,6 +638,7 @@ func (c *compiler) program(kind Kind, backbone spec.Backbone, scope *method.Scop
 		p.bytes += size
 		p.outputs = append(p.outputs, o.Name)
 	}
+
 	p.inputs = method.Inputs(nodesOf(out)...)
 	p.largeInputs = spec.LargeInputsOf(p.inputs)
 	p.hosts = p.hostsOf(scope)
@@ -592,12 +651,14 @@ func (c *compiler) handText(backbone spec.Backbone, wanted method.HandTexts) (*t
 	if len(wanted.Templates) == 0 {
 		wanted.Templates = []string{c.experiment.Template}
 	}
+
 	c.handMu.Lock()
 	defer c.handMu.Unlock()
 	key := fmt.Sprintf("%q %#v", backbone.Name(), wanted)
 	if t, ok := c.hands[key]; ok {
 		return t, nil
 	}
+
 	g := graph.New()
 	var n graph.Node
 	for k, template := range wanted.Templates {
@@ -605,6 +666,7 @@ func (c *compiler) handText(backbone spec.Backbone, wanted method.HandTexts) (*t
 			return nil, fmt.Errorf("template %q of the hand-written prompts must contain {} for the class name",
 				template)
 		}
+
 		texts := make([]string, len(c.experiment.Classes))
 		for i, name := range c.experiment.Classes {
 			texts[i] = spec.Sentence(template, name)
@@ -617,19 +679,23 @@ func (c *compiler) handText(backbone spec.Backbone, wanted method.HandTexts) (*t
 			}
 			texts[i] = strings.ReplaceAll(texts[i], "{of}", wanted.Of[name])
 		}
+
 		one, err := backbone.Sentences(g, texts)
 		if err != nil {
 			return nil, fmt.Errorf("backbone %s: %w", backbone.Name(), err)
 		}
+
 		if len(wanted.Templates) > 1 && !wanted.Raw {
 			one = one.L2Normalize()
 		}
+
 		if k == 0 {
 			n = one
 		} else {
 			n = n.Add(one)
 		}
 	}
+
 	// The texts are constants, but ONNX Runtime runs no graph without an input. Without optimisation it does not
 	// compute the whole tower while it loads the graph.
 	one := g.Input("one", graph.Float, graph.Static(1))
@@ -639,10 +705,12 @@ func (c *compiler) handText(backbone spec.Backbone, wanted method.HandTexts) (*t
 	if err != nil {
 		return nil, err
 	}
+
 	v, err := c.keptText(backbone, model, o, n.Shape())
 	if err != nil {
 		return nil, err
 	}
+
 	c.hands[key] = v
 	return v, nil
 }
@@ -655,18 +723,22 @@ func (c *compiler) keptText(b spec.Backbone, model *onnx.ModelProto, options ort
 		v, err := ort.RunOnce(context.Background(), model, options, tensor.Map{"one": tensor.Of([]float32{1}, 1)})
 		return v[valueOutput], err
 	}
+
 	size, ok := shape.Ints()
 	weights := c.experiment.Digests[b.Name()]
 	if c.texts == nil || !ok || weights == "" {
 		return compute()
 	}
+
 	f, err := options.Fingerprint()
 	if err != nil {
 		return nil, err
 	}
+
 	text, err := onnx.Marshal(model)
 	if err != nil {
 		return nil, err
 	}
+
 	return c.texts(sha256.Sum256(fmt.Appendf(nil, "texts %s %s %s", weights, f.Digest(), text)), size, compute)
 }

@@ -25,6 +25,7 @@ func (w *Worker) ComputeStatistic(client *spec.Client, instruction message.Instr
 			return method.Upload{Client: client.ID, N: 1, Extra: answer}, err
 		}
 	}
+
 	l, _ := w.Begin(client, instruction, state)
 	q, ok := instruction.StatisticOf(w.Experiment.Method)
 	if !ok {
@@ -32,14 +33,17 @@ func (w *Worker) ComputeStatistic(client *spec.Client, instruction message.Instr
 			client.ID,
 			instruction.Statistic)
 	}
+
 	answer, err := q.Compute(l)
 	if err == nil && w.Settings.Tracer != nil {
 		err = w.traceStatistic(client, instruction, state, answer, l.Draws.Count())
 	}
+
 	if err != nil {
 		return method.Upload{}, fmt.Errorf("round %d, client %d, statistic %s: %w", instruction.Round+1, client.ID,
 			instruction.Statistic, err)
 	}
+
 	return method.Upload{Client: client.ID, N: client.Train.Len(), Extra: answer}, nil
 }
 
@@ -56,6 +60,7 @@ func (w *Worker) Test(ctx context.Context, client *spec.Client, instruction mess
 		}
 		return x.evaluate(ctx, client, instruction, state)
 	}
+
 	w.caches.beginTests(instruction.Round)
 	fail := func(err error) (message.Scores, error) {
 		return message.Scores{}, fmt.Errorf("round %d, client %d, test: %w", instruction.Round+1, client.ID, err)
@@ -67,6 +72,7 @@ func (w *Worker) Test(ctx context.Context, client *spec.Client, instruction mess
 	if err != nil {
 		return fail(err)
 	}
+
 	has := w.compiler.evaluable(local.Task)
 	score := func() (*tensor.Tensor, metrics.Statistics, error) {
 		logits, err := w.scoresOnce(ctx, plan, local, state, client.Test)
@@ -79,6 +85,7 @@ func (w *Worker) Test(ctx context.Context, client *spec.Client, instruction mess
 		examples := metrics.Examples{Scores: logits, Labels: client.Test.Labels(), Own: client.Classes()}
 		return logits, metrics.Compute(examples, instruction.Labels()), nil
 	}
+
 	var logits [2]*tensor.Tensor
 	var read [2]tensor.Map // inputs of the scores by view, for a trace
 	for _, view := range w.evaluations(has, plan, state) {
@@ -94,22 +101,27 @@ func (w *Worker) Test(ctx context.Context, client *spec.Client, instruction mess
 				local.Shared = state.Own
 			}
 		}
+
 		if logits[view], *statistics, err = score(); err != nil {
 			return fail(err)
 		}
+
 		if w.Settings.Tracer != nil {
 			read[view] = plan.valuesWithoutRows(inputsOf(local, state))
 		}
 	}
+
 	if has.Personal && scores.Personal == nil {
 		logits[method.PersonalView], scores.Personal = logits[method.GlobalView], scores.Global
 		read[method.PersonalView] = read[method.GlobalView]
 	}
+
 	if view := has.Headline("", w.Experiment.Method); w.Settings.Tracer != nil {
 		if err := w.traceTest(client, instruction, plan, local, logits[view], read[view]); err != nil {
 			return fail(err)
 		}
 	}
+
 	return scores, nil
 }
 
@@ -130,12 +142,14 @@ func (w *Worker) validate(ctx context.Context, c *spec.Client, o message.Instruc
 	if c.Val == nil || c.Val.Len() == 0 {
 		return message.Scores{}, nil
 	}
+
 	silent, other := *w, *c
 	silent.Settings.Tracer, other.Test = nil, c.Val
 	r, err := silent.Test(ctx, &other, o, s)
 	if err != nil {
 		err = fmt.Errorf("validation: %w", err)
 	}
+
 	return r, err
 }
 
@@ -152,6 +166,7 @@ func (w *Worker) adapt(ctx context.Context, c *spec.Client, o message.Instructio
 				"eval.new_steps: [0]", err)
 		}
 	}
+
 	return own.Test(ctx, c, o, s)
 }
 
@@ -175,9 +190,11 @@ func (w *Worker) fineTuned(ctx context.Context, client *spec.Client, o message.I
 	if err == nil {
 		err = own.train(ctx, []*turn{t})
 	}
+
 	if err != nil {
 		return nil, s, fmt.Errorf("fine-tuning: %w", err)
 	}
+
 	t.local.Data = client.Train
 	return t.local, t.state, nil
 }
@@ -202,6 +219,7 @@ func setEvaluators(e *spec.Experiment, set Settings, k caches) map[string]setEva
 		}
 		out[x.Name] = setEvaluator{newWorker(&other, set, k), x}
 	}
+
 	return out
 }
 
@@ -239,19 +257,23 @@ func (w *Worker) ZeroShot(ctx context.Context, clients []*spec.Client) ([]record
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
+
 		s := sums[client.Backbone.Name()]
 		if s == nil {
 			s = &sum{class: map[int64]int{}}
 			sums[client.Backbone.Name()] = s
 		}
+
 		if s.failed != "" {
 			continue
 		}
+
 		texts, err := w.compiler.handText(client.Backbone, method.HandTexts{})
 		if err != nil {
 			s.failed = err.Error()
 			continue
 		}
+
 		before := *s
 		for rows := range slices.Chunk(tensor.Indices(client.Test.Len()), zeroShotRows) {
 			batch, err := client.Test.Batch(rows, nil)
@@ -267,10 +289,12 @@ func (w *Worker) ZeroShot(ctx context.Context, clients []*spec.Client) ([]record
 				}
 			}
 		}
+
 		if n := s.examples - before.examples; n > 0 {
 			s.mean = append(s.mean, float64(s.right-before.right)/float64(n))
 		}
 	}
+
 	var out []record.ZeroShot
 	for _, name := range slices.Sorted(maps.Keys(sums)) {
 		sum := sums[name]
@@ -278,9 +302,11 @@ func (w *Worker) ZeroShot(ctx context.Context, clients []*spec.Client) ([]record
 			out = append(out, record.ZeroShot{Backbone: name, Failed: sum.failed})
 			continue
 		}
+
 		if sum.examples == 0 {
 			continue
 		}
+
 		most := slices.Max(slices.Collect(maps.Values(sum.class)))
 		classes := len(w.Experiment.Classes)
 		mean, _ := metrics.MeanStd(sum.mean)
@@ -288,6 +314,7 @@ func (w *Worker) ZeroShot(ctx context.Context, clients []*spec.Client) ([]record
 			Clients: len(sum.mean), Mean: mean, Classes: classes,
 			Chance: max(1/float64(classes), float64(most)/float64(sum.examples))})
 	}
+
 	return out, nil
 }
 

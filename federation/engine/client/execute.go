@@ -32,14 +32,17 @@ func (w *Worker) Execute(ctx context.Context, client *spec.Client, instruction m
 	default:
 		err = fmt.Errorf("unknown instruction %q", instruction.Kind)
 	}
+
 	if err == nil {
 		if err = checkReply(reply); err != nil {
 			err = ofTurn(client, instruction, err)
 		}
 	}
+
 	if err != nil {
 		return message.Reply{Client: client.ID}, nil, err
 	}
+
 	return reply, next, nil
 }
 
@@ -85,20 +88,24 @@ func (x Executed) execute(ctx context.Context, client *spec.Client, instruction 
 	if guard == nil {
 		return x.By.Execute(ctx, client, instruction, state)
 	}
+
 	if instruction.Kind == message.Compute {
 		if answer, ok, err := guard.Answer(client.ID, instruction); ok || err != nil {
 			return message.Reply{Client: client.ID, Upload: method.Upload{Client: client.ID, N: 1, Extra: answer}},
 				nil, err
 		}
 	}
+
 	open := instruction
 	open.Guarded, open.Broadcast = nil, message.WithoutGuardPart(instruction.Broadcast)
 	if e, ok := instruction.PerClient[client.ID]; ok {
 		open.PerClient = map[int]tensor.Map{client.ID: message.WithoutGuardPart(e)}
 	}
+
 	r, next, err := x.By.Execute(ctx, client, open, state)
 	if err == nil && instruction.Kind == message.Train {
 		err = guard.Protect(client.ID, instruction, &r.Upload, &r.Stats)
 	}
+
 	return r, next, err
 }

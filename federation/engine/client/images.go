@@ -50,19 +50,23 @@ func (c *compiler) withoutImageParts(backbone spec.Backbone, scope *method.Scope
 	if !reads || c.plain || !spec.EachImageAlone(roots...) {
 		return out, nil, nil
 	}
+
 	rest, parts := cutImages(out, c.leastProducts)
 	if len(parts) == 0 {
 		return out, nil, nil
 	}
+
 	sum, err := graph.Signature(parts...)
 	if err != nil {
 		return nil, nil, err
 	}
+
 	p := &imageParts{cache: c.images, shapes: map[string][]int{}}
 	p.key = sha256.Sum256(append(sum[:], backbone.WeightsDir()...))
 	for _, part := range parts {
 		p.shapes[part.Name] = ofOneImage(part.Node)
 	}
+
 	p.program, err = c.compile(ValueProgram, backbone, scope, parts)
 	return rest, p, err
 }
@@ -74,6 +78,7 @@ func cutImages(out []graph.Output, least float64) (rest, parts []graph.Output) {
 	var cut []graph.Node
 	seen := map[*graph.Op]bool{}
 	var visit func(n graph.Node)
+
 	visit = func(n graph.Node) {
 		switch {
 		case !n.OK() || slices.Contains(cut, n):
@@ -86,12 +91,15 @@ func cutImages(out []graph.Output, least float64) (rest, parts []graph.Output) {
 			}
 		}
 	}
+
 	for _, o := range out {
 		visit(o.Node)
 	}
+
 	if len(cut) == 0 {
 		return out, nil
 	}
+
 	slices.SortFunc(cut, func(a, b graph.Node) int { return a.Op().ID - b.Op().ID }) // alike in steps and tests
 	replaced := replaceAll(nodesOf(out), cut, func(i int) graph.Node {
 		shape := cut[i].Shape()
@@ -103,16 +111,20 @@ func cutImages(out []graph.Output, least float64) (rest, parts []graph.Output) {
 		sizes, _ := shape[1:].Ints()
 		return n.Reshape(append([]int{-1}, sizes...)...)
 	})
+
 	if replaced[0].Graph().Err() != nil || !pays(least, productsOf(nodesOf(out)...)-productsOf(replaced...), cut...) {
 		return out, nil
 	}
+
 	rest = slices.Clone(out)
 	for i, n := range replaced {
 		rest[i].Node = n
 	}
+
 	for i, n := range cut {
 		parts = append(parts, graph.Output{Name: aloneInput(i).String(), Node: n})
 	}
+
 	return rest, parts
 }
 
@@ -127,9 +139,11 @@ func pays(least, saved float64, values ...graph.Node) bool {
 		}
 		numbers += tensor.Size(shape)
 	}
+
 	for _, in := range graph.Inputs(values...) {
 		numbers += sizeOf(in.Shape())
 	}
+
 	return saved >= least*float64(numbers)
 }
 
@@ -139,6 +153,7 @@ func ofOneImage(n graph.Node) []int {
 	if n.DType() != graph.Float || len(shape) == 0 || shape[0].Sym != "B" {
 		return nil
 	}
+
 	rest, ok := shape[1:].Ints()
 	switch {
 	case !ok:
@@ -146,6 +161,7 @@ func ofOneImage(n graph.Node) []int {
 	case shape[0].N == 1:
 		return rest
 	}
+
 	return append([]int{shape[0].N}, rest...)
 }
 
@@ -165,6 +181,7 @@ func productsOf(nodes ...graph.Node) (n float64) {
 		}
 		n += float64(inner) * float64(sizeOf(op.Out[0].Shape()))
 	}
+
 	return n
 }
 
@@ -190,10 +207,12 @@ func (p *imageParts) add(ctx context.Context, in inputs) (tensor.Map, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	out, n := maps.Clone(in.batch), pixels.Shape[0]
 	for name, shape := range p.shapes {
 		out[name] = tensor.New(append([]int{n}, shape...)...)
 	}
+
 	for i := range n {
 		one := pixels.Row(i)
 		one = tensor.Of(one.Data, append([]int{1}, one.Shape...)...)
@@ -204,13 +223,16 @@ func (p *imageParts) add(ctx context.Context, in inputs) (tensor.Map, error) {
 			}
 			return session.Run(ctx, tensor.Map{method.PixelsInput: one})
 		})
+
 		if err != nil {
 			return nil, err
 		}
+
 		for name, v := range values {
 			copy(out[name].Row(i).Data, v.Data)
 		}
 	}
+
 	return out, nil
 }
 

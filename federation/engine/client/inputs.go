@@ -72,6 +72,7 @@ func (f inputs) find(in method.Input) *tensor.Tensor {
 			return f.localClasses()
 		}
 	}
+
 	return nil
 }
 
@@ -84,9 +85,11 @@ func (f inputs) need(in method.Input) (*tensor.Tensor, error) {
 		}
 		return rows[in.Name], nil
 	}
+
 	if t := f.find(in); t != nil {
 		return t, nil
 	}
+
 	return nil, fmt.Errorf("the method needs %s, which is not available here", in)
 }
 
@@ -94,10 +97,12 @@ func (f inputs) localClasses() *tensor.Tensor {
 	if f.local.LocalClasses == nil {
 		return nil
 	}
+
 	t := tensor.New(f.local.Task.Classes)
 	for _, y := range f.local.LocalClasses {
 		t.Data[y] = 1
 	}
+
 	return t
 }
 
@@ -118,6 +123,7 @@ func (f inputs) add(to feed, in method.Input) error {
 		to.held[name] = v
 		return nil
 	}
+
 	t, err := f.need(in)
 	switch {
 	case err != nil:
@@ -128,6 +134,7 @@ func (f inputs) add(to feed, in method.Input) error {
 	default:
 		to.now[name] = t
 	}
+
 	return nil
 }
 
@@ -145,6 +152,7 @@ func (f *inputs) computeHosts(p *program) error {
 	if f.hosts != nil {
 		return nil
 	}
+
 	f.hosts = tensor.Map{}
 	for _, call := range p.hosts {
 		old, done := f.hostValues[call.Name]
@@ -154,21 +162,25 @@ func (f *inputs) computeHosts(p *program) error {
 			f.hostValues[call.Name], f.hosts[call.Name] = old, old.value
 			continue
 		}
+
 		args := make([]*tensor.Tensor, len(call.Args))
 		for i, in := range call.Args {
 			if args[i] = f.find(in); args[i] == nil {
 				return fmt.Errorf("%s needs %s, which is not available here", call.Name, in)
 			}
 		}
+
 		v, pullback, err := call.Func.Forward(args...)
 		if err != nil {
 			return fmt.Errorf("%s: %w; %s", call.Name, err, message.DivergenceHint)
 		}
+
 		f.hosts[call.Name] = v
 		if f.hostValues != nil {
 			f.hostValues[call.Name] = callbackValue{f.epoch, v, pullback}
 		}
 	}
+
 	return nil
 }
 
@@ -192,11 +204,13 @@ func (p *plan) gradients(in inputs, out tensor.Map, from lossName) (tensor.Map, 
 			grads[wrt.Name] = d
 		}
 	}
+
 	for _, call := range p.hosts {
 		dy := out[from.gradient(call.Input())]
 		if !call.Func.Differentiable || dy == nil {
 			continue
 		}
+
 		var dx []*tensor.Tensor
 		if pullback := in.hostValues[call.Name].pullback; pullback != nil {
 			var err error
@@ -208,6 +222,7 @@ func (p *plan) gradients(in inputs, out tensor.Map, from lossName) (tensor.Map, 
 					len(call.Args))
 			}
 		}
+
 		for i, arg := range call.Args {
 			if arg.Kind != method.ParamInput {
 				continue
@@ -220,5 +235,6 @@ func (p *plan) gradients(in inputs, out tensor.Map, from lossName) (tensor.Map, 
 			}
 		}
 	}
+
 	return grads, nil
 }

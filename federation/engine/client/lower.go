@@ -24,6 +24,7 @@ func lower(backbone spec.Backbone, classes []string, template string,
 		if len(waiting) == 0 {
 			return roots, nil
 		}
+
 		g := roots[0].Graph()
 		built := map[*graph.Op]graph.Node{}
 		texts := map[int][]*graph.Op{}
@@ -63,6 +64,7 @@ func lower(backbone spec.Backbone, classes []string, template string,
 				return nil, fmt.Errorf("%s: unknown placeholder %T", op.Label(), p)
 			}
 		}
+
 		for _, pass := range slices.Sorted(maps.Keys(texts)) {
 			var prompts []method.Prompt
 			for _, op := range texts[pass] {
@@ -72,20 +74,24 @@ func lower(backbone spec.Backbone, classes []string, template string,
 				}
 				prompts = append(prompts, p)
 			}
+
 			out, err := chunks.text(g, backbone, classes, prompts)
 			if err != nil {
 				return nil, fmt.Errorf("backbone %s: %w", backbone.Name(), err)
 			}
+
 			for i, op := range texts[pass] {
 				built[op] = out[i]
 			}
 		}
+
 		roots = graph.Transform(roots, func(op *graph.Op, _ []graph.Node) []graph.Node {
 			if n, ok := built[op]; ok {
 				return []graph.Node{n}
 			}
 			return nil
 		})
+
 		if err := g.Err(); err != nil {
 			return nil, err
 		}
@@ -104,6 +110,7 @@ func firstWave(roots []graph.Node) []*graph.Op {
 			out = append(out, op)
 		}
 	}
+
 	return out
 }
 
@@ -131,6 +138,7 @@ func StepBytes(e *spec.Experiment, b spec.Backbone, client, clients, rows int) (
 			bytes += size
 		}
 	}
+
 	return bytes, err
 }
 
@@ -142,9 +150,11 @@ func graphsOf(e *spec.Experiment, b spec.Backbone, client, clients int) (roots [
 		hand := func(method.HandTexts) (*tensor.Tensor, error) { return tensor.New(len(e.Classes), t.Dim), nil }
 		roots, err = lower(b, e.Classes, e.Template, hand, nil, nil, []graph.Node{scores, loss})
 	}
+
 	if err != nil {
 		return nil, fmt.Errorf("client %d on %s: %w", client, b.Name(), err)
 	}
+
 	return roots, nil
 }
 
@@ -166,6 +176,7 @@ func partsWithout(roots []graph.Node, inputs func(method.Input) bool) (out []gra
 			}
 		}
 	}
+
 	return out
 }
 

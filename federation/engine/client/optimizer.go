@@ -27,6 +27,7 @@ func (s *sharedOptimizer) load(optimizer *optim.Optimizer, params tensor.Map) er
 	if s == nil {
 		return nil
 	}
+
 	state := tensor.Map{}
 	for name, p := range params {
 		at := shapeOf(p)
@@ -36,6 +37,7 @@ func (s *sharedOptimizer) load(optimizer *optim.Optimizer, params tensor.Map) er
 			}
 		}
 	}
+
 	return optimizer.Load(state)
 }
 
@@ -58,6 +60,7 @@ func (s *sharedOptimizer) keep(o *optim.Optimizer, params tensor.Map) {
 	if s == nil {
 		return
 	}
+
 	state := o.State()
 	for name, p := range params {
 		for _, slot := range o.Slots() {
@@ -80,29 +83,35 @@ func (w *Worker) Fit(task method.ClientSpec, params, rows tensor.Map, loss func(
 	if err != nil {
 		return 0, err
 	}
+
 	var declared []method.Param
 	for _, name := range params.Names() {
 		declared = append(declared, method.Param{Name: name, Shape: params[name].Shape})
 	}
+
 	scope := method.NewScope(task, declared)
 	plan, err := w.compiler.gradients(ServerProgram, nil, scope, []lossNode{{node: loss(scope)}})
 	if err != nil {
 		return 0, err
 	}
+
 	in := inputs{local: &method.Local{Broadcast: rows}, now: params, held: ort.Values{}}
 	for step := 0; ; step++ {
 		outs, err := plan.execute(context.Background(), in)
 		if err != nil {
 			return 0, err
 		}
+
 		if step == steps {
 			value := outs[0][plan.losses[0].value()]
 			return float64(value.Data[0]), message.CheckFinite("", tensor.Map{"loss": value})
 		}
+
 		grads, err := plan.gradients(in, outs[0], plan.losses[0])
 		if err != nil {
 			return 0, err
 		}
+
 		if err := opt.Step(params, grads, config.LR); err != nil {
 			return 0, err
 		}
@@ -117,14 +126,17 @@ func (w *Worker) Compute(task method.ClientSpec, rows tensor.Map, build func(*me
 	if err := scope.Graph().Err(); err != nil {
 		return nil, err
 	}
+
 	p, err := w.compiler.compile(ServerProgram, nil, scope, valueOf(n))
 	if err != nil {
 		return nil, err
 	}
+
 	out, err := (&plan{program: p}).execute(context.Background(), inputs{local: &method.Local{Broadcast: rows},
 		held: ort.Values{}})
 	if err != nil {
 		return nil, err
 	}
+
 	return out[0][valueOutput], nil
 }

@@ -51,6 +51,7 @@ func (p *plan) execute(ctx context.Context, ins ...inputs) ([]tensor.Map, error)
 			return nil, err
 		}
 	}
+
 	if p.images != nil {
 		ins = slices.Clone(ins)
 		for i := range ins {
@@ -60,11 +61,13 @@ func (p *plan) execute(ctx context.Context, ins ...inputs) ([]tensor.Map, error)
 			}
 		}
 	}
+
 	rows := ins[0].rows()
 	size := spec.MicrobatchSize(rows, p.maxRows)
 	if size == rows || len(ins) > 1 {
 		return runTogether(ctx, p.program, (*ort.Session).RunWith, ins...)
 	}
+
 	var mean tensor.Map
 	for index := range slices.Chunk(tensor.Indices(rows), size) {
 		part := ins[0]
@@ -80,6 +83,7 @@ func (p *plan) execute(ctx context.Context, ins ...inputs) ([]tensor.Map, error)
 			mean.Axpy(weight, out[0])
 		}
 	}
+
 	return []tensor.Map{mean}, nil
 }
 
@@ -92,6 +96,7 @@ func rowsOf(batch tensor.Map, rows int, index []int) tensor.Map {
 		}
 		out[name] = t
 	}
+
 	return out
 }
 
@@ -100,10 +105,12 @@ func (p *plan) prefixValues(ctx context.Context, in inputs) (ort.Values, error) 
 	if p.prefix == nil {
 		return nil, nil
 	}
+
 	key, err := p.prefix.digest(in)
 	if err != nil {
 		return nil, err
 	}
+
 	return cached(p.cache, key, func() (ort.Values, error) {
 		in.hosts, in.hostValues = nil, nil
 		if err := in.computeHosts(p.prefix); err != nil {
@@ -177,14 +184,17 @@ func runTogether[T any, M ~map[string]T](ctx context.Context, p *program, run fu
 			return nil, err
 		}
 	}
+
 	session, err := p.session(len(ins))
 	if err != nil {
 		return nil, err
 	}
+
 	if len(feeds) == 1 {
 		out, err := run(session, ctx, feeds[0].now, feeds[0].held)
 		return []M{out}, err
 	}
+
 	all, outs := feed{tensor.Map{}, ort.Values{}}, make([]M, len(feeds))
 	for k, own := range feeds {
 		for _, in := range p.inputs {
@@ -199,6 +209,7 @@ func runTogether[T any, M ~map[string]T](ctx context.Context, p *program, run fu
 			}
 		}
 	}
+
 	got, err := run(session, ctx, all.now, all.held)
 	for k := range outs {
 		outs[k] = M{}
@@ -206,6 +217,7 @@ func runTogether[T any, M ~map[string]T](ctx context.Context, p *program, run fu
 			outs[k][name] = got[ofClient(k, len(feeds), name)]
 		}
 	}
+
 	return outs, err
 }
 
@@ -222,6 +234,7 @@ func copies(scope *method.Scope, outputs []graph.Output, n int) []graph.Output {
 	if n == 1 {
 		return outputs
 	}
+
 	common := commonInputs(scope, method.ReceivedInput)
 	var out []graph.Output
 	for k := range n {
@@ -238,10 +251,12 @@ func copies(scope *method.Scope, outputs []graph.Output, n int) []graph.Output {
 			}
 			return []graph.Node{scope.Graph().Input(ofClient(k, n, in.Name()), in.DType(), shape)}
 		})
+
 		for i, node := range nodes {
 			out = append(out, graph.Output{Name: ofClient(k, n, outputs[i].Name), Node: node})
 		}
 	}
+
 	return out
 }
 

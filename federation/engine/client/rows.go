@@ -20,9 +20,11 @@ func (w *Worker) evalRows(c *spec.Client, l *method.Local, s message.ClientState
 	if err != nil {
 		return nil, err
 	}
+
 	if p.byRow {
 		return w.scores(context.Background(), p, l, s, l.Data)
 	}
+
 	return w.run(context.Background(), p, l, s, l.Data)
 }
 
@@ -59,6 +61,7 @@ func (w *Worker) inChunks(ctx context.Context, p *plan, l *method.Local, s messa
 		out.Shape = append([]int{data.Len()}, got.Shape[1:]...)
 		out.Data = append(out.Data, got.Data[:n*got.Len()/len(rows)]...)
 	}
+
 	return out, nil
 }
 
@@ -72,19 +75,23 @@ func (w *Worker) runOn(ctx context.Context, p *plan, local *method.Local, s mess
 		if err != nil {
 			return nil, err
 		}
+
 		if local.Draws.Count() > before { // views of images were drawn: the rows show which
 			for _, name := range in.batch.Names() {
 				local.Draws.Record(fmt.Sprintf("rows/%d/%s", before, name), in.batch[name])
 			}
 		}
+
 		if err := checkBatch(in.batch, nil); err != nil {
 			return nil, err
 		}
 	}
+
 	out, err := p.execute(ctx, in)
 	if err != nil {
 		return nil, err
 	}
+
 	return out[0][valueOutput], nil
 }
 
@@ -94,6 +101,7 @@ func (w *Worker) FixedNodes(ctx context.Context, client *spec.Client, local *met
 	if len(nodes) == 0 {
 		return nil, nil
 	}
+
 	// ONNX Runtime runs no graph without an input, and everything here may be constant.
 	one := scope.Input(method.Input{Kind: method.RowInput, Name: "one"}, graph.Float, graph.Static(1))
 	out := []graph.Output{{Name: "one again", Node: one}}
@@ -103,20 +111,24 @@ func (w *Worker) FixedNodes(ctx context.Context, client *spec.Client, local *met
 		}
 		out = append(out, graph.Output{Name: strconv.Itoa(i), Node: n})
 	}
+
 	p, err := w.compiler.compile(FixedProgram, client.Backbone, scope, out)
 	if err != nil {
 		return nil, err
 	}
+
 	in := inputsOf(local, state)
 	in.batch = tensor.Map{"one": tensor.Of([]float32{1}, 1)}
 	values, err := (&plan{program: p}).execute(ctx, in)
 	if err != nil {
 		return nil, err
 	}
+
 	list := make([]*tensor.Tensor, len(nodes))
 	for i := range list {
 		list[i] = values[0][strconv.Itoa(i)]
 	}
+
 	return list, nil
 }
 
@@ -138,9 +150,11 @@ func (w *Worker) ScoreRows(ctx context.Context, c *spec.Client, l *method.Local,
 	if err != nil {
 		return nil, err
 	}
+
 	size := scoredTogether
 	if most := p.rowsAtOnce(); most > 0 {
 		size = min(size, most)
 	}
+
 	return w.inChunks(ctx, p, l, s, rows, size, true)
 }

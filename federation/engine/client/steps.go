@@ -25,6 +25,7 @@ func (w *Worker) train(ctx context.Context, turns []*turn) error {
 				now = append(now, t)
 			}
 		}
+
 		var whole []*turn
 		var groups [][]*turn
 		for _, t := range now {
@@ -34,13 +35,16 @@ func (w *Worker) train(ctx context.Context, turns []*turn) error {
 				whole = append(whole, t)
 			}
 		}
+
 		for _, group := range append(groups, inOneRun(w, whole)...) {
 			if err := w.step(ctx, group); err != nil {
 				return err
 			}
 		}
+
 		turns = now
 	}
+
 	return nil
 }
 
@@ -49,6 +53,7 @@ func (t *turn) atInitial() bool {
 	if t.plan.initial == nil {
 		return false
 	}
+
 	for _, in := range t.plan.initial.prefix.inputs {
 		now, sent := t.local.Shared[in.Name], t.local.Received[in.Name]
 		if in.Kind == method.ParamInput && (now == nil || sent == nil ||
@@ -56,6 +61,7 @@ func (t *turn) atInitial() bool {
 			return false
 		}
 	}
+
 	return true
 }
 
@@ -64,6 +70,7 @@ func (w *Worker) step(ctx context.Context, turns []*turn) error {
 	if err := ctx.Err(); err != nil {
 		return turns[0].failed(err)
 	}
+
 	ins := make([]inputs, len(turns))
 	for i, turn := range turns {
 		var batch tensor.Map
@@ -72,30 +79,37 @@ func (w *Worker) step(ctx context.Context, turns []*turn) error {
 			batch, err = turn.local.Data.Batch(turn.rows, turn.local.Rand,
 				turn.plan.largeInputs...)
 		})
+
 		if err == nil {
 			err = checkBatch(batch, turn.rows)
 		}
+
 		if err != nil {
 			return turn.failed(err)
 		}
+
 		ins[i] = inputs{local: turn.local, state: turn.state, now: parameters(turn.local), batch: batch,
 			hostValues: turn.hostValues,
 			epoch:      turn.epoch,
 			held:       turn.held}
 	}
+
 	p := turns[0].plan
 	if turns[0].atInitial() {
 		p = p.initial
 	}
+
 	outs, err := p.execute(ctx, ins...)
 	if err != nil {
 		return turns[0].failed(err)
 	}
+
 	for i, t := range turns {
 		if err := w.update(ctx, t, ins[i], outs[i]); err != nil {
 			return t.failed(err)
 		}
 	}
+
 	return nil
 }
 
@@ -110,19 +124,24 @@ func (w *Worker) update(ctx context.Context, t *turn, in inputs, out tensor.Map)
 			local.AuxGradients[other.name], err = t.plan.gradients(in, out, other)
 		}
 	}
+
 	if err == nil {
 		err = t.meter.step(ctx, t.plan, in, grads)
 	}
+
 	traced := t.traceStep(in, grads)
 	if err == nil {
 		err = w.Experiment.Method.AdjustGradients(local, grads)
 	}
+
 	if err != nil {
 		return err
 	}
+
 	for _, name := range local.Frozen {
 		delete(grads, name)
 	}
+
 	t.meter.adjusted(grads)
 	traced(grads, out[trained.value()])
 	sent := tensor.Map{} // parameters as the server sent them, which nobody may change
@@ -131,25 +150,31 @@ func (w *Worker) update(ctx context.Context, t *turn, in inputs, out tensor.Map)
 			sent[name], local.Shared[name] = p, tensor.Reuse(p.Shape...)
 		}
 	}
+
 	now := parameters(local)
 	err = t.opt.StepFrom(sent, now, grads, local.LR, local.Rates)
 	loss := float64(out[trained.value()].Data[0])
 	if (math.IsNaN(loss) || math.IsInf(loss, 0)) && (err == nil || errors.Is(err, optim.ErrParameter)) {
 		err = fmt.Errorf("the loss is %v", loss)
 	}
+
 	if err != nil {
 		return fmt.Errorf("%w; %s", err, message.DivergenceHint)
 	}
+
 	t.tr.After(local.Steps, now)
 	for name := range grads {
 		delete(now, name) // the step checked it
 	}
+
 	if err := message.CheckFinite("parameter ", now); err != nil {
 		return err
 	}
+
 	for _, in := range t.plan.learned {
 		out[trained.gradient(in)].Release()
 	}
+
 	t.loss += loss
 	local.Steps++
 	return nil
@@ -182,6 +207,7 @@ func checkBatch(batch tensor.Map, rows []int) error {
 		return fmt.Errorf("%s of example %d holds %v; remove that example, or the cached features if its file is "+
 			"intact", name, row, t.Data[i])
 	}
+
 	return nil
 }
 
@@ -199,10 +225,12 @@ func (w *Worker) meter(c *spec.Client, task method.ClientSpec, tr trace.Client) 
 	if !w.Settings.Terms {
 		return nil, nil
 	}
+
 	p, err := w.compiler.terms(c.Backbone, task)
 	if err != nil {
 		return nil, configtags.KeyErrorf("eval.terms", "%w", err)
 	}
+
 	return &termMeter{plan: p, tr: tr}, nil
 }
 
@@ -211,11 +239,13 @@ func (m *termMeter) step(ctx context.Context, p *plan, in inputs, grads tensor.M
 	if m == nil {
 		return nil
 	}
+
 	m.old = grads.Clone()
 	outs, err := m.plan.execute(ctx, in)
 	if err != nil {
 		return configtags.KeyErrorf("eval.terms", "%w", err)
 	}
+
 	out := outs[0]
 	var fits []tensor.Map
 	for _, term := range m.plan.losses {
@@ -224,18 +254,23 @@ func (m *termMeter) step(ctx context.Context, p *plan, in inputs, grads tensor.M
 		if err == nil {
 			err = message.CheckFinite("term "+term.name+": ", tensor.Map{"loss": value})
 		}
+
 		if err == nil {
 			err = message.CheckFinite("term "+term.name+": the gradient of ", gradients)
 		}
+
 		if err != nil {
 			return err
 		}
+
 		if method.IsCrossEntropy(term.name) {
 			fits = append(fits, gradients)
 		}
+
 		m.add(term.name, float64(value.Data[0]), gradients)
 		m.tr.Put(fmt.Sprintf("s%d/%s", m.steps, term.value()), value)
 	}
+
 	m.sum.CrossEntropy.Add(message.NormsOf(fits...), 1)
 	return nil
 }
@@ -245,15 +280,18 @@ func (m *termMeter) adjusted(grads tensor.Map) {
 	if m == nil {
 		return
 	}
+
 	d := grads.Clone().Axpy(-1, m.old)
 	for name, t := range d {
 		if t.MaxAbs() == 0 {
 			delete(d, name)
 		}
 	}
+
 	if len(d) > 0 {
 		m.add(message.Correction, 0, d)
 	}
+
 	m.steps++
 }
 

@@ -31,9 +31,11 @@ func (w *Worker) Groups(ctx context.Context, jobs []Job, workers int) ([][]int, 
 	if len(jobs) == 0 || jobs[0].Instruction.Kind != message.Train {
 		return alone(jobs), w.computeAhead(ctx, jobs, workers)
 	}
+
 	if w.Experiment.BatchClients <= 1 || w.shared != nil {
 		return alone(jobs), nil
 	}
+
 	var out [][]int
 	var programs []int64
 	byProgram, steps := map[int64][]int{}, make([]int, len(jobs))
@@ -43,20 +45,25 @@ func (w *Worker) Groups(ctx context.Context, jobs []Job, workers int) ([][]int, 
 		if err != nil {
 			return nil, err
 		}
+
 		if plan.notBatchable {
 			out = append(out, []int{i})
 			continue
 		}
+
 		if byProgram[plan.number] == nil {
 			programs = append(programs, plan.number)
 		}
+
 		steps[i] = w.Experiment.Training.StepsOf(client.ID, client.Train.Len())
 		byProgram[plan.number] = append(byProgram[plan.number], i)
 	}
+
 	for _, p := range programs { // clients that end together are in one group
 		slices.SortStableFunc(byProgram[p], func(i, j int) int { return steps[j] - steps[i] })
 		out = slices.AppendSeq(out, slices.Chunk(byProgram[p], w.Experiment.BatchClients))
 	}
+
 	return out, nil
 }
 
@@ -73,6 +80,7 @@ func inOneRun[T any](w *Worker, items []T) (runs [][]T) {
 		}
 		runs, items = append(runs, items[:n]), items[n:]
 	}
+
 	return runs
 }
 
@@ -89,14 +97,17 @@ func (w *Worker) computeAhead(ctx context.Context, jobs []Job, workers int) erro
 	if w.Experiment.BatchClients <= 1 || len(jobs) == 0 {
 		return nil
 	}
+
 	instruction := jobs[0].Instruction
 	if instruction.Kind != message.Test && instruction.Kind != message.Validate {
 		return nil
 	}
+
 	evaluator, other := w.evaluators[instruction.Set]
 	if other {
 		w = evaluator.worker
 	}
+
 	w.caches.beginTests(instruction.Round)
 	eg, ctx := errgroup.WithContext(ctx)
 	eg.SetLimit(workers)
@@ -108,14 +119,17 @@ func (w *Worker) computeAhead(ctx context.Context, jobs []Job, workers int) erro
 			if err != nil {
 				return err
 			}
+
 			c := j.Client
 			if other {
 				c = evaluator.visitor(c)
 			}
+
 			missing, err := w.missingPrefixes(c, j.Instruction, s)
 			if err != nil {
 				return ofTurn(c, instruction, err)
 			}
+
 			for _, v := range missing {
 				// a value that the cache drops before a test asks for it costs double
 				if seen[v.key] || bytes > w.caches.values.capacity/2 {
@@ -130,16 +144,20 @@ func (w *Worker) computeAhead(ctx context.Context, jobs []Job, workers int) erro
 				}
 			}
 		}
+
 		for _, rest := range waiting {
 			for _, values := range inOneRun(w, rest) {
 				run(values)
 			}
 		}
+
 		return nil
 	}()
+
 	if failed := eg.Wait(); err == nil {
 		err = failed
 	}
+
 	return err
 }
 
@@ -150,38 +168,48 @@ func (w *Worker) missingPrefixes(c *spec.Client, o message.Instruction, state me
 	if o.Kind == message.Validate {
 		rows = c.Val
 	}
+
 	if rows == nil || rows.Len() == 0 {
 		return nil, nil
 	}
+
 	l, state := w.Begin(c, o, state)
 	plan, err := w.compiler.score(c.Backbone, l.Task)
 	if err != nil || plan.prefix == nil || plan.notBatchable {
 		return nil, err
 	}
+
 	for _, view := range w.evaluations(w.compiler.evaluable(l.Task), plan, state) {
 		if view == method.PersonalView && w.Experiment.Training.FineTune > 0 {
 			break // its parameters are not there yet
 		}
+
 		l := *l
 		if view == method.PersonalView && len(state.Own) > 0 {
 			l.Shared = state.Own
 		}
+
 		prefix := missingPrefix{plan: plan, in: inputsOf(&l, state)}
 		var scores [sha256.Size]byte
 		if scores, prefix.key, err = plan.testKeys(prefix.in, rows); err != nil {
 			return nil, err
 		}
+
 		if _, done := w.caches.tested.find(scores); done {
 			continue
 		}
+
 		if _, done := w.caches.values.find(prefix.key); done {
 			continue
 		}
+
 		if err := prefix.in.computeHosts(plan.prefix); err != nil {
 			return nil, err
 		}
+
 		out = append(out, prefix)
 	}
+
 	return out, nil
 }
 

@@ -26,6 +26,7 @@ func (t *turn) traceBegin(sent tensor.Map) {
 	if !t.tr.Enabled() {
 		return
 	}
+
 	t.tr.PutAll("begin", t.local.Shared, t.local.Private)
 	for _, in := range t.plan.inputs {
 		var before *tensor.Tensor
@@ -42,6 +43,7 @@ func (t *turn) traceBegin(sent tensor.Map) {
 			t.tr.Put("prepared/"+in.String(), now)
 		}
 	}
+
 	t.tr.PutAll("constant", t.plan.constants)
 }
 
@@ -50,6 +52,7 @@ func (t *turn) traceStep(in inputs, raw tensor.Map) func(grads tensor.Map, loss 
 	if !t.tr.Enabled() {
 		return func(tensor.Map, *tensor.Tensor) {}
 	}
+
 	local := t.local
 	step := trace.Step{Batch: in.batch, Draws: t.plan.draws(in.hosts), Scalars: map[string]float64{}, Raw: raw.Clone()}
 	for _, in := range t.plan.inputs {
@@ -57,6 +60,7 @@ func (t *turn) traceStep(in inputs, raw tensor.Map) func(grads tensor.Map, loss 
 			step.Scalars[in.Name] = local.Scalars[in.Name]
 		}
 	}
+
 	t.recordDraws(fmt.Sprintf("s%d/", local.Steps))
 	return func(grads tensor.Map, loss *tensor.Tensor) {
 		step.StepRecord = trace.StepRecord{Step: local.Steps, Epoch: t.epoch, LR: local.LR,
@@ -77,6 +81,7 @@ func (p *plan) valuesWithoutRows(in inputs) tensor.Map {
 			}
 		}
 	}
+
 	return out
 }
 
@@ -91,19 +96,24 @@ func (w *Worker) traceTest(c *spec.Client, o message.Instruction, p *plan, local
 	if err != nil {
 		return err
 	}
+
 	if local.Draws.Count() > 0 {
 		return errors.New("its test draws images at random, which a trace cannot hold")
 	}
+
 	for _, name := range append([]string{method.ImageInput}, p.largeInputs...) {
 		tr.Put("eval/"+name, rows[name])
 	}
+
 	if !spec.UsesMemory(w.Experiment.Method, local.Task) {
 		return nil
 	}
+
 	m, err := local.Memory()
 	if err == nil {
 		tr.PutAll("memory", tensor.Map{"image": m[method.ImageInput], "label": m[method.LabelInput]})
 	}
+
 	return err
 }
 
@@ -117,10 +127,12 @@ func (w *Worker) traceStatistic(client *spec.Client, instruction message.Instruc
 	if err != nil {
 		return err
 	}
+
 	if drawn != l.Draws.Count() {
 		return fmt.Errorf("it took %d random numbers, and one look at all rows takes %d: the trace lacks some; draw "+
 			"the rows once", drawn, l.Draws.Count())
 	}
+
 	at := fmt.Sprintf("r%d/statistic/%s/c%d", instruction.Round, instruction.Statistic, client.ID)
 	trace.TraceAll(w.Settings.Tracer, at, tensor.Map{"image": rows["image"], "label": rows["label"]})
 	trace.TraceAll(w.Settings.Tracer, at, answer)

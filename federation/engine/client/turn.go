@@ -45,10 +45,12 @@ func (w *Worker) begin(client *spec.Client, instruction message.Instruction, sta
 	if err != nil {
 		return nil, err
 	}
+
 	rate, err := w.Experiment.Training.Schedule.New(w.Experiment.Training.Optim.LR)
 	if err != nil {
 		return nil, err
 	}
+
 	local.LR = rate(instruction.Round)
 	t := &turn{client: client, instruction: instruction, local: local, state: state, plan: plan,
 		tr:         trace.NewClient(w.Settings.Tracer, instruction.Round, client.ID),
@@ -60,20 +62,25 @@ func (w *Worker) begin(client *spec.Client, instruction message.Instruction, sta
 	if err := w.Experiment.Method.Begin(local); err != nil {
 		return nil, err
 	}
+
 	t.traceBegin(sent)
 	if t.meter, err = w.meter(client, local.Task, t.tr); err != nil || len(plan.learned) == 0 {
 		return t, err
 	}
+
 	t.pace, t.maxSteps = w.Experiment.Training.Of(client.ID)
 	if t.opt, err = optim.New(w.Experiment.Training.Optim); err != nil {
 		return nil, err
 	}
+
 	if err := w.shared.load(t.opt, parameters(local)); err != nil {
 		return nil, err
 	}
+
 	if t.tr.Enabled() {
 		t.tr.PutAll("optimizer", t.opt.State())
 	}
+
 	return t, nil
 }
 
@@ -87,6 +94,7 @@ func (t *turn) next() []int {
 		t.local.Epoch = t.epoch
 		t.local.Draws.WithoutRecording(func() { t.batches = t.pace.Batches(t.local.Data.Order(t.local.Rand)) })
 	}
+
 	rows := t.batches[0]
 	t.batches = t.batches[1:]
 	return rows
@@ -107,29 +115,35 @@ func (w *Worker) end(t *turn) (up method.Upload, state *message.ClientState, sta
 			return up, state, stats, err
 		}
 	}
+
 	local.Data = t.client.Train
 	up = method.Upload{Client: t.client.ID, N: t.client.Train.Len(), Shared: local.Shared, Extra: tensor.Map{}}
 	if err = w.Experiment.Method.Finish(local, &up); err != nil {
 		return up, state, stats, err
 	}
+
 	w.Experiment.Attack.Upload(t.instruction.Round, local.Received, &up, local.Draws)
 	if codec := w.Experiment.Method.Codec(); codec != nil {
 		if err = codec.Pack(local, &up); err != nil {
 			return up, state, stats, err
 		}
 	}
+
 	t.tr.PutAll("upload", up.Shared, up.Extra)
 	if n := local.Draws.Unrecorded(); n > 0 {
 		return up, state, stats, fmt.Errorf("the trace lacks %d of the random numbers that the method drew in this "+
 			"turn; draw them with Local.Draws", n)
 	}
+
 	if w.Settings.Guard != nil {
 		err = w.Settings.Guard.Protect(t.client.ID, t.instruction, &up, &stats)
 	}
+
 	own := local.Own
 	if own == nil {
 		own = maps.Clone(local.Shared) // nobody changes an upload in place
 	}
+
 	return up, &message.ClientState{Private: local.Private, Own: own, Method: local.State}, stats, err
 }
 
@@ -161,9 +175,11 @@ func (w *Worker) Turns(ctx context.Context, jobs []Job) (replies []message.Reply
 			return nil, nil, ofTurn(j.Client, j.Instruction, err)
 		}
 	}
+
 	if err := w.train(ctx, turns); err != nil {
 		return nil, nil, err
 	}
+
 	for i, t := range turns {
 		r := &replies[i]
 		r.Client = t.client.ID
@@ -171,6 +187,7 @@ func (w *Worker) Turns(ctx context.Context, jobs []Job) (replies []message.Reply
 			return nil, nil, ofTurn(t.client, t.instruction, err)
 		}
 	}
+
 	return replies, next, nil
 }
 
@@ -198,5 +215,6 @@ func (w *Worker) Pretrain(ctx context.Context, synthetic *spec.Synthetic, o mess
 	if err != nil {
 		return nil, err
 	}
+
 	return r.Upload.Shared, checkReply(r)
 }

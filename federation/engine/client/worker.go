@@ -67,16 +67,19 @@ func newWorker(experiment *spec.Experiment, set Settings, k caches) *Worker {
 	if set.Programs != nil {
 		capacity = 0
 	}
+
 	// several clients in one run fill a device; initial steps, which run for each client alone, would leave it idle
 	if experiment.BatchClients > 1 && set.Session.WithProvider().Provider != ort.CPU {
 		capacity = 0
 	}
+
 	w := &Worker{Experiment: *experiment, Settings: set, caches: k, initial: newValueCache(capacity, 0)}
 	w.compiler = newCompiler(experiment, set, k, w.initial)
 	w.evaluators = setEvaluators(experiment, set, k)
 	if experiment.Training.Shared {
 		w.shared = &sharedOptimizer{tensor.Map{}}
 	}
+
 	return w
 }
 
@@ -102,26 +105,32 @@ func (w *Worker) Begin(client *spec.Client, instruction message.Instruction, sta
 	if state.Private == nil {
 		state.Private = tensor.Map{}
 	}
+
 	for _, p := range w.Experiment.Method.Params(task) {
 		if p.Owner == method.Private && state.Private[p.Name] == nil {
 			state.Private[p.Name] = p.Initial(w.Experiment.Plan.Seed, client.ID)
 		}
 	}
+
 	local := &method.Local{Task: task, Round: instruction.Round, Received: instruction.Shared, Broadcast: tensor.Map{},
 		Shared: maps.Clone(instruction.Shared), Private: state.Private.Clone(), State: state.Method.Clone(),
 		Scalars: map[string]float64{}, Cache: map[string]any{}, Optim: w.Experiment.Training.Optim,
 		Pretrains: w.pretrains, Data: client.Train, Rand: method.Rand(w.Experiment.Plan.Seed, "round",
 			strconv.Itoa(instruction.Round), "client", strconv.Itoa(client.ID), instruction.Statistic)}
+
 	if w.Settings.Tracer != nil {
 		local.Draws = method.NewDraws(nil)
 		local.Rand = local.Draws.Counted(local.Rand)
 	}
+
 	for _, extras := range []tensor.Map{instruction.Broadcast, instruction.PerClient[client.ID]} {
 		maps.Copy(local.Broadcast, message.WithoutGuardPart(extras))
 	}
+
 	if client.Train != nil {
 		local.LocalClasses = client.Classes()
 	}
+
 	plan := w.Experiment.Plan
 	plan.Clients = instruction.Total
 	local.Sampling = plan.Sampling()
@@ -138,6 +147,7 @@ func (w *Worker) Begin(client *spec.Client, instruction message.Instruction, sta
 	default:
 		local.Noise = w.Settings.Noise(client.ID).ForRound(instruction.Round, true)
 	}
+
 	local.Memory = sync.OnceValues(func() (tensor.Map, error) { return spec.Memory(client, w.Experiment.Plan.Seed) })
 	local.Eval = func(build func(*method.Scope) graph.Node) (*tensor.Tensor, error) {
 		return w.evalRows(client, local, state, build)

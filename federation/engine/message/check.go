@@ -15,9 +15,11 @@ func (o Instruction) Check(reply Reply) error {
 	if t := reply.Stats.Terms; t != nil && len(t.Terms) > maxTerms {
 		return fmt.Errorf("%d loss terms are measured; at most %d are accepted", len(t.Terms), maxTerms)
 	}
+
 	if err := reply.Stats.Terms.Within(maxTerm); err != nil {
 		return err
 	}
+
 	switch o.Kind {
 	case Train:
 		if l := reply.Stats.Loss; !(math.Abs(l) <= MaxLoss) {
@@ -41,12 +43,15 @@ func (o Instruction) Check(reply Reply) error {
 		}
 		return CheckFinite("upload ", UploadTensors(reply.Upload))
 	}
+
 	if len(reply.Upload.Shared)+len(reply.Upload.Extra) > 0 {
 		return fmt.Errorf("the reply to a test has unexpected tensors %v", UploadTensors(reply.Upload).Names())
 	}
+
 	if o.Kind == Validate && reply.Scores.Examples == 0 && reply.Scores.Global == nil && reply.Scores.Personal == nil {
 		return nil // it has no validation data
 	}
+
 	return o.checkScores(reply.Scores)
 }
 
@@ -66,9 +71,11 @@ func (o Instruction) checkScores(scores Scores) error {
 	if scores.Examples < 1 || scores.Examples > maxTested {
 		return fmt.Errorf("the scores are of %d examples; 1 to %d are accepted", scores.Examples, maxTested)
 	}
+
 	if scores.Global == nil && scores.Personal == nil {
 		return fmt.Errorf("the scores have neither a global nor a personal part")
 	}
+
 	for _, statistics := range []metrics.Statistics{scores.Global, scores.Personal} {
 		if statistics == nil {
 			continue
@@ -77,6 +84,7 @@ func (o Instruction) checkScores(scores Scores) error {
 			return err
 		}
 	}
+
 	return nil
 }
 

@@ -71,9 +71,11 @@ func (s *Saved) Put(layer string, text any, tensors tensor.Map) error {
 	if err != nil {
 		return err
 	}
+
 	if s.Texts == nil {
 		s.Texts, s.Tensors = map[string]json.RawMessage{}, tensor.Map{}
 	}
+
 	s.Texts[layer] = b
 	s.Tensors.Put(layer, tensors)
 	return nil
@@ -85,9 +87,11 @@ func (s Saved) Get(layer string, text any) (tensor.Map, error) {
 	if !ok {
 		return nil, fmt.Errorf("the checkpoint has no %s: the run began with other settings", layer)
 	}
+
 	if err := json.Unmarshal(b, text); err != nil {
 		return nil, fmt.Errorf("the checkpoint's %s: %w", layer, err)
 	}
+
 	return s.Tensors.WithoutPrefix(layer), nil
 }
 
@@ -217,6 +221,7 @@ func (s Scores) addTables(m tensor.Map) error {
 	if err := onlyUnder(m, method.GlobalView.String(), method.PersonalView.String()); err != nil {
 		return err
 	}
+
 	for _, v := range []method.View{method.GlobalView, method.PersonalView} {
 		tables := m.WithoutPrefix(v.String())
 		if len(tables) > 0 && s.Of(v) == nil {
@@ -227,6 +232,7 @@ func (s Scores) addTables(m tensor.Map) error {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -244,6 +250,7 @@ func ClientsOf(replies []Reply) []int {
 			out = append(out, r.Client)
 		}
 	}
+
 	slices.Sort(out)
 	return out
 }
@@ -291,11 +298,13 @@ func (m Participant) CheckAveragedWith(other Participant, base method.Method) er
 	if err := shared.Add(base, other.Task); err != nil {
 		return err
 	}
+
 	for _, p := range base.Params(m.Task) {
 		if _, ok := shared[p.Name]; p.Owner == method.Shared && !ok {
 			return incompatible(p.Name, sharedShape{fmt.Sprint(p.Shape), m.Task}, sharedShape{task: other.Task})
 		}
 	}
+
 	return shared.Add(base, m.Task)
 }
 
@@ -323,6 +332,7 @@ func (s SharedShapes) Add(m method.Method, task method.ClientSpec) error {
 			s[p.Name] = here
 		}
 	}
+
 	return nil
 }
 
@@ -342,5 +352,6 @@ func ClientInfos(participants []Participant) []method.ClientInfo {
 		}
 		out = append(out, p)
 	}
+
 	return out
 }

@@ -17,6 +17,7 @@ func (o Instruction) ReplySpecs(base method.Method, task method.ClientSpec) tens
 	if o.Guarded != nil {
 		return o.Guarded.WithPrefix(extraPart)
 	}
+
 	declared, _ := o.Extras(base, task)
 	out := formsOf(declared).WithPrefix(extraPart)
 	switch {
@@ -31,6 +32,7 @@ func (o Instruction) ReplySpecs(base method.Method, task method.ClientSpec) tens
 			out = append(out, tensor.SpecsOf(o.Shared).WithPrefix(sharedPart)...)
 		}
 	}
+
 	return out
 }
 
@@ -69,10 +71,12 @@ func CheckExtras(want []method.Extra, got tensor.Map, examples int) error {
 	if err := formsOf(want).Check(tensor.SpecsOf(got)); err != nil {
 		return err
 	}
+
 	for _, extra := range want {
 		if !extra.Counts {
 			continue
 		}
+
 		sum := 0.0
 		for _, v := range got[extra.Name].Data {
 			if !(v >= 0) || float64(v) != math.Trunc(float64(v)) {
@@ -81,9 +85,11 @@ func CheckExtras(want []method.Extra, got tensor.Map, examples int) error {
 			}
 			sum += float64(v)
 		}
+
 		if !(sum <= float64(examples)) {
 			return fmt.Errorf("the upload counts %.10g examples in %s; the client has %d", sum, extra.Name, examples)
 		}
 	}
+
 	return nil
 }

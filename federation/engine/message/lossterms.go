@@ -63,6 +63,7 @@ func NormsOf(grads ...tensor.Map) Norms {
 			if _, done := out.On[name]; done {
 				continue
 			}
+
 			square := 0.0
 			for i := range first[name].Data {
 				sum := 0.0
@@ -73,10 +74,12 @@ func NormsOf(grads ...tensor.Map) Norms {
 				}
 				square += sum * sum
 			}
+
 			out.On[name] = math.Sqrt(square)
 			all += square
 		}
 	}
+
 	out.All = math.Sqrt(all)
 	return out
 }
@@ -96,11 +99,13 @@ func (t *LossTerms) Within(limit float64) error {
 	if t == nil {
 		return nil
 	}
+
 	for _, term := range t.Terms {
 		if !(math.Abs(term.Value) <= limit) {
 			return fmt.Errorf("the loss term %.50q has the value %v", term.Name, term.Value)
 		}
 	}
+
 	for _, n := range t.norms() {
 		for _, v := range append(slices.Collect(maps.Values(n.On)), n.All) {
 			if !(v >= 0 && v <= limit) {
@@ -108,6 +113,7 @@ func (t *LossTerms) Within(limit float64) error {
 			}
 		}
 	}
+
 	return nil
 }
 
@@ -118,15 +124,18 @@ func (o Instruction) CheckTerms(lossTerms *LossTerms, names []string, base metho
 	if lossTerms == nil {
 		return nil
 	}
+
 	names = append(slices.Clone(names), Correction)
 	if o.Kind != Train || o.Guarded != nil || len(lossTerms.Terms) > len(names) {
 		return fmt.Errorf("%d measured loss terms were not asked for", len(lossTerms.Terms))
 	}
+
 	for i, term := range lossTerms.Terms {
 		if term.Name != names[i] {
 			return fmt.Errorf("%.50q is not the loss term %q", term.Name, names[i])
 		}
 	}
+
 	params := base.Params(task)
 	for _, n := range lossTerms.norms() {
 		for name := range n.On {
@@ -135,6 +144,7 @@ func (o Instruction) CheckTerms(lossTerms *LossTerms, names []string, base metho
 			}
 		}
 	}
+
 	return nil
 }
 

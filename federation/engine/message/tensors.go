@@ -41,15 +41,18 @@ func decode(b []byte, most int64, check func(tensor.Specs) error) (m tensor.Map,
 			m, err = nil, fmt.Errorf("decoding a message: %w", err)
 		}
 	}()
+
 	if len(b) >= 8 {
 		if n := binary.LittleEndian.Uint64(b); n > uint64(max(0, most-8)) {
 			return nil, fmt.Errorf("a header of %d bytes; at most %d are accepted", n, most-8)
 		}
 	}
+
 	file, err := safetensors.Parse(bytes.NewReader(b), int64(len(b)))
 	if err != nil {
 		return nil, err
 	}
+
 	var forms tensor.Specs
 	for _, name := range file.Names() {
 		info, err := file.Info(name)
@@ -61,9 +64,11 @@ func decode(b []byte, most int64, check func(tensor.Specs) error) (m tensor.Map,
 		}
 		forms = append(forms, tensor.Spec{Name: name, Int: info.DType == elements[true], Shape: info.Shape})
 	}
+
 	if err := check(forms); err != nil {
 		return nil, err
 	}
+
 	return file.Tensors()
 }
 
@@ -85,6 +90,7 @@ func MaxEncodedSize(forms tensor.Specs) (head, all int64, err error) {
 			entries[i].Shape[j] = max(n, -n)
 		}
 	}
+
 	return safetensors.Size(entries)
 }
 
@@ -95,9 +101,11 @@ func DecodeTensorsAs(b []byte, forms tensor.Specs) (tensor.Map, error) {
 	if err == nil && int64(len(b)) > all {
 		err = fmt.Errorf("%d bytes of tensors; those that were asked for have at most %d", len(b), all)
 	}
+
 	if err != nil {
 		return nil, fmt.Errorf("decoding a message: %w", err)
 	}
+
 	return decode(b, head, forms.Check)
 }
 
@@ -142,10 +150,12 @@ func (o Instruction) ReencodeReply(r Reply) (Reply, error) {
 	if len(m) == 0 {
 		return r, nil
 	}
+
 	m, err := roundTrip(m)
 	if err != nil {
 		return r, err
 	}
+
 	return o.WithReplyTensors(r, m)
 }
 
@@ -184,21 +194,26 @@ func (o Instruction) WithReplyTensors(reply Reply, tensors tensor.Map) (Reply, e
 	if compressed {
 		parameters = packedPart
 	}
+
 	err := onlyUnder(tensors, parameters, extraPart, statisticsPart)
 	if err == nil {
 		err = reply.Scores.addTables(tensors.WithoutPrefix(statisticsPart))
 	}
+
 	if err != nil {
 		return reply, err
 	}
+
 	reply.Upload.Shared, reply.Upload.Extra = tensors.WithoutPrefix(parameters), tensors.WithoutPrefix(extraPart)
 	if !compressed {
 		return reply, nil
 	}
+
 	reply.Upload.Packed = reply.Upload.Shared
 	if reply.Upload.Shared, err = o.Codec.Unpack(o.Shared, reply.Upload.Packed); err != nil {
 		return reply, fmt.Errorf("the compressed upload: %w", err)
 	}
+
 	return reply, CheckFinite("the compressed upload's ", reply.Upload.Shared)
 }
 
@@ -208,9 +223,11 @@ func onlyUnder(m tensor.Map, parts ...string) error {
 	for _, p := range parts {
 		n += len(m.WithoutPrefix(p))
 	}
+
 	if n != len(m) {
 		return fmt.Errorf("a message has unexpected tensors, outside of %v: %.200q", parts, m.Names())
 	}
+
 	return nil
 }
 

@@ -108,10 +108,12 @@ func perDomain(clients []Client) map[string]float64 {
 			accuracies[c.Domain] = append(accuracies[c.Domain], accuracyOf(c))
 		}
 	}
+
 	out := map[string]float64{}
 	for d, v := range accuracies {
 		out[d], _ = MeanStd(v)
 	}
+
 	return out
 }
 

@@ -70,6 +70,7 @@ func Confusion(clients []Statistics, classes int) *Matrix {
 	var matrix *Matrix
 	sum := map[[2]int64]int64{}
 	examples, right := make([]int64, classes), make([]int64, classes)
+
 	for _, s := range clients {
 		if !s.HasConfusion() {
 			continue
@@ -84,14 +85,17 @@ func Confusion(clients []Statistics, classes int) *Matrix {
 			}
 		}
 	}
+
 	for _, k := range sortedPairs(sum) {
 		matrix.Counts = append(matrix.Counts, [3]int64{k[0], k[1], sum[k]})
 	}
+
 	for y, n := range examples {
 		if n > 0 {
 			rate := float64(right[y]) / float64(n)
 			matrix.PerClass[y] = &rate
 		}
 	}
+
 	return matrix
 }

@@ -97,11 +97,13 @@ func define(definition Definition) Definition {
 	if definition.Window == "" {
 		definition.Window = Last
 	}
+
 	if definition.High == 0 && definition.Low == 0 {
 		if definition.High = math.Inf(1); definition.Unit == Percent {
 			definition.High = 1
 		}
 	}
+
 	if definition.Value != nil {
 		definition.Evaluated, definition.Exists = true, cmp.Or(definition.Exists, everyTest)
 		definition.Key = cmp.Or(definition.Key, strings.ReplaceAll(definition.Name, "-", "_"))
@@ -110,18 +112,21 @@ func define(definition Definition) Definition {
 		}
 		definition.Read = func(r Round, _ string) (float64, bool) { return r.Evaluation.Value(definition.Name) }
 	}
+
 	if len(definition.Statistics) > 0 {
 		definition.Privacy = cmp.Or(definition.Privacy, sentAsIs)
 		if slices.ContainsFunc(definition.Statistics, func(s *Statistic) bool { return s.RevealsLabels }) {
 			definition.Privacy = labels
 		}
 	}
+
 	at, taken := slices.BinarySearchFunc(definitions, definition.Column, func(o Definition, column int) int {
 		return cmp.Compare(o.Column, column)
 	})
 	if taken {
 		panic("metrics " + definitions[at].Name + " and " + definition.Name + " have the same column")
 	}
+
 	definitions = slices.Insert(definitions, at, definition)
 	return definition
 }
@@ -169,11 +174,13 @@ func lookUp[V any](m map[string]V, name string) (V, bool) {
 	if v, ok := m[name]; ok {
 		return v, true
 	}
+
 	for _, k := range slices.Sorted(maps.Keys(m)) {
 		if strings.EqualFold(k, name) {
 			return m[k], true
 		}
 	}
+
 	var none V
 	return none, false
 }

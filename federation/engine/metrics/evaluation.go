@@ -22,6 +22,7 @@ func Evaluate(clients []Client) *Evaluation {
 	if len(clients) == 0 {
 		return nil
 	}
+
 	evaluation := &Evaluation{Values: map[string]float64{}, PerClient: each(clients, accuracyOf),
 		PerDomain: perDomain(clients)}
 	for _, d := range definitions {
@@ -36,6 +37,7 @@ func Evaluate(clients []Client) *Evaluation {
 			evaluation.Values[d.Name] = v
 		}
 	}
+
 	return evaluation
 }
 
@@ -55,12 +57,14 @@ func (e *Evaluation) OnValidation() *Evaluation {
 	if e == nil {
 		return nil
 	}
+
 	out := &Evaluation{Values: map[string]float64{}, PerClient: e.PerClient}
 	for _, d := range definitions {
 		if v, ok := e.Value(d.Name); ok && d.Validation {
 			out.Values[d.Name] = v
 		}
 	}
+
 	return out
 }
 
@@ -71,11 +75,13 @@ func (e *Evaluation) Check() error {
 			return fmt.Errorf("has the %s %v, which is not between %v and %v", d.Name, v, d.Low, d.High)
 		}
 	}
+
 	for _, v := range slices.Concat(e.PerClient, slices.Collect(maps.Values(e.PerDomain))) {
 		if !(v >= 0 && v <= 1+rounding) {
 			return fmt.Errorf("has the accuracy %v, which is not between 0 and 1", v)
 		}
 	}
+
 	return nil
 }
 
@@ -99,6 +105,7 @@ func MarshalWith(object any, evaluation *Evaluation) ([]byte, error) {
 	if err != nil || evaluation == nil {
 		return out, err
 	}
+
 	out = bytes.TrimSuffix(out, []byte("}"))
 	add := func(key string, value any) {
 		var text []byte
@@ -106,17 +113,21 @@ func MarshalWith(object any, evaluation *Evaluation) ([]byte, error) {
 			out = fmt.Appendf(out, "%s%q:%s", strings.Repeat(",", min(1, len(out)-1)), key, text)
 		}
 	}
+
 	for _, d := range definitions {
 		if v, ok := evaluation.Values[d.Name]; ok && err == nil {
 			add(d.Key, v)
 		}
 	}
+
 	if len(evaluation.PerClient) > 0 && err == nil {
 		add(perClientKey, evaluation.PerClient)
 	}
+
 	if len(evaluation.PerDomain) > 0 && err == nil {
 		add(perDomainKey, evaluation.PerDomain)
 	}
+
 	return append(out, '}'), err
 }
 
@@ -134,6 +145,7 @@ func ReadEvaluation(object []byte) (*Evaluation, error) {
 	if err := json.Unmarshal(object, &keys); err != nil {
 		return nil, err
 	}
+
 	evaluation, some := &Evaluation{Values: map[string]float64{}}, false
 	read := func(key string, into any) error {
 		text, ok := keys[key]
@@ -146,6 +158,7 @@ func ReadEvaluation(object []byte) (*Evaluation, error) {
 		}
 		return nil
 	}
+
 	for _, d := range definitions {
 		if d.Value == nil {
 			continue
@@ -158,16 +171,20 @@ func ReadEvaluation(object []byte) (*Evaluation, error) {
 			evaluation.Values[d.Name] = *v
 		}
 	}
+
 	if err := read(perClientKey, &evaluation.PerClient); err != nil {
 		return nil, err
 	}
+
 	if err := read(perDomainKey, &evaluation.PerDomain); err != nil || !some {
 		return nil, err
 	}
+
 	for _, name := range []string{DomainMean, DomainStd} { // format 1 leaves zeros out
 		if _, ok := evaluation.Values[name]; !ok && len(evaluation.PerDomain) > 0 {
 			evaluation.Values[name] = 0
 		}
 	}
+
 	return evaluation, nil
 }

@@ -44,6 +44,7 @@ func DescribeWindow(window string) string {
 	case window == First:
 		return "first round that has it"
 	}
+
 	return ""
 }
 
@@ -67,15 +68,18 @@ func ParseName(full string) (Name, error) {
 			text = Accuracy
 		}
 	}
+
 	if DescribeWindow(text) != "" && text != All && text != First && !given {
 		text, window, given = Accuracy, text, true
 	}
+
 	name, argument, colon := strings.Cut(text, ":")
 	d, ok := Find(name)
 	n.Metric, n.Argument, n.Window = d, argument, d.Window
 	if given {
 		n.Window = window
 	}
+
 	_, number := strconv.ParseFloat(argument, 64)
 	switch {
 	case !ok, n.View != "" && !d.Evaluated, (d.Argument != "") != (argument != ""), colon && argument == "",
@@ -83,6 +87,7 @@ func ParseName(full string) (Name, error) {
 		return n, fmt.Errorf("unknown metric %q: %s", full, configtags.Suggest(full, Names(),
 			"docs/evaluation.md lists all metrics"))
 	}
+
 	return n, nil
 }
 

@@ -110,5 +110,6 @@ func harmonic(values ...float64) float64 {
 		}
 		sum += 1 / v
 	}
+
 	return float64(len(values)) / sum
 }

@@ -76,12 +76,14 @@ func Compute(e Examples, labels bool) Statistics {
 	for i := range e.predicted {
 		e.predicted[i] = Argmax(e.Scores.Row(i).Data)
 	}
+
 	out := Statistics{}
 	for _, s := range statistics {
 		if labels || !s.RevealsLabels {
 			out[s.Name] = s.Compute(e)
 		}
 	}
+
 	return out
 }
 
@@ -113,12 +115,14 @@ func (s Statistics) Check(examples, classes int, labels bool) error {
 				max(statistic.Size,
 					statistic.Columns))
 		}
+
 		for _, n := range v {
 			if math.IsNaN(n) || math.IsInf(n, 0) {
 				return fmt.Errorf("the statistic %s holds %v; its numbers must be finite", statistic.Name, n)
 			}
 		}
 	}
+
 	for _, name := range slices.Sorted(maps.Keys(s)) {
 		if !known[name] {
 			return fmt.Errorf("the reply has the unexpected statistic %.50q", name)
@@ -127,6 +131,7 @@ func (s Statistics) Check(examples, classes int, labels bool) error {
 			return fmt.Errorf("the statistic %s of %d examples is invalid: %w", name, examples, err)
 		}
 	}
+
 	return nil
 }
 
@@ -154,6 +159,7 @@ func (s Statistics) Tables() tensor.Map {
 		}
 		out[x.Name] = tensor.OfInts(flat, len(v)/x.Columns, x.Columns)
 	}
+
 	return out
 }
 
@@ -173,6 +179,7 @@ func (s Statistics) AddTables(m tensor.Map) error {
 			s[name][i] = float64(n)
 		}
 	}
+
 	return nil
 }
 
@@ -214,33 +221,41 @@ func (s *Statistics) UnmarshalJSON(b []byte) error {
 	if string(b) == "null" {
 		return nil
 	}
+
 	d := json.NewDecoder(bytes.NewReader(b))
 	if t, err := d.Token(); err != nil || t != json.Delim('{') {
 		return fmt.Errorf("statistics must be a JSON object, by name")
 	}
+
 	out := Statistics{}
 	for d.More() {
 		t, err := d.Token()
 		if err != nil {
 			return err
 		}
+
 		name, _ := t.(string)
 		statistic := find(name)
 		if statistic == nil || statistic.Columns > 0 {
 			return fmt.Errorf("unexpected statistic %.50q", name)
 		}
+
 		if _, twice := out[name]; twice {
 			return fmt.Errorf("the statistic %s is there twice", name)
 		}
+
 		var v []float64
 		if err := d.Decode(&v); err != nil {
 			return fmt.Errorf("the statistic %s: %w", name, err)
 		}
+
 		if len(v) != statistic.Size {
 			return fmt.Errorf("the statistic %s has %d numbers; it must have %d", name, len(v), statistic.Size)
 		}
+
 		out[name] = v
 	}
+
 	*s = out
 	return nil
 }

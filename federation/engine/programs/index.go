@@ -45,9 +45,11 @@ func (x Index) Text() string {
 			}
 		}
 	}
+
 	for _, name := range slices.Sorted(maps.Keys(x.Backbones)) {
 		fmt.Fprintf(&b, "weights of %s: %s\n", name, x.Backbones[name].Weights)
 	}
+
 	return b.String()
 }
 
@@ -90,6 +92,7 @@ func describe(program client.Program, m *onnx.ModelProto) (Program, error) {
 	if err != nil {
 		return out, err
 	}
+
 	for _, v := range inputs {
 		value := described(v)
 		if k := slices.IndexFunc(program.Inputs, func(in method.Input) bool { return in.String() == v.Name }); k >= 0 {
@@ -97,6 +100,7 @@ func describe(program client.Program, m *onnx.ModelProto) (Program, error) {
 		}
 		out.Inputs = append(out.Inputs, value)
 	}
+
 	for _, v := range outputs {
 		value := described(v)
 		if in, ok := program.Gradients[v.Name]; ok {
@@ -104,6 +108,7 @@ func describe(program client.Program, m *onnx.ModelProto) (Program, error) {
 		}
 		out.Outputs = append(out.Outputs, value)
 	}
+
 	return out, nil
 }
 

@@ -32,18 +32,22 @@ func Read(dir string) (Index, error) {
 	if err != nil {
 		return index, err
 	}
+
 	if err := json.Unmarshal(text, &index); err != nil {
 		return index, fmt.Errorf("%s: %w", file, err)
 	}
+
 	if index.Version != version {
 		return index, fmt.Errorf("%s has version %d, this program reads version %d; write the folder again with "+
 			"promptfed programs", file, index.Version, version)
 	}
+
 	for _, p := range index.Programs {
 		if !filepath.IsLocal(filepath.FromSlash(p.File)) {
 			return index, fmt.Errorf("%s names the file %.100q, which lies outside of the folder", file, p.File)
 		}
 	}
+
 	return index, nil
 }
 
@@ -53,12 +57,14 @@ func Open(dir string, digests map[string]string) (*Folder, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	for name, digest := range digests {
 		if b, ok := index.Backbones[name]; ok && b.Digest != digest {
 			return nil, fmt.Errorf("%s was written for other files of backbone %s (digest %.12s, here %.12s); write "+
 				"it again with promptfed programs", dir, name, b.Digest, digest)
 		}
 	}
+
 	folder := &Folder{Index: index, dir: dir}
 	all := sha256.New()
 	for _, program := range index.Programs {
@@ -75,6 +81,7 @@ func Open(dir string, digests map[string]string) (*Folder, error) {
 		fmt.Fprintf(all, "%q %d\n", program.File, len(text))
 		all.Write(text)
 	}
+
 	folder.Digest = hex.EncodeToString(all.Sum(nil))
 	return folder, nil
 }
@@ -85,6 +92,7 @@ func (f *Folder) Program(program client.Program, model *onnx.ModelProto) (*onnx.
 	if err != nil {
 		return nil, err
 	}
+
 	i := f.find(program.Backbone, built)
 	if i < 0 {
 		whose := "the server"
@@ -96,10 +104,12 @@ func (f *Folder) Program(program client.Program, model *onnx.ModelProto) (*onnx.
 			program.Kind,
 			whose)
 	}
+
 	own := f.models[i]
 	if err := sameInterface(own, model); err != nil {
 		return nil, fmt.Errorf("%s: %w", filepath.Join(f.dir, f.Programs[i].File), err)
 	}
+
 	return own, nil
 }
 
@@ -109,15 +119,19 @@ func sameInterface(got, want *onnx.ModelProto) error {
 	if err != nil {
 		return err
 	}
+
 	wantIn, wantOut, err := valuesOf(want)
 	if err != nil {
 		return err
 	}
+
 	if g, w := signature(in), signature(wantIn); g != w {
 		return fmt.Errorf("its inputs are %s; they must be %s", g, w)
 	}
+
 	if g, w := signature(out), signature(wantOut); g != w {
 		return fmt.Errorf("its outputs are %s; they must be %s", g, w)
 	}
+
 	return nil
 }

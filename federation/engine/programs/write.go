@@ -31,10 +31,12 @@ func Create(dir string, digests map[string]string) (*Writer, error) {
 	if _, err := os.Stat(filepath.Join(dir, File)); !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("%s holds programs already; choose another --out", dir)
 	}
+
 	w := &Writer{dir: dir, index: Index{Version: version, Backbones: map[string]Backbone{}}, files: map[string]int{}}
 	for name, digest := range digests {
 		w.index.Backbones[name] = Backbone{Digest: digest}
 	}
+
 	return w, nil
 }
 
@@ -44,30 +46,36 @@ func (w *Writer) Program(program client.Program, model *onnx.ModelProto) (*onnx.
 	if err != nil {
 		return nil, err
 	}
+
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.index.find(program.Backbone, built) >= 0 {
 		return model, nil
 	}
+
 	entry, err := describe(program, model)
 	if err != nil {
 		return nil, err
 	}
+
 	name := path.Join(program.Backbone, string(program.Kind))
 	entry.Built, entry.File = built, name+".onnx"
 	if w.files[name]++; w.files[name] > 1 {
 		entry.File = fmt.Sprintf("%s-%d.onnx", name, w.files[name])
 	}
+
 	if b, ok := w.index.Backbones[program.Backbone]; ok && program.Weights != "" {
 		if b.Weights, err = filepath.Abs(program.Weights); err != nil {
 			return nil, err
 		}
 		w.index.Backbones[program.Backbone] = b
 	}
+
 	file := filepath.Join(w.dir, filepath.FromSlash(entry.File))
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 		return nil, fmt.Errorf("%w; choose another --out", err)
 	}
+
 	w.index.Programs = append(w.index.Programs, entry)
 	return model, atomicfile.Write(file, atomicfile.Bytes(text))
 }
@@ -91,9 +99,11 @@ func (x *Index) link(i int) {
 			return in.From == client.FixedInput && !slices.ContainsFunc(from, gives)
 		})
 	}
+
 	if !missing(nil) {
 		return
 	}
+
 	for _, next := range x.Programs[i+1:] {
 		if next.Kind == client.FixedProgram && next.Backbone == program.Backbone && !missing(next.Outputs) {
 			program.Reads = []string{next.File}

@@ -25,6 +25,7 @@ func DriftOf(sent tensor.Map, replies []message.Reply) (out []ClientDrift) {
 	if sent.Count() == 0 || sums {
 		return nil
 	}
+
 	names := sent.Names()
 	each := func(r message.Reply, visit func(i int, difference float64)) {
 		i := 0
@@ -41,9 +42,11 @@ func DriftOf(sent tensor.Map, replies []message.Reply) (out []ClientDrift) {
 	for _, r := range replies {
 		each(r, func(i int, d float64) { mean[i] += d / float64(len(replies)) })
 	}
+
 	for _, m := range mean {
 		length += m * m
 	}
+
 	length = math.Sqrt(length)
 
 	for _, r := range replies {
@@ -55,5 +58,6 @@ func DriftOf(sent tensor.Map, replies []message.Reply) (out []ClientDrift) {
 		}
 		out = append(out, one)
 	}
+
 	return out
 }

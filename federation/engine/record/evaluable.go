@@ -39,6 +39,7 @@ func EvaluableOf(m method.Method, task method.ClientSpec) Evaluable {
 			}
 		}
 	}
+
 	e := Evaluable{Reads: slices.Sorted(maps.Keys(reads))}
 	e.Global = reads[ReadsShared] || reads[ReadsServer] || len(reads) == 0
 	e.Personal = reads[ReadsShared] || reads[ReadsPrivate] || reads[ReadsExamples] || len(reads) == 0
@@ -61,6 +62,7 @@ func (e Evaluable) Headline(view string, m method.Method) method.View {
 	case !e.Personal:
 		return method.GlobalView
 	}
+
 	return m.View()
 }
 

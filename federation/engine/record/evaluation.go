@@ -77,18 +77,22 @@ func SummariseSet(has Evaluable, view method.View, replies []message.Reply, aske
 			setResult.untrained++
 		}
 	}
+
 	if answered := message.ClientsOf(replies); len(answered) < len(asked) {
 		setResult.Answered = answered
 		setResult.Unanswered = slices.DeleteFunc(slices.Clone(asked), func(id int) bool {
 			return slices.Contains(answered, id)
 		})
 	}
+
 	if has.Global {
 		setResult.Evaluations.Global = evaluate(method.GlobalView, replies, infos)
 	}
+
 	if has.Personal {
 		setResult.Evaluations.Personal = evaluate(method.PersonalView, replies, infos)
 	}
+
 	setResult.Evaluation = setResult.Evaluations.Of(view)
 	setResult.Global, setResult.Personal = accuracy(setResult.Evaluations.Global),
 		accuracy(setResult.Evaluations.Personal)
@@ -124,6 +128,7 @@ func (r *Record) Generalise() *BaseToNew {
 	if !some || !both {
 		return nil
 	}
+
 	own, b, n := r.Evaluations, base.Evaluations, other.Evaluations
 	return &BaseToNew{metrics.Generalise(own.Global, b.Global, n.Global),
 		metrics.Generalise(own.Personal, b.Personal, n.Personal)}
@@ -151,9 +156,11 @@ func ConfusionOf(round, classes int, replies []message.Reply) *Confusion {
 		}
 		global, personal = append(global, r.Scores.Global), append(personal, r.Scores.Personal)
 	}
+
 	if out.Clients == 0 {
 		return nil
 	}
+
 	out.Global, out.Personal = metrics.Confusion(global, classes), metrics.Confusion(personal, classes)
 	return out
 }
@@ -174,16 +181,19 @@ func (r *Record) AttackedBy(attackers []int) {
 	if len(attackers) == 0 {
 		return
 	}
+
 	out := &Attack{Clients: []int{}}
 	for _, id := range attackers {
 		if slices.Contains(r.Clients, id) {
 			out.Clients = append(out.Clients, id)
 		}
 	}
+
 	out.Global, out.Personal = honest(r.Evaluations, r.Answered, attackers)
 	if x, ok := r.EvaluationSets[metrics.TriggeredSet]; ok {
 		out.SuccessGlobal, out.SuccessPersonal = honest(x.Evaluations, x.Answered, attackers)
 	}
+
 	r.Attack = out
 }
 
@@ -193,6 +203,7 @@ func honest(e Evaluations, answered, attackers []int) (global, personal *float64
 		if e == nil {
 			return nil
 		}
+
 		var accuracy []float64
 		for i, v := range e.PerClient {
 			client := i
@@ -203,11 +214,14 @@ func honest(e Evaluations, answered, attackers []int) (global, personal *float64
 				accuracy = append(accuracy, v)
 			}
 		}
+
 		if len(accuracy) == 0 {
 			return nil
 		}
+
 		mean, _ := metrics.MeanStd(accuracy)
 		return &mean
 	}
+
 	return accuracyOf(e.Global), accuracyOf(e.Personal)
 }

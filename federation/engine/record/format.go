@@ -26,12 +26,15 @@ func read(b []byte, plain any) (*metrics.Evaluation, error) {
 	if err := json.Unmarshal(b, &f); err != nil {
 		return nil, err
 	}
+
 	if f.Format != Format {
 		return nil, FormatError{f.Format}
 	}
+
 	if err := json.Unmarshal(b, plain); err != nil {
 		return nil, err
 	}
+
 	return metrics.ReadEvaluation(b)
 }
 

@@ -19,10 +19,12 @@ func Records(dir string) ([]Record, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	records, err := parseLines(b)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", filepath.Join(dir, RoundsFile), err)
 	}
+
 	return records, nil
 }
 
@@ -41,10 +43,12 @@ func OpenJournal(path string, done int, last Record) (*Journal, error) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
+
 	records, text, err := parseJournal(b, done, last)
 	if err != nil {
 		return nil, fmt.Errorf("cannot resume: %s: %w", path, err)
 	}
+
 	return &Journal{path: path, Records: records}, atomicfile.Write(path, atomicfile.Bytes(text))
 }
 
@@ -53,14 +57,17 @@ func parseJournal(b []byte, done int, last Record) (records []Record, text []byt
 	if records, err = parseLines(b); err != nil {
 		return nil, nil, err
 	}
+
 	records = records[:min(done, len(records))]
 	if done > 0 && len(records) == done-1 {
 		records = append(records, last)
 	}
+
 	if len(records) != done {
 		return nil, nil, fmt.Errorf("it has %d readable rounds, the checkpoint has %d; restore the file or start "+
 			"again in another folder", len(records), done)
 	}
+
 	for _, r := range records {
 		line, err := json.Marshal(r)
 		if err != nil {
@@ -68,6 +75,7 @@ func parseJournal(b []byte, done int, last Record) (records []Record, text []byt
 		}
 		text = append(append(text, line...), '\n')
 	}
+
 	return records, text, nil
 }
 
@@ -85,6 +93,7 @@ func parseLines(b []byte) (records []Record, err error) {
 		}
 		records = append(records, r)
 	}
+
 	return records, nil
 }
 
@@ -93,16 +102,20 @@ func (j *Journal) Add(record Record) error {
 	if err != nil {
 		return err
 	}
+
 	f, err := os.OpenFile(j.path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
 	if err != nil {
 		return err
 	}
+
 	if _, err = f.Write(append(line, '\n')); err == nil {
 		err = f.Sync()
 	}
+
 	if err = errors.Join(err, f.Close()); err == nil {
 		j.Records = append(j.Records, record)
 	}
+
 	return err
 }
 

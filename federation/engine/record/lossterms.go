@@ -29,10 +29,12 @@ func MeanTerms(replies []message.Reply) []Term {
 			measured = append(measured, r.Stats.Terms)
 		}
 	}
+
 	mean := message.LossTerms{}
 	for _, t := range measured {
 		mean.Add(*t, 1/float64(len(measured)))
 	}
+
 	fit := mean.CrossEntropy
 	var out []Term
 	for _, t := range mean.Terms {
@@ -45,6 +47,7 @@ func MeanTerms(replies []message.Reply) []Term {
 		}
 		out = append(out, one)
 	}
+
 	return out
 }
 

@@ -159,38 +159,47 @@ func Summarise(records []Record, view method.View) Summary {
 		if record.Simulated != nil {
 			summary.Simulated = record.Simulated.Seconds
 		}
+
 		for _, line := range record.Warnings {
 			if warnings++; warnings <= mostWarnings {
 				summary.RoundWarnings = append(summary.RoundWarnings, fmt.Sprintf("round %d: %s", record.Round+1, line))
 			}
 		}
+
 		if !record.Tested {
 			continue
 		}
+
 		summary.of(record, view)
 		evaluation := record.Evaluations.Of(view)
 		if evaluation == nil {
 			continue
 		}
+
 		if summary.Headline == nil {
 			summary.Headline = &Headline{Best: evaluation.Accuracy(), BestRound: record.Round}
 		}
+
 		h := summary.Headline
 		accuracy = append(accuracy, evaluation.Accuracy())
 		if evaluation.Accuracy() > h.Best {
 			h.Best, h.BestRound = evaluation.Accuracy(), record.Round
 		}
+
 		h.Last, h.LastStd, h.Weighted = evaluation.Accuracy(), evaluation.Values[metrics.ClientStd],
 			evaluation.Values[metrics.Weighted]
 	}
+
 	if more := warnings - mostWarnings; more > 0 {
 		summary.RoundWarnings = append(summary.RoundWarnings, fmt.Sprintf("and %d more in other rounds (rounds.jsonl)",
 			more))
 	}
+
 	if h := summary.Headline; h != nil {
 		h.Mean5, _ = metrics.MeanStd(accuracy[max(0, len(accuracy)-5):])
 		h.Mean10, _ = metrics.MeanStd(accuracy[max(0, len(accuracy)-10):])
 	}
+
 	return summary
 }
 
@@ -211,14 +220,17 @@ func (u Unanswered) String() string {
 	if u.Set != "" {
 		test = "evaluation set " + u.Set
 	}
+
 	list := make([]string, min(len(u.Clients), mostNamed))
 	for i := range list {
 		list[i] = strconv.Itoa(u.Clients[i])
 	}
+
 	more := ""
 	if n := len(u.Clients) - len(list); n > 0 {
 		more = fmt.Sprintf(" and %d more", n)
 	}
+
 	return fmt.Sprintf("no answer to %s of round %d from %s %s%s: means are over the others", test, u.Round+1,
 		map[bool]string{true: "client", false: "clients"}[len(u.Clients) == 1], strings.Join(list, ", "), more)
 }
@@ -238,6 +250,7 @@ func MissingTests(records []Record) []Unanswered {
 			}
 		}
 	}
+
 	return out
 }
 
@@ -259,29 +272,35 @@ func (r Record) Metrics() metrics.Round {
 	if r.View == method.PersonalView.String() {
 		view = method.PersonalView
 	}
+
 	out := metrics.Round{Number: r.Round, Evaluation: r.Evaluation, Validation: r.Validation.Of(view),
 		BaseToNew: r.BaseToNew.Of(view),
 		Notes:     r.Notes, Loss: r.Loss, Seconds: r.Seconds, Bytes: float64(r.BytesUp) + float64(r.BytesDown)}
 	if len(r.EvaluationSets)+len(r.NewClients) > 0 {
 		out.Sets, out.NewClients = map[string]*metrics.Evaluation{}, map[string]*metrics.Evaluation{}
 	}
+
 	for name, t := range r.EvaluationSets {
 		out.Sets[name] = t.Evaluation
 	}
+
 	for steps, t := range r.NewClients { // what a client has of its own after its steps, whatever headlines are of
 		if out.NewClients[steps] = t.Evaluations.Personal; t.Evaluations.Personal == nil {
 			out.NewClients[steps] = t.Evaluation
 		}
 	}
+
 	if a := r.Attack; a != nil {
 		out.Attacked, out.Honest, out.Success = true, a.Global, a.SuccessGlobal
 		if view == method.PersonalView {
 			out.Honest, out.Success = a.Personal, a.SuccessPersonal
 		}
 	}
+
 	if r.Simulated != nil {
 		out.Simulated = &r.Simulated.Seconds
 	}
+
 	return out
 }
 
@@ -294,19 +313,24 @@ func (r *Record) HideSample(anyNumber bool) {
 	for _, x := range r.EvaluationSets {
 		hideClients(x.Evaluations)
 	}
+
 	if r.Evaluations.Global == nil { // nothing is listed by client
 		r.TestSizes = nil
 	}
+
 	if v := r.Validation; v != nil && v.Personal != nil {
 		v.Personal.PerClient = nil
 	}
+
 	if r.Attack != nil {
 		r.Attack.Clients = nil
 	}
+
 	if n := len(r.Refused) + len(r.Cut); n > 0 {
 		r.Warnings = append(r.Warnings, fmt.Sprintf("%d replies were refused or capped; whose they are is secret, as "+
 			"the sample of clients (the server's log has it)", n))
 	}
+
 	r.LimitedClients = message.LimitedClients{}
 	if anyNumber {
 		r.BytesUp, r.BytesDown, r.ParametersUp, r.ParametersDown = 0, 0, 0, 0
@@ -340,6 +364,7 @@ func limitedClients(records []Record) []LimitedClient {
 		}
 		return &out[i]
 	}
+
 	for _, r := range records {
 		for _, x := range r.Refused {
 			c := entry(x.Client)
@@ -353,6 +378,7 @@ func limitedClients(records []Record) []LimitedClient {
 			c.Claimed, c.Counted = x.Claimed, x.Counted
 		}
 	}
+
 	return out
 }
 
@@ -361,9 +387,11 @@ func (c LimitedClient) String() string {
 	if c.Refused > 0 {
 		parts = append(parts, fmt.Sprintf("%d of its replies were refused (%s)", c.Refused, c.Reason))
 	}
+
 	if c.Cut > 0 {
 		parts = append(parts, fmt.Sprintf("claims %d examples and was weighted as if it had %d, in %d rounds",
 			c.Claimed, c.Counted, c.Cut))
 	}
+
 	return fmt.Sprintf("client %d: %s", c.Client, strings.Join(parts, "; "))
 }

@@ -40,6 +40,7 @@ func (s *Summary) Choose(records []Record, view method.View, how TestPlan) {
 	if best < 0 {
 		return
 	}
+
 	record := records[best]
 	s.AtBestVal = &AtBestVal{Round: record.Round, Validation: record.Validation.Of(view).Accuracy(),
 		Global:   record.Global,
@@ -48,9 +49,11 @@ func (s *Summary) Choose(records []Record, view method.View, how TestPlan) {
 	if e != nil {
 		s.AtBestVal.Accuracy = e.Accuracy()
 	}
+
 	if !how.BestVal {
 		return
 	}
+
 	s.Select = "best-val"
 	s.of(record, view)
 }
@@ -86,6 +89,7 @@ func gained(v, best *Validation, view method.View) bool {
 			gains = append(gains, accuracy-old)
 		}
 	}
+
 	if len(gains) < 3 {
 		return higher(v, best, view)
 	}
@@ -105,6 +109,7 @@ func (v *Validation) perClient(view method.View) map[int]float64 {
 		}
 		out[i] = accuracy
 	}
+
 	return out
 }
 
@@ -132,19 +137,23 @@ func (e TestPlan) Stop(records []Record, view method.View) string {
 	if e.Claimed {
 		better = gained
 	}
+
 	best := bestBy(records, view, better)
 	if e.Patience == 0 || best < 0 {
 		return ""
 	}
+
 	since := 0
 	for _, r := range records[best+1:] {
 		if r.Validation.Of(view) != nil {
 			since++
 		}
 	}
+
 	if since < e.Patience {
 		return ""
 	}
+
 	return fmt.Sprintf("train.patience: no better validation accuracy in the %d tested rounds after round %d", since,
 		records[best].Round+1)
 }

@@ -32,6 +32,7 @@ func (s Summary) ZeroShotMean() (float64, bool) {
 		}
 		sum, clients = sum+z.Mean*float64(z.Clients), clients+z.Clients
 	}
+
 	return sum / float64(max(1, clients)), clients > 0
 }
 
@@ -55,6 +56,7 @@ func (z ZeroShot) warning() string {
 	case z.Accuracy > z.Chance, z.Chance == 1: // nothing is above the chance of test images of one class
 		return ""
 	}
+
 	return fmt.Sprintf("zero-shot accuracy of %s is %.1f %%, not above chance (%.1f %%: the larger of 1/%d and the "+
 		"most frequent class): check the order and spelling of class names, the labels, data.template, and that "+
 		"images are preprocessed as the backbone expects", z.Backbone, 100*z.Accuracy, 100*z.Chance, z.Classes)
@@ -89,6 +91,7 @@ func Falls(records []Record, view method.View, list []ZeroShot) bool {
 		}
 		before = evaluation.Accuracy()
 	}
+
 	return false
 }
 
@@ -99,9 +102,11 @@ func Remedy(tokens int, lr float64) string {
 	if tokens > 1 {
 		try = append(try, fmt.Sprintf("fewer tokens (options.tokens: %d)", min(FewTokens, tokens/2)))
 	}
+
 	if lr > 0 {
 		try = append(try, fmt.Sprintf("a lower learning rate (train.lr: %.3g)", lr/4))
 	}
+
 	return "try " + strings.Join(append(try, "more rounds (train.rounds)"), ", ") +
 		", or a method that starts from words, as kgcoop does"
 }

@@ -49,10 +49,12 @@ func (c *Cohort) Run(ctx context.Context, instruction message.Instruction) ([]me
 		}
 		return replies, err
 	}
+
 	replies, err := c.Cohort.Run(ctx, instruction)
 	if err != nil {
 		return nil, err
 	}
+
 	var came []message.Reply
 	longest := 0.0
 	now := message.Report{Simulated: &message.SimulatedTime{}}
@@ -69,6 +71,7 @@ func (c *Cohort) Run(ctx context.Context, instruction message.Instruction) ([]me
 		longest = max(longest, took)
 		came = append(came, reply)
 	}
+
 	now.Simulated.Seconds = c.now + longest
 	c.took(now)
 	return came, nil
@@ -99,10 +102,12 @@ func (c Config) Plan(n int, seed uint64) (*Plan, error) {
 	if !c.Enabled() {
 		return nil, nil
 	}
+
 	speeds, err := c.speeds(n, seed)
 	if err != nil {
 		return nil, err
 	}
+
 	return &Plan{Speeds: speeds, Deadline: c.Deadline, Count: c.Late == count, FedBuff: c.FedBuff, Seed: seed}, nil
 }
 

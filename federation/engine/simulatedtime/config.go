@@ -81,6 +81,7 @@ func (c Config) Check() error {
 	bad := func(key, format string, a ...any) {
 		errs = append(errs, configtags.KeyErrorf(section+key, format, a...))
 	}
+
 	switch {
 	case !(c.Step > 0) || math.IsInf(c.Step, 0):
 		bad("step_seconds", "%v; it must be above 0", c.Step)
@@ -95,6 +96,7 @@ func (c Config) Check() error {
 	case c.Deadline > 0 && c.FedBuff.Buffer > 0:
 		bad("deadline", "FedBuff has no rounds that could end; set only one of the two")
 	}
+
 	return errors.Join(errs...)
 }
 
@@ -109,6 +111,7 @@ func (c Config) speeds(n int, seed uint64) ([]Speed, error) {
 	if c.Speeds == fromFile {
 		return readSpeeds(c.File, n)
 	}
+
 	out := make([]Speed, n)
 	for i := range out {
 		r := method.Rand(seed, "speed", strconv.Itoa(i))
@@ -120,6 +123,7 @@ func (c Config) speeds(n int, seed uint64) ([]Speed, error) {
 			out[i].Step *= 1 + c.Spread*(2*r.Float64()-1)
 		}
 	}
+
 	return out, nil
 }
 
@@ -130,14 +134,17 @@ func readSpeeds(path string, n int) ([]Speed, error) {
 		return nil, configtags.KeyErrorf("simulated_time.file", "%w", err)
 	}
 	defer f.Close()
+
 	rows, err := csv.NewReader(transform.NewReader(f, unicode.BOMOverride(transform.Nop))).ReadAll()
 	if err != nil {
 		return nil, configtags.KeyErrorf("simulated_time.file", "%s: %w", path, err)
 	}
+
 	const head = "client,step_seconds,bandwidth"
 	if len(rows) == 0 || strings.Join(rows[0], ",") != head {
 		return nil, configtags.KeyErrorf("simulated_time.file", "%s: its first line must be %s", path, head)
 	}
+
 	out := make([]Speed, n)
 	for i, row := range rows[1:] {
 		id, err := strconv.Atoi(row[0])
@@ -147,19 +154,24 @@ func readSpeeds(path string, n int) ([]Speed, error) {
 			return nil, configtags.KeyErrorf("simulated_time.file", "%s: line %d: expected a client number from 0, "+
 				"seconds above 0 and bytes per second of at least 0", path, i+2)
 		}
+
 		if id >= n {
 			continue // the file is for a larger federation
 		}
+
 		if out[id].Step > 0 {
 			return nil, configtags.KeyErrorf("simulated_time.file", "%s: line %d: client %d is listed twice", path, i+2,
 				id)
 		}
+
 		out[id] = Speed{step, width}
 	}
+
 	for id, s := range out {
 		if s.Step == 0 {
 			return nil, configtags.KeyErrorf("simulated_time.file", "%s has no line for client %d of %d", path, id, n)
 		}
 	}
+
 	return out, nil
 }

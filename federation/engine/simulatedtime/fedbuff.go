@@ -58,6 +58,7 @@ func (b *fedBuff) run(ctx context.Context, inner message.Cohort, instruction mes
 			b.start(id, instruction, now.Seconds)
 		}
 	}
+
 	b.fill(instruction, now.Seconds, nil)
 	var full, stale []*flight
 	for len(full) < b.plan.FedBuff.Buffer && len(b.flights) > 0 {
@@ -73,19 +74,23 @@ func (b *fedBuff) run(ctx context.Context, inner message.Cohort, instruction mes
 			b.fill(instruction, now.Seconds, full)
 		}
 	}
+
 	if err := b.train(ctx, inner, instruction, slices.Concat(b.flights, full, stale)); err != nil {
 		return nil, message.Report{}, err
 	}
+
 	var out []message.Reply
 	report := message.Report{Simulated: &now}
 	for _, f := range stale {
 		report.Up, report.Down = report.Up+f.Reply.Up, report.Down+f.Reply.Down
 	}
+
 	slices.SortFunc(full, func(a, b *flight) int { return a.Client - b.Client })
 	for _, f := range full {
 		out = append(out, b.counted(f, instruction))
 		now.Staleness = append(now.Staleness, instruction.Round-f.Version)
 	}
+
 	return out, report, nil
 }
 
@@ -131,15 +136,18 @@ func (b *fedBuff) train(ctx context.Context, inner message.Cohort, instruction m
 			instruction.Clients = append(instruction.Clients, f.Client)
 		}
 	}
+
 	slices.Sort(instruction.Clients)
 	b.trained = instruction.Clients
 	if len(instruction.Clients) == 0 {
 		return nil
 	}
+
 	replies, err := inner.Run(ctx, instruction)
 	if err != nil {
 		return err
 	}
+
 	for _, r := range replies {
 		f := begun[r.Client]
 		if err := message.CheckUpload(instruction.Shared, r.Upload); err != nil {
@@ -152,9 +160,11 @@ func (b *fedBuff) train(ctx context.Context, inner message.Cohort, instruction m
 		}
 		delete(begun, r.Client)
 	}
+
 	for id := range begun {
 		return fmt.Errorf("round %d: client %d did not answer", instruction.Round+1, id)
 	}
+
 	return nil
 }
 
@@ -165,9 +175,11 @@ func (b *fedBuff) counted(f *flight, o message.Instruction) message.Reply {
 	if f.Version < o.Round {
 		up.Shared = o.Shared.Clone().Axpy(b.plan.FedBuff.factor(o.Round-f.Version), f.update)
 	}
+
 	if b.plan.FedBuff.Weights == uniform {
 		up.N = 1
 	}
+
 	return message.Reply{Client: f.Client, Upload: up, Stats: f.Reply.Stats, Up: f.Reply.Up, Down: f.Reply.Down}
 }
 
@@ -187,6 +199,7 @@ func (c *Cohort) Save() (message.Saved, error) {
 	if err != nil {
 		return out, err
 	}
+
 	s, m := saved{Seconds: c.now}, tensor.Map{}
 	if b := c.buffer; b != nil {
 		s.Starts, s.Flights = b.starts, b.flights
@@ -194,6 +207,7 @@ func (c *Cohort) Save() (message.Saved, error) {
 			m.Put(strconv.Itoa(f.Client), f.update)
 		}
 	}
+
 	return out, out.Put(layer, s, m)
 }
 
@@ -204,6 +218,7 @@ func (c *Cohort) Load(from message.Saved) error {
 	if err != nil {
 		return err
 	}
+
 	c.now = s.Seconds
 	if b := c.buffer; b != nil {
 		b.starts, b.flights = s.Starts, s.Flights
@@ -213,5 +228,6 @@ func (c *Cohort) Load(from message.Saved) error {
 			}
 		}
 	}
+
 	return c.Cohort.Load(from)
 }

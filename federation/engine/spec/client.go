@@ -59,13 +59,16 @@ func (s *Synthetic) Check(classes int) error {
 		return &configtags.KeyError{Key: "synthetic.epochs", Err: fmt.Errorf("synthetic.epochs is %d; it must be 1 or "+
 			"more", s.Epochs)}
 	}
+
 	if s.Data.Len() == 0 {
 		return errors.New("the synthetic set has no images")
 	}
+
 	for _, y := range s.Data.Labels() {
 		if y < 0 || y >= int64(classes) {
 			return fmt.Errorf("the synthetic set has label %d, but there are %d classes", y, classes)
 		}
 	}
+
 	return nil
 }

@@ -63,27 +63,34 @@ func (e *Experiment) Fingerprint() string {
 	if e.Plan.Poisson || e.Secure != "" {
 		fmt.Fprintln(h, "poisson", e.Plan.Poisson, "secure", e.Secure)
 	}
+
 	if p := e.otherPrecision(); p != "" {
 		fmt.Fprintln(h, "precision", p)
 	}
+
 	if e.BatchClients > 1 { // numbers are the same up to rounding
 		fmt.Fprintln(h, "clients in a run", e.BatchClients)
 	}
+
 	if e.SimulatedTime != nil {
 		fmt.Fprintln(h, "simulated time", e.SimulatedTime)
 	}
+
 	if len(e.Reproduces) > 0 {
 		fmt.Fprintf(h, "reproduces %q\n", e.Reproduces)
 	}
+
 	for _, c := range e.Clients {
 		fmt.Fprintln(h, c.ID, c.Backbone.Name(), c.Train.Labels(), c.Test.Labels())
 	}
+
 	if len(e.Clients) == 0 { // they are elsewhere
 		fmt.Fprintln(h, e.Plan.Clients)
 		for _, x := range e.EvaluationSets {
 			fmt.Fprintln(h, x.Name)
 		}
 	}
+
 	return fmt.Sprintf("%x", h.Sum(nil)[:16])
 }
 
@@ -113,36 +120,43 @@ func (e *Experiment) CheckEvaluationSets() error {
 			return fmt.Errorf("evaluation set %q: the name is empty or used twice; give every evaluation set a name "+
 				"of its own", set.Name)
 		}
+
 		names[set.Name] = true
 		classes := len(e.Classes)
 		if len(set.Classes) > 0 {
 			classes = len(set.Classes)
 		}
+
 		done := map[string]bool{}
 		for _, client := range e.Clients {
 			b := client.Backbone.Name()
 			if done[b] {
 				continue
 			}
+
 			done[b] = true
 			d := set.Test[b]
 			if d == nil || d.Len() == 0 {
 				return fmt.Errorf("evaluation set %s has no examples for backbone %s", set.Name, b)
 			}
+
 			for _, y := range d.Labels() {
 				if y < 0 || y >= int64(classes) {
 					return fmt.Errorf("evaluation set %s has label %d, but there are %d classes", set.Name, y, classes)
 				}
 			}
+
 			if len(set.Classes) == 0 {
 				continue
 			}
+
 			if err := transfers(e.Method, e.Task(client)); err != nil {
 				return fmt.Errorf("evaluation set %s: %w; remove the evaluation set or use another method", set.Name,
 					err)
 			}
 		}
 	}
+
 	return nil
 }
 
@@ -154,12 +168,14 @@ func transfers(base method.Method, task method.ClientSpec) error {
 	for _, p := range base.Params(here) {
 		shapes[p.Name] = fmt.Sprint(p.Shape)
 	}
+
 	for _, p := range base.Params(there) {
 		if shapes[p.Name] != fmt.Sprint(p.Shape) {
 			return fmt.Errorf("the method learns %s %s for %d classes, which cannot be used for other classes", p.Name,
 				shapes[p.Name], here.Classes)
 		}
 	}
+
 	inputs := func(t method.ClientSpec) []graph.Node {
 		return graph.Inputs(base.Logits(method.ScopeOf(base, t)))
 	}
@@ -167,6 +183,7 @@ func transfers(base method.Method, task method.ClientSpec) error {
 	for _, n := range inputs(there) {
 		shapes[n.Name()] = fmt.Sprint(n.Shape())
 	}
+
 	for _, n := range inputs(here) {
 		switch in := method.InputOf(n); in.Kind {
 		case method.RowInput, method.HostInput:
@@ -181,5 +198,6 @@ func transfers(base method.Method, task method.ClientSpec) error {
 			}
 		}
 	}
+
 	return nil
 }

@@ -43,6 +43,7 @@ func (f *Features) Pick(index []int) *Features {
 			p.At[i] = f.At[j]
 		}
 	}
+
 	return p
 }
 
@@ -82,6 +83,7 @@ func (f *Features) Batch(rows []int, r *rand.Rand, also ...string) (tensor.Map, 
 			view[i] = r.IntN(len(f.Views))
 		}
 	}
+
 	label := convert.Slice(rows, func(row int) int64 { return f.Class[row] })
 	tensors := tensor.Map{method.LabelInput: tensor.OfInts(label, len(rows))}
 	for name, from := range map[string][]RowReader{method.ImageInput: f.Views, method.PatchesInput: f.Patches,
@@ -95,6 +97,7 @@ func (f *Features) Batch(rows []int, r *rand.Rand, also ...string) (tensor.Map, 
 		}
 		tensors[name] = t
 	}
+
 	return tensors, nil
 }
 
@@ -106,9 +109,11 @@ func (f *Features) read(from []RowReader, rows, view []int) (*tensor.Tensor, err
 			at[i] = f.At[row]
 		}
 	}
+
 	if len(from) == 1 {
 		return from[0].Read(at)
 	}
+
 	parts := make([]*tensor.Tensor, len(rows))
 	for i := range rows {
 		t, err := from[view[i]].Read(at[i : i+1])
@@ -117,6 +122,7 @@ func (f *Features) read(from []RowReader, rows, view []int) (*tensor.Tensor, err
 		}
 		parts[i] = t.Row(0)
 	}
+
 	return tensor.Stack(parts), nil
 }
 
@@ -128,12 +134,14 @@ func (f *Features) Replace(index []int, by *Features) *Features {
 	for _, at := range out.At {
 		first = max(first, at+1)
 	}
+
 	for k, i := range index {
 		out.At[i], out.Class[i] = first+k, by.Class[k]
 		if by.At != nil {
 			out.At[i] = first + by.At[k]
 		}
 	}
+
 	out.Views, out.Patches = joined(first, f.Views, by.Views), joined(first, f.Patches, by.Patches)
 	out.Tokens, out.Pixels = joined(first, f.Tokens, by.Tokens), joined(first, f.Pixels, by.Pixels)
 	return out
@@ -166,5 +174,6 @@ func (r twoRows) Read(index []int) (*tensor.Tensor, error) {
 		}
 		rows[i] = t.Row(0)
 	}
+
 	return tensor.Stack(rows), nil
 }

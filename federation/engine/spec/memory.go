@@ -51,12 +51,15 @@ func MemoryOf(backbone Backbone, classes []string, bound int, roots ...graph.Nod
 			stepMemory.image += visionBytes(backbone.Task(), p)
 		}
 	}
+
 	if stepMemory.image > 0 && stepMemory.each == 0 {
 		stepMemory.what = "the image tower in every step"
 	}
+
 	if stepMemory.image > stepMemory.bound-stepMemory.textLeast() {
 		return stepMemory, stepMemory.tooLarge("one image", stepMemory.image+stepMemory.textLeast())
 	}
+
 	return stepMemory, nil
 }
 
@@ -107,6 +110,7 @@ func visionBytes(client method.ClientSpec, images method.PromptedImages) int {
 			rows = max(rows, 1+client.Patches+tokens.Dim(-2))
 		}
 	}
+
 	learned := slices.ContainsFunc(method.Inputs(graph.NodesOf(images)...), func(in method.Input) bool {
 		return in.Kind == method.ParamInput
 	})
@@ -114,6 +118,7 @@ func visionBytes(client method.ClientSpec, images method.PromptedImages) int {
 	if !learned {
 		layers = 0
 	}
+
 	return clip.BlocksStepBytes(rows, client.VisionWidth, client.VisionUnits, layers, !prompts.Changes.None())
 }
 
@@ -151,6 +156,7 @@ func (e *Experiment) MemoryNote(b Backbone, kernels bool) (string, error) {
 	if err != nil {
 		return "", err
 	}
+
 	most, need := stepMemory.Rows(), stepMemory.Bytes(rows)
 	classes := ClassesAtOnce(len(e.Classes), stepMemory.text+rows*stepMemory.each, stepMemory.Text(rows))
 	var parts []string
@@ -160,12 +166,15 @@ func (e *Experiment) MemoryNote(b Backbone, kernels bool) (string, error) {
 		}
 		parts = append(parts, fmt.Sprintf("%d at a time of a batch of %d", rows, e.Training.Batch))
 	}
+
 	if classes < len(e.Classes) {
 		parts = append(parts, fmt.Sprintf("%d of %d classes at a time", classes, len(e.Classes)))
 	}
+
 	if len(parts) == 0 && stepMemory.what == "" {
 		return "", nil
 	}
+
 	return fmt.Sprintf("%s: %s", cmp.Or(stepMemory.what, "the text tower"), strings.Join(append(parts,
 		fmt.Sprintf("about %.2f GiB in each worker (train.memory_gb)", gib(need))), ", ")), nil
 }
@@ -176,10 +185,12 @@ func (e *Experiment) stepMemory(b Backbone, kernels bool) (m StepMemory, rows in
 	if kernels {
 		s.Graph().UseKernels()
 	}
+
 	logits, loss := e.onePass(s)
 	if err = s.Graph().Err(); err != nil {
 		return m, 0, err
 	}
+
 	m, err = MemoryOf(b, e.Classes, e.Training.Memory, logits, loss)
 	return m, m.StepRows(e.Training, loss), err
 }
@@ -194,9 +205,11 @@ func (e Experiment) ClientsAtOnce(b Backbone) (int, error) {
 	if e.BatchClients = mostClients; e.NotBatchable(b) != "" {
 		return 1, nil
 	}
+
 	m, rows, err := e.stepMemory(b, false)
 	if err != nil {
 		return 0, err
 	}
+
 	return max(1, min(mostClients, m.bound/max(1, m.Bytes(rows)))), nil
 }

@@ -38,9 +38,11 @@ func (p Plan) Sample(random *rand.Rand) []int {
 		}
 		return pick
 	}
+
 	for _, i := range random.Perm(len(may))[:int(n.Size)] {
 		pick = append(pick, may[i])
 	}
+
 	slices.Sort(pick)
 	return pick
 }
@@ -50,6 +52,7 @@ func (p Plan) Sampling() method.Sampling {
 	if len(p.Trainers) > 0 {
 		sampling.Clients = len(p.Trainers)
 	}
+
 	sampling.Size = float64(sampling.Clients)
 	if p.Participation > 0 && p.Participation < 1 {
 		sampling.Size *= p.Participation
@@ -57,6 +60,7 @@ func (p Plan) Sampling() method.Sampling {
 			sampling.Size = math.Max(1, math.Floor(sampling.Size+0.5))
 		}
 	}
+
 	return sampling
 }
 
@@ -101,6 +105,7 @@ func (t Training) Batches(order []int) [][]int {
 		}
 		out = append(out, rows)
 	}
+
 	return out
 }
 
@@ -125,13 +130,16 @@ func (t Training) Of(client int) (Training, int) {
 	if len(t.Overrides) == 0 {
 		return t, 0
 	}
+
 	p := t.Overrides[client%len(t.Overrides)]
 	if p.Epochs > 0 {
 		t.Epochs = p.Epochs
 	}
+
 	if p.Batch > 0 {
 		t.Batch = p.Batch
 	}
+
 	return t, p.Steps
 }
 
@@ -142,9 +150,11 @@ func (t Training) StepsOf(client, n int) int {
 	if n%t.Batch > 0 && (steps == 0 || !t.DropLast) {
 		steps++
 	}
+
 	if steps *= t.Epochs; most > 0 {
 		steps = min(steps, most)
 	}
+
 	return steps
 }
 

@@ -63,6 +63,7 @@ func NotBatchable(roots ...graph.Node) (why string) {
 			}
 		}
 	}
+
 	return why
 }
 
@@ -102,6 +103,7 @@ func (e *Experiment) Templates(b Backbone) []string {
 			}
 		}
 	}
+
 	slices.Sort(out)
 	return slices.Compact(out)
 }

@@ -36,6 +36,7 @@ func dependences(values []graph.Node) map[*graph.Op]dependence {
 			return all[n.Op()]
 		})
 	}
+
 	return all
 }
 
@@ -60,6 +61,7 @@ func PixelsAlone(values ...graph.Node) map[*graph.Op]bool {
 	for op := range graph.ReadersOf(func(n graph.Node) bool { return !isPixels(n) }, values...) {
 		delete(alone, op)
 	}
+
 	return alone
 }
 
@@ -84,6 +86,7 @@ func dependenceOf(op *graph.Op, depends func(graph.Node) dependence) dependence 
 	case op.IsInput():
 		return ofNone
 	}
+
 	var rows, means int
 	for _, n := range append(slices.Clone(op.In), op.Uses...) {
 		switch depends(n) {
@@ -95,6 +98,7 @@ func dependenceOf(op *graph.Op, depends func(graph.Node) dependence) dependence 
 			means++
 		}
 	}
+
 	switch {
 	case rows+means == 0:
 		return ofNone
@@ -117,6 +121,7 @@ func dependenceOf(op *graph.Op, depends func(graph.Node) dependence) dependence 
 	case byRow && rowwise(op, depends):
 		return ofRow
 	}
+
 	return ofBatch
 }
 
@@ -130,6 +135,7 @@ func linear(op *graph.Op, depends func(graph.Node) dependence, means int) bool {
 	case "Div":
 		return means == 1 && depends(op.In[0]) == ofMean
 	}
+
 	return slices.Contains(rearranges, op.Kind)
 }
 
@@ -145,6 +151,7 @@ func rowwise(op *graph.Op, depends func(graph.Node) dependence) bool {
 	case method.Prompt:
 		return row(0) && !slices.ContainsFunc(op.In[1:], func(n graph.Node) bool { return depends(n) == ofRow })
 	}
+
 	switch {
 	case slices.Contains(eachEntry, op.Kind):
 		return !slices.ContainsFunc(op.In, func(n graph.Node) bool {
@@ -165,6 +172,7 @@ func rowwise(op *graph.Op, depends func(graph.Node) dependence) bool {
 		}
 		return a.Rank() > 2 && a.Rank() == b.Rank()
 	}
+
 	switch op.Kind {
 	case "Softmax", "LogSoftmax", "LayerNormalization", "LayerNorm", "Unit":
 		return rank > 1 && axis(-1) > 0 && !row(1) && !row(2)
@@ -179,6 +187,7 @@ func rowwise(op *graph.Op, depends func(graph.Node) dependence) bool {
 	case "Concat":
 		return axis(0) > 0 && !slices.ContainsFunc(op.In, func(n graph.Node) bool { return depends(n) != ofRow })
 	}
+
 	return false
 }
 
@@ -191,10 +200,12 @@ func reduced(op *graph.Op) (axes []int, known bool) {
 		}
 		return axes, true
 	}
+
 	axes, known = op.X(1).StaticInts()
 	axes = slices.Clone(axes)
 	for i := range axes {
 		axes[i] = (axes[i] + rank) % rank
 	}
+
 	return axes, known
 }

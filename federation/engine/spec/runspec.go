@@ -87,6 +87,7 @@ func (t RunSpec) Compare(mine string, other RunSpec, others string) (same []stri
 		}
 		lines = append(lines, fmt.Errorf("%s: %s", what, has))
 	}
+
 	return same, lines
 }
 
@@ -115,10 +116,12 @@ func alone(whose string, list []string, others string, other []string) []string 
 	for _, s := range other {
 		known[s] = true
 	}
+
 	only := slices.DeleteFunc(slices.Clone(list), func(s string) bool { return known[s] })
 	if len(only) == 0 {
 		return nil
 	}
+
 	return []string{fmt.Sprintf("%s has %s, which %s lacks", whose, short(only), others)}
 }
 
@@ -138,10 +141,12 @@ func short(x any) string {
 	if list, ok := x.([]string); ok {
 		x = list[:min(len(list), mostShown)] // each takes two bytes or more
 	}
+
 	s := fmt.Sprintf("%.400q", x)
 	if len(s) > mostShown {
 		return s[:mostShown] + "..."
 	}
+
 	return s
 }
 
@@ -160,25 +165,30 @@ func (t RunSpec) CheckSizes() error {
 	if n := len(t.Classes); n < 1 || n > maxClasses {
 		return fmt.Errorf("%d classes are too few or too many; the number must be 1 to %d", n, maxClasses)
 	}
+
 	if n := len(t.EvaluationSets); n > maxText {
 		return fmt.Errorf("%d evaluation sets; at most %d are possible", n, maxText)
 	}
+
 	for _, s := range slices.Concat(t.EvaluationSets, []string{t.Template}) {
 		if len(s) > maxText {
 			return fmt.Errorf("the template or the name of an evaluation set has %d bytes; at most %d are possible",
 				len(s), maxText)
 		}
 	}
+
 	for _, class := range t.Classes {
 		if n := t.textSize(len(class), 1); n > maxText {
 			return fmt.Errorf("the text of class %.40q has %d bytes; at most %d are possible: use a shorter name or "+
 				"template", class, n, maxText)
 		}
 	}
+
 	if n := t.TextSize(); n > maxTexts {
 		return fmt.Errorf("the texts of %d classes have %d bytes; at most %d are possible: use shorter names or a "+
 			"shorter template", len(t.Classes), n, maxTexts)
 	}
+
 	return nil
 }
 
@@ -212,18 +222,22 @@ func (f Compatibility) Mismatch(worker Compatibility) error {
 		return fmt.Errorf("program: the run has version %.40s, the worker %.40s; use the same build on both sides",
 			f.Program, worker.Program)
 	}
+
 	if err := f.RunSpec.Mismatch(worker.RunSpec); err != nil {
 		return fmt.Errorf("%w (here the client is the worker)", err)
 	}
+
 	for _, what := range slices.Sorted(maps.Keys(f.Digests)) {
 		if mine := worker.Digests[what]; mine != f.Digests[what] {
 			return fmt.Errorf("%s: the run has digest %.12s, the worker %.12s; give the worker the same files", what,
 				f.Digests[what], mine)
 		}
 	}
+
 	if f.Fingerprint != worker.Fingerprint {
 		return fmt.Errorf("fingerprint: the run has %.12s, the worker %.12s: partition, participation or backbones "+
 			"differ", f.Fingerprint, worker.Fingerprint)
 	}
+
 	return nil
 }

@@ -56,15 +56,18 @@ func SaveCheckpoint(dir string, g *method.Global, checkpoint Checkpoint) error {
 	for id, e := range g.PerClient {
 		m.Put("each/"+strconv.Itoa(id), e)
 	}
+
 	checkpoint.Version = version
 	meta, err := json.Marshal(position{checkpoint, checkpoint.Cohort.Texts})
 	if err != nil {
 		return err
 	}
+
 	if err := WriteChecksummed(filepath.Join(dir, CheckpointFile), m,
 		map[string]string{"position": string(meta)}); err != nil {
 		return fmt.Errorf("checkpoint of round %d: %w", checkpoint.Round, err)
 	}
+
 	return nil
 }
 
@@ -75,12 +78,15 @@ func LoadCheckpoint(dir string, g *method.Global) (checkpoint Checkpoint, ok boo
 	if errors.Is(err, fs.ErrNotExist) {
 		return checkpoint, false, nil
 	}
+
 	if err != nil {
 		return checkpoint, false, fmt.Errorf("cannot resume: %w", err)
 	}
+
 	if checkpoint, err = restore(g, m, meta["position"]); err != nil {
 		return checkpoint, false, fmt.Errorf("cannot resume: %s: %w", path, err)
 	}
+
 	return checkpoint, true, nil
 }
 
@@ -90,14 +96,17 @@ func restore(global *method.Global, tensors tensor.Map, meta string) (checkpoint
 	if err := json.Unmarshal([]byte(meta), &at); err != nil {
 		return checkpoint, errors.New("it has no position, so promptfed run did not write it")
 	}
+
 	checkpoint = at.Checkpoint
 	if checkpoint.Version != version {
 		return checkpoint, fmt.Errorf("it has version %d, this program reads version %d; finish the run with the "+
 			"release that began it, or choose another --out", checkpoint.Version, version)
 	}
+
 	if checkpoint.Round < 1 {
 		return checkpoint, fmt.Errorf("it counts %d rounds; it must count 1 or more", checkpoint.Round)
 	}
+
 	global.Shared, global.Broadcast, global.State = tensors.WithoutPrefix("shared"),
 		tensors.WithoutPrefix("down"), tensors.WithoutPrefix("kept")
 	global.PerClient = map[int]tensor.Map{}
@@ -113,6 +122,7 @@ func restore(global *method.Global, tensors tensor.Map, meta string) (checkpoint
 		}
 		global.PerClient[id][rest] = t
 	}
+
 	global.Round, checkpoint.Cohort = checkpoint.Round, message.Saved{Texts: at.Cohort,
 		Tensors: tensors.WithoutPrefix(cohortFolder)}
 	return checkpoint, nil
@@ -137,10 +147,12 @@ func ReadChecksummed(path string) (tensor.Map, map[string]string, error) {
 	if err != nil {
 		return nil, nil, err
 	}
+
 	if checksum(m, meta) != meta[checksumKey] {
 		return nil, nil, fmt.Errorf("%s is damaged: its content does not match its checksum; restore a copy or start "+
 			"again in another folder", path)
 	}
+
 	return m, meta, nil
 }
 
@@ -160,5 +172,6 @@ func checksum(m tensor.Map, meta map[string]string) string {
 		}
 		h.Write(b)
 	}
+
 	return hex.EncodeToString(h.Sum(nil))
 }

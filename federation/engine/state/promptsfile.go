@@ -36,6 +36,7 @@ func Sections(experiment *spec.Experiment, g *method.Global, store *Store,
 			return tensor.Map{}.Put(at+"/private", st.Private).Put(at+"/own", st.Own), err
 		})
 	}
+
 	for _, c := range experiment.Clients {
 		if !spec.UsesMemory(experiment.Method, experiment.Task(c)) {
 			continue
@@ -49,6 +50,7 @@ func Sections(experiment *spec.Experiment, g *method.Global, store *Store,
 				tensor.Map{"image": m["image"], "label": m["label"]}), nil
 		})
 	}
+
 	return out
 }
 
@@ -61,6 +63,7 @@ func LoadSections(parts []func() (tensor.Map, error)) (tensor.Map, error) {
 		}
 		maps.Copy(out, m.Clone())
 	}
+
 	return out, nil
 }
 
@@ -71,6 +74,7 @@ func WriteSections(path string, parts []func() (tensor.Map, error), meta map[str
 		part int
 	}
 	var entries []entry
+
 	for i, load := range parts {
 		m, err := load()
 		if err != nil {
@@ -84,6 +88,7 @@ func WriteSections(path string, parts []func() (tensor.Map, error), meta map[str
 			entries = append(entries, e)
 		}
 	}
+
 	slices.SortFunc(entries, func(a, b entry) int { // I64 before F32, so that elements lie aligned
 		return cmp.Or(-strings.Compare(a.DType, b.DType), strings.Compare(a.Name, b.Name))
 	})
@@ -93,6 +98,7 @@ func WriteSections(path string, parts []func() (tensor.Map, error), meta map[str
 		if err != nil {
 			return err
 		}
+
 		var now tensor.Map
 		at := -1
 		for _, e := range entries {
@@ -106,6 +112,7 @@ func WriteSections(path string, parts []func() (tensor.Map, error), meta map[str
 				return err
 			}
 		}
+
 		return out.Close()
 	})
 }
@@ -117,6 +124,7 @@ func ReadPrompts(dir string, clients ...int) (tensor.Map, map[string]string, err
 		return nil, nil, err
 	}
 	defer file.Close()
+
 	tensors := tensor.Map{}
 	for _, name := range file.Names() {
 		folder, rest, _ := strings.Cut(name, "/")
@@ -128,6 +136,7 @@ func ReadPrompts(dir string, clients ...int) (tensor.Map, map[string]string, err
 			return nil, nil, err
 		}
 	}
+
 	return tensors, file.Metadata(), nil
 }
 
@@ -149,6 +158,7 @@ func metadata(e *spec.Experiment, participants []message.Participant, owned [][]
 	for i, m := range participants {
 		backbones[i], digests[i] = m.Task.Backbone, m.Digest
 	}
+
 	for key, list := range map[string]any{MetaClasses: e.Classes, MetaBackbones: backbones, MetaDigests: digests,
 		MetaOwned: owned} {
 		b, err := json.Marshal(list)
@@ -157,6 +167,7 @@ func metadata(e *spec.Experiment, participants []message.Participant, owned [][]
 		}
 		meta[key] = string(b)
 	}
+
 	return meta, nil
 }
 
@@ -175,6 +186,7 @@ func ClientBroadcasts(e *spec.Experiment, g *method.Global, participants []messa
 			}
 		}
 	}
+
 	return out
 }
 
@@ -219,6 +231,7 @@ func WriteClientParams(experiment *spec.Experiment, path string, client *spec.Cl
 	if client.ID < 0 || client.ID >= len(participants) {
 		return fmt.Errorf("client %d does not exist; there are %d clients", client.ID, instruction.Total)
 	}
+
 	participants[client.ID] = message.Participant{Joined: true, Task: t, Domain: client.Domain,
 		Digest: experiment.Digests[t.Backbone]}
 	id := strconv.Itoa(client.ID)
@@ -233,12 +246,14 @@ func WriteClientParams(experiment *spec.Experiment, path string, client *spec.Cl
 		}
 		tensors.Put(memoryFolder+"/"+id, tensor.Map{"image": rows["image"], "label": rows["label"]})
 	}
+
 	owned := make([][]int64, instruction.Total)
 	owned[client.ID] = client.Classes()
 	meta, err := metadata(experiment, participants, owned)
 	if err != nil {
 		return err
 	}
+
 	return safetensors.WritePrivateFile(path, tensors, meta)
 }
 

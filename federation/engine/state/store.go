@@ -55,14 +55,17 @@ func (s *Store) Get(client int) (message.ClientState, error) {
 	if !onDisk || location.Size == 0 {
 		return st, nil
 	}
+
 	b, err := s.read(location)
 	if err != nil {
 		return message.ClientState{}, err
 	}
+
 	m, err := message.DecodeTensors(b)
 	if err != nil {
 		return message.ClientState{}, fmt.Errorf("%s: %w", s.path(location.Round), err)
 	}
+
 	return message.ParseClientState(m)
 }
 
@@ -87,19 +90,23 @@ func (s *Store) Stage(round, client int, st message.ClientState) error {
 		s.pending[client] = st
 		return nil
 	}
+
 	b, err := message.EncodeTensors(st.Tensors())
 	if err != nil {
 		return err
 	}
+
 	sum := sha256.Sum256(b)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.begin(round); err != nil {
 		return err
 	}
+
 	if _, err := s.file.WriteAt(b, s.end); err != nil {
 		return s.failed(round, err)
 	}
+
 	s.placed[client] = Location{Round: round, At: s.end, Size: int64(len(b)), Sum: hex.EncodeToString(sum[:])}
 	s.end += int64(len(b))
 	return nil
@@ -110,14 +117,17 @@ func (s *Store) begin(round int) error {
 	if s.file != nil && s.round == round {
 		return nil
 	}
+
 	s.close()
 	f, err := os.OpenFile(s.path(round), os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err == nil {
 		err = f.Chmod(0o600) // where an older release left one
 	}
+
 	if err != nil {
 		return s.failed(round, err)
 	}
+
 	s.file, s.round, s.end, s.placed = f, round, 0, map[int]Location{}
 	return nil
 }
@@ -144,6 +154,7 @@ func (s *Store) Accept(round int, clients []int) error {
 		}
 		s.close()
 	}
+
 	for _, id := range clients {
 		if st, ok := s.pending[id]; ok {
 			s.held[id] = st
@@ -152,6 +163,7 @@ func (s *Store) Accept(round int, clients []int) error {
 			s.index[id] = p
 		}
 	}
+
 	s.pending, s.placed = map[int]message.ClientState{}, map[int]Location{}
 	return nil
 }
@@ -169,22 +181,27 @@ func (s *Store) read(location Location) ([]byte, error) {
 		return nil, err
 	}
 	defer file.Close()
+
 	st, err := file.Stat()
 	if err != nil {
 		return nil, err
 	}
+
 	damaged := fmt.Errorf("%s is damaged: a client's state does not match its checksum; restore a copy or start "+
 		"again in another folder", file.Name())
 	if location.At < 0 || location.Size < 0 || location.At > st.Size() || location.Size > st.Size()-location.At {
 		return nil, damaged
 	}
+
 	b := make([]byte, location.Size)
 	if _, err := file.ReadAt(b, location.At); err != nil && err != io.EOF {
 		return nil, fmt.Errorf("%s: %w", file.Name(), err)
 	}
+
 	if sum := sha256.Sum256(b); hex.EncodeToString(sum[:]) != location.Sum {
 		return nil, damaged
 	}
+
 	return b, nil
 }
 
@@ -202,12 +219,14 @@ func (s *Store) Load(places map[int]Location) error {
 			return fmt.Errorf("cannot resume: %w", err)
 		}
 	}
+
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.index = maps.Clone(places)
 	if s.index == nil {
 		s.index = map[int]Location{}
 	}
+
 	return nil
 }
 
@@ -216,10 +235,12 @@ func (s *Store) GC() {
 	if s.dir == "" {
 		return
 	}
+
 	live := map[int]bool{}
 	for _, p := range s.Locations() {
 		live[p.Round] = true
 	}
+
 	entries, _ := os.ReadDir(s.dir)
 	for _, e := range entries {
 		n, ok := strings.CutPrefix(e.Name(), "clients-")

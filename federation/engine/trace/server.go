@@ -48,6 +48,7 @@ func (s *server) Run(ctx context.Context, instruction message.Instruction) ([]me
 			TraceAll(s.tracer, fmt.Sprintf("start/c%d/down", id), m)
 		}
 	}
+
 	s.aggregated()
 	if instruction.Kind == message.Compute {
 		s.answers = &statistic{under: fmt.Sprintf("r%d/statistic/%s/aggregate", global.Round, instruction.Statistic),
@@ -56,12 +57,14 @@ func (s *server) Run(ctx context.Context, instruction message.Instruction) ([]me
 			s.answers.each[id] = maps.Clone(m)
 		}
 	}
+
 	replies, err := s.Cohort.Run(ctx, instruction)
 	if instruction.Kind == message.Train {
 		s.replies = replies
 		at := fmt.Sprintf("r%d/draw/", global.Round)
 		global.Draws = method.NewDraws(func(name string, t *tensor.Tensor) { s.tracer.Put(at+name, t) })
 	}
+
 	return replies, err
 }
 
@@ -76,6 +79,7 @@ func (s *server) aggregated() {
 	if s.answers = nil; before == nil {
 		return
 	}
+
 	changed := func(under string, now, before tensor.Map) {
 		for name, v := range now {
 			if before[name] != v {
@@ -83,6 +87,7 @@ func (s *server) aggregated() {
 			}
 		}
 	}
+
 	changed(before.under, s.global.Broadcast, before.down)
 	changed(before.under, s.global.State, before.kept)
 	for id, now := range s.global.PerClient {
@@ -101,6 +106,7 @@ func (s *server) Accept(round int, clients []int) error {
 		return fmt.Errorf("round %d, merge: the trace lacks %d of the random numbers that the method drew; draw them "+
 			"with Global.Draws", round+1, n)
 	}
+
 	return s.Cohort.Accept(round, clients)
 }
 
@@ -114,9 +120,11 @@ func (s *server) Report() message.Report {
 			r.Examples = append(r.Examples, reply.Upload.N)
 		}
 	}
+
 	if out.Simulated != nil {
 		r.Staleness = out.Simulated.Staleness
 	}
+
 	s.tracer.Round(r)
 	s.replies, s.merged = nil, nil
 	return out

@@ -117,12 +117,14 @@ func (tr Client) Step(step Step) {
 	if tr.tracer == nil {
 		return
 	}
+
 	at := fmt.Sprintf("s%d", step.StepRecord.Step)
 	tr.PutAll(at, step.Batch)
 	tr.PutAll(at+"/draw", step.Draws)
 	for name, v := range step.Scalars {
 		tr.Put(at+"/scalar/"+name, tensor.Of([]float32{float32(v)}, 1))
 	}
+
 	tr.Put(at+"/loss", step.Loss)
 	tr.PutAll(at+"/grad", step.Grads)
 	for name, g := range step.Raw {
@@ -130,6 +132,7 @@ func (tr Client) Step(step Step) {
 			tr.Put(at+"/grad_raw/"+name, g)
 		}
 	}
+
 	step.Round, step.Client = tr.round, tr.client
 	tr.tracer.Step(step.StepRecord)
 }
@@ -219,6 +222,7 @@ func ClientInfos(e *spec.Experiment) []ClientInfo {
 			out[i].Parameters = append(out[i].Parameters, Parameter{p.Name, p.Owner.String(), p.Shape, p.Words})
 		}
 	}
+
 	return out
 }
 
@@ -231,6 +235,7 @@ func (i Info) Texts() (out []string) {
 			}
 		}
 	}
+
 	slices.Sort(out)
 	return slices.Compact(out)
 }
@@ -246,9 +251,11 @@ func (r *Recorder) Write(dir string, info Info) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("trace: %w", err)
 	}
+
 	all := maps.Clone(r.Tensors).Put("words", info.Words)
 	if err := safetensors.WriteFile(filepath.Join(dir, TensorsFile), all, nil); err != nil {
 		return fmt.Errorf("trace: %w", err)
 	}
+
 	return atomicfile.Write(filepath.Join(dir, InfoFile), atomicfile.JSON(info, " "))
 }

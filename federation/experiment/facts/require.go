@@ -37,6 +37,7 @@ func ParseRequirements(text string) ([]Requirement, error) {
 		}
 		out = append(out, r)
 	}
+
 	return out, nil
 }
 
@@ -56,11 +57,13 @@ func (r Requirement) Holds(value any) bool {
 	case "!=":
 		return !r.equals(value)
 	}
+
 	have, ok := number(value)
 	want, err := strconv.ParseFloat(r.Value, 64)
 	if !ok || err != nil {
 		return false
 	}
+
 	switch r.Op {
 	case "<":
 		return have < want
@@ -69,6 +72,7 @@ func (r Requirement) Holds(value any) bool {
 	case ">":
 		return have > want
 	}
+
 	return have >= want
 }
 
@@ -81,10 +85,12 @@ func (r Requirement) equals(value any) bool {
 	case []string:
 		return slices.Contains(v, r.Value) || len(v) == 0 && r.Value == "none"
 	}
+
 	if have, ok := number(value); ok {
 		want, err := strconv.ParseFloat(r.Value, 64)
 		return err == nil && have == want
 	}
+
 	return fmt.Sprint(value) == r.Value
 }
 
@@ -99,6 +105,7 @@ func on(value any) bool {
 	case string:
 		return v != "" && v != "none" && v != "off"
 	}
+
 	n, ok := number(value)
 	return ok && n != 0
 }
@@ -112,6 +119,7 @@ func number(value any) (float64, bool) {
 	case float64:
 		return v, !math.IsNaN(v)
 	}
+
 	return 0, false
 }
 
@@ -131,6 +139,7 @@ func (f Facts) Meets(list []Requirement, keys map[string]any, whose string) erro
 			errs = append(errs, fmt.Errorf("--require %s does not hold: %s has %s: %s", r, whose, r.Key, fact.Text()))
 		}
 	}
+
 	return errors.Join(errs...)
 }
 
@@ -170,6 +179,7 @@ func (f Fact) Text() string {
 		}
 		return strings.Join(v, ", ")
 	}
+
 	return fmt.Sprint(f.Value)
 }
 
@@ -179,6 +189,7 @@ func (f Fact) MarshalJSON() ([]byte, error) {
 	if v, ok := value.(float64); ok && math.IsInf(v, 0) {
 		value = f.Text()
 	}
+
 	return json.Marshal(struct {
 		Name  string `json:"name"`
 		Value any    `json:"value"`
@@ -194,6 +205,7 @@ func (f *Fact) UnmarshalJSON(b []byte) error {
 	if err := json.Unmarshal(b, &v); err != nil {
 		return err
 	}
+
 	if list, ok := v.Value.([]any); ok {
 		texts := make([]string, len(list))
 		for i, x := range list {
@@ -201,6 +213,7 @@ func (f *Fact) UnmarshalJSON(b []byte) error {
 		}
 		v.Value = texts
 	}
+
 	f.Name, f.Value = v.Name, v.Value
 	return nil
 }

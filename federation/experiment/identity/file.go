@@ -28,13 +28,16 @@ func Read(dir string) (Identity, error) {
 	if err != nil {
 		return id, err
 	}
+
 	if err := json.Unmarshal(text, &id); err != nil {
 		return Identity{}, fmt.Errorf("%s: %w", path, err)
 	}
+
 	if id.Version != version || len(id.Values) == 0 {
 		return Identity{}, fmt.Errorf("%s has version %d, this program reads version %d: run the experiment again",
 			path, id.Version, version)
 	}
+
 	return Of(id.Seed, Values{id.Values, id.Shown}, id.Unknown...), nil
 }
 
@@ -66,6 +69,7 @@ func DifferingKeys(list []*Identity) []string {
 			all[key] = true
 		}
 	}
+
 	var out []string
 	for key := range all {
 		for _, id := range list {
@@ -75,6 +79,7 @@ func DifferingKeys(list []*Identity) []string {
 			}
 		}
 	}
+
 	slices.Sort(out)
 	return out
 }
@@ -95,16 +100,20 @@ func (id Identity) show(key string) string {
 	if s := id.Shown[key]; s != "" {
 		return s
 	}
+
 	v, ok := id.Values[key]
 	if !ok {
 		return "none"
 	}
+
 	if text, err := strconv.Unquote(v); err == nil {
 		return text
 	}
+
 	if isDigest(v) {
 		return short(v)
 	}
+
 	return v
 }
 
@@ -131,9 +140,11 @@ func CommonKeys(keys []string, identities []*Identity) []string {
 			return !has
 		})
 	})
+
 	if len(common) > 0 {
 		return common
 	}
+
 	return keys
 }
 
@@ -143,6 +154,7 @@ func listed(there, now Identity, list []Difference) string {
 	for _, d := range list {
 		keys = append(keys, d.Key)
 	}
+
 	keys = CommonKeys(keys, []*Identity{&there, &now})
 	list = slices.DeleteFunc(list, func(d Difference) bool { return !slices.Contains(keys, d.Key) })
 	for i, d := range list {
@@ -152,6 +164,7 @@ func listed(there, now Identity, list []Difference) string {
 		}
 		parts = append(parts, fmt.Sprintf("%s is %.80s there, %.80s now", d.Key, d.A, d.B))
 	}
+
 	return strings.Join(parts, "; ")
 }
 
@@ -164,21 +177,26 @@ func (id Identity) Continue(dir string, done int) error {
 		return fmt.Errorf("cannot resume: %s has no %s, so nothing says which experiment it holds: use --force to "+
 			"start over, or another --out", dir, File)
 	}
+
 	if err != nil {
 		return fmt.Errorf("cannot resume: %w", err)
 	}
+
 	if there.Seed != id.Seed {
 		return fmt.Errorf("cannot resume: %s holds seed %d, this is seed %d; use another --out", dir, there.Seed,
 			id.Seed)
 	}
+
 	if err := id.continueRounds(dir, there, done); err != nil {
 		return fmt.Errorf("cannot resume: %w", err)
 	}
+
 	differ := slices.DeleteFunc(there.Differences(id), func(d Difference) bool { return d.Key == roundsKey })
 	if len(differ) > 0 {
 		return fmt.Errorf("cannot resume: %s holds another experiment: %s; use another --out", dir,
 			listed(there, id, differ))
 	}
+
 	return nil
 }
 
@@ -196,6 +214,7 @@ func (id Identity) continueRounds(dir string, there Identity, done int) error {
 		return fmt.Errorf("%s has %d finished rounds, of which a run of %d rounds with %s: %d tests others: leave %s "+
 			"at %d, or use another --out", dir, done, now, everyKey, every, roundsKey, was)
 	}
+
 	return nil
 }
 
@@ -212,12 +231,15 @@ func (id Identity) CheckSeeds(dir string) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
+
 	if err != nil {
 		return err
 	}
+
 	if differ := there.Differences(id); len(differ) > 0 {
 		return fmt.Errorf("%s holds another experiment: %s; use another --out", dir,
 			listed(there, id, differ))
 	}
+
 	return nil
 }

@@ -76,6 +76,7 @@ func Of(seed uint64, v Values, unknown ...string) Identity {
 			tested = append(tested, line)
 		}
 	}
+
 	return Identity{Version: version, Fingerprint: Digest(all)[:32], Seed: seed, Evaluation: Digest(tested)[:32],
 		Values: v.values, Shown: v.shown, Unknown: unknown}
 }

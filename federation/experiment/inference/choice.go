@@ -61,6 +61,7 @@ func All(config experiment.Config, dir string, each func(*Classifier) error) (le
 	if err != nil {
 		return nil, err
 	}
+
 	first := run.byBackbone()
 	var choices []Choice
 	for _, b := range slices.Sorted(maps.Keys(first)) {
@@ -69,11 +70,13 @@ func All(config experiment.Config, dir string, each func(*Classifier) error) (le
 		}
 		choices = append(choices, Choice{Client: -1, Global: true, Backbone: b})
 	}
+
 	for k, b := range run.backbones {
 		if b != "" {
 			choices = append(choices, Choice{Client: k})
 		}
 	}
+
 	for _, choice := range choices {
 		f, err := run.open(config, choice)
 		if errors.Is(err, ErrNothingLearned) || errors.Is(err, ErrNotForAll) {
@@ -87,6 +90,7 @@ func All(config experiment.Config, dir string, each func(*Classifier) error) (le
 			return leftOut, err
 		}
 	}
+
 	return leftOut, nil
 }
 
@@ -119,6 +123,7 @@ func readRun(dir string) (*finishedRun, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w; %s must be the folder of a finished run", err, dir)
 	}
+
 	run := &finishedRun{dir: dir}
 	for _, list := range []struct {
 		key  string
@@ -128,6 +133,7 @@ func readRun(dir string) (*finishedRun, error) {
 			return nil, fmt.Errorf("%s: it does not list its %s; run the experiment again", path, list.key)
 		}
 	}
+
 	if text, ok := meta[state.MetaDigests]; ok {
 		if err := json.Unmarshal([]byte(text), &run.digests); err != nil || len(run.digests) != len(run.backbones) {
 			return nil, fmt.Errorf("%s: it does not list the %s of its backbones; run the experiment again", path,
@@ -136,10 +142,12 @@ func readRun(dir string) (*finishedRun, error) {
 	} else { // the form that does not say which files a backbone had
 		run.digests = make([]string, len(run.backbones))
 	}
+
 	if len(run.owned) != len(run.backbones) {
 		return nil, fmt.Errorf("%s: it lists the classes of %d clients, but there were %d; run the experiment again",
 			path, len(run.owned), len(run.backbones))
 	}
+
 	return run, nil
 }
 
@@ -168,13 +176,16 @@ func (r *finishedRun) clientOf(choice Choice) (int, error) {
 		}
 		return choice.Client, nil
 	}
+
 	k := slices.IndexFunc(r.backbones, func(b string) bool {
 		return b != "" &&
 			(choice.Backbone == "" || b == choice.Backbone)
 	})
+
 	if k < 0 {
 		return 0, fmt.Errorf("%s has no clients", r.dir)
 	}
+
 	return k, nil
 }
 
@@ -188,6 +199,7 @@ func (r *finishedRun) check(classifier *Classifier, m method.Method, task method
 	case classifier.Global && classifier.Client < 0:
 		return r.checkForAll(classifier, m, task)
 	}
+
 	for _, p := range m.Params(task) {
 		if p.Owner == method.Private && own.Private[p.Name] == nil ||
 			p.Owner == method.Shared && own.Own[p.Name] == nil && !classifier.Global {
@@ -195,6 +207,7 @@ func (r *finishedRun) check(classifier *Classifier, m method.Method, task method
 				ErrNothingLearned)
 		}
 	}
+
 	return nil
 }
 
@@ -204,32 +217,39 @@ func (r *finishedRun) checkForAll(classifier *Classifier, base method.Method, ta
 		return fmt.Errorf("%s has %w for all clients: its class scores read %s; give --client K, or both flags for "+
 			"the server's parameters with those of that client", classifier.config.Method, ErrNotForAll, what)
 	}
+
 	for _, own := range [][2]string{{record.ReadsPrivate, "private parameters"},
 		{record.ReadsExamples, "the clients' own examples"}} {
 		if slices.Contains(classifier.has.Reads, own[0]) {
 			return refuse(own[1])
 		}
 	}
+
 	if slices.Contains(method.Inputs(base.Logits(method.ScopeOf(base, task))), method.LocalClassesInput) {
 		return refuse("which classes a client has examples of")
 	}
+
 	if first := r.byBackbone(); classifier.Backbone == "" && len(first) > 1 {
 		names := slices.Sorted(maps.Keys(first))
 		return fmt.Errorf("the run has backbones %v: add --client K of a client with the backbone you want, such as "+
 			"--client %d for %s", names, first[names[1]], names[1])
 	}
+
 	if !slices.Contains(classifier.has.Reads, record.ReadsServer) {
 		return nil
 	}
+
 	sent := classifier.prompts.WithoutPrefix(state.DownFolder + "/" + strconv.Itoa(classifier.client.ID))
 	for k, b := range r.backbones {
 		if b != classifier.bundle.Name || k == classifier.client.ID {
 			continue
 		}
+
 		prompts, _, err := state.ReadPrompts(r.dir, k)
 		if err != nil {
 			return err
 		}
+
 		other := prompts.WithoutPrefix(state.DownFolder + "/" + strconv.Itoa(k))
 		for _, name := range sent.Names() {
 			if o, t := other[name], sent[name]; o == nil || !slices.Equal(o.Data, t.Data) ||
@@ -238,5 +258,6 @@ func (r *finishedRun) checkForAll(classifier *Classifier, base method.Method, ta
 			}
 		}
 	}
+
 	return nil
 }

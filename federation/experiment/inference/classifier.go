@@ -25,14 +25,17 @@ func ClassifierGraph(w *client.Worker, ctx context.Context, c *spec.Client, clie
 	if err != nil {
 		return graph.Node{}, err
 	}
+
 	if err := exportable(scoreGraph.scope, scoreGraph.scores); err != nil {
 		return scoreGraph.scores, err
 	}
+
 	fixed := client.FixedParts(scoreGraph.scores)
 	values, err := w.FixedNodes(ctx, c, scoreGraph.local, scoreGraph.state, scoreGraph.scope, fixed)
 	if err != nil {
 		return scoreGraph.scores, err
 	}
+
 	return client.Replace(scoreGraph.scores, fixed, func(i int) graph.Node {
 		return scoreGraph.scores.Graph().Const(values[i]).Cast(fixed[i].DType())
 	}), scoreGraph.scores.Graph().Err()
@@ -61,15 +64,18 @@ func exportable(scope *method.Scope, scores graph.Node) error {
 	if slices.Contains(read, method.Input{Kind: method.RowInput, Name: method.LabelInput}) {
 		return fmt.Errorf("the method's class scores depend on the label, which a classifier does not have")
 	}
+
 	for _, h := range scope.Built().Hosts {
 		if i := slices.IndexFunc(h.Args, spec.IsRow); i >= 0 && slices.Contains(read, h.Input()) {
 			return fmt.Errorf("this method cannot be exported: host function %s computes on %s of every image, "+
 				"outside of the graph", h.Name, h.Args[i])
 		}
 	}
+
 	if !slices.ContainsFunc(read, spec.IsRow) {
 		return fmt.Errorf("the method's class scores do not depend on the image")
 	}
+
 	return nil
 }
 
@@ -82,6 +88,7 @@ func TextFeatures(worker *client.Worker, ctx context.Context, site *spec.Client,
 	if err != nil {
 		return nil, err
 	}
+
 	task := scoreGraph.local.Task
 	for _, n := range client.FixedParts(scoreGraph.scores) {
 		shape, ok := n.Shape().Ints()
@@ -93,13 +100,16 @@ func TextFeatures(worker *client.Worker, ctx context.Context, site *spec.Client,
 		case shape[0] != task.Classes || shape[1] != task.Dim:
 			continue
 		}
+
 		got, err := worker.FixedNodes(ctx, site, scoreGraph.local, scoreGraph.state, scoreGraph.scope,
 			[]graph.Node{n.L2Normalize()})
 		if err != nil {
 			return nil, err
 		}
+
 		return got[0], nil
 	}
+
 	return nil, fmt.Errorf("the method's class scores do not compare images with class features [%d,%d]",
 		task.Classes, task.Dim)
 }
@@ -124,9 +134,11 @@ func Accuracy(w *client.Worker, c *spec.Client, clients int, r record.Record) (f
 	if len(r.Answered) > 0 {
 		at = slices.Index(r.Answered, c.ID)
 	}
+
 	if e == nil || at < 0 || at >= len(e.PerClient) {
 		return 0, false
 	}
+
 	return e.PerClient[at], true
 }
 
@@ -149,10 +161,12 @@ func learned(worker *client.Worker, site *spec.Client, clients int, prompts tens
 				param.Name, site.ID)
 		}
 	}
+
 	l, s := worker.Begin(site, message.Instruction{Kind: message.Test, Total: clients, Shared: shared,
 		Broadcast: prompts.WithoutPrefix(state.DownFolder + "/" + strconv.Itoa(site.ID))}, s)
 	if worker.Experiment.Method.View() == method.PersonalView && len(s.Own) > 0 {
 		l.Shared = s.Own.Clone()
 	}
+
 	return l, s, nil
 }

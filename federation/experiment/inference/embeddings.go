@@ -31,25 +31,30 @@ func WriteEmbeddings(ctx context.Context, federation *experiment.Federation, dir
 		if err != nil {
 			return err
 		}
+
 		some := rows.Pick(spread(rows.Class, len(exp.Classes), federation.Task.Protocol.Config.Eval.Embeddings))
 		image, err := some.Views[0].Read(some.At)
 		if err != nil {
 			return err
 		}
+
 		out[model.Name+"/image"], out[model.Name+"/label"] = image, tensor.OfInts(some.Class, some.Len())
 		i := slices.Index(federation.Task.Backbones.Assigned, model)
 		if i < 0 {
 			continue
 		}
+
 		c := exp.Clients[i]
 		untrained, err := engine.InitialParams(exp, c)
 		if err != nil {
 			return err
 		}
+
 		learned, _, err := state.ReadPrompts(dir, i)
 		if err != nil {
 			return err
 		}
+
 		for name, prompts := range map[string]tensor.Map{"start": untrained, "end": learned} {
 			t, err := TextFeatures(worker, ctx, c, len(exp.Clients), prompts)
 			if err != nil {
@@ -58,6 +63,7 @@ func WriteEmbeddings(ctx context.Context, federation *experiment.Federation, dir
 			out[model.Name+"/text/"+name] = t
 		}
 	}
+
 	return safetensors.WriteFile(filepath.Join(dir, record.EmbeddingsFile), out, nil)
 }
 
@@ -68,6 +74,7 @@ func spread(labels []int64, classes, n int) []int {
 	for i, y := range labels {
 		rows[y] = append(rows[y], i)
 	}
+
 	var out []int
 	for turn := 0; len(out) < n; turn++ {
 		before := len(out)
@@ -80,6 +87,7 @@ func spread(labels []int64, classes, n int) []int {
 			break
 		}
 	}
+
 	slices.Sort(out)
 	return out
 }

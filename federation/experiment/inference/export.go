@@ -36,16 +36,20 @@ func (f *Classifier) Export(ctx context.Context, pixels, out string) (int64, err
 	if err != nil {
 		return 0, fmt.Errorf("%s of %s: %w", f.Choice, f.dir, err)
 	}
+
 	if model.MetadataProps, err = f.metadata(pixels); err != nil {
 		return 0, err
 	}
+
 	encoded, err := onnx.Marshal(model)
 	if err != nil {
 		return 0, fmt.Errorf("%s: %w", out, err)
 	}
+
 	if err := f.try(ctx, model); err != nil {
 		return 0, fmt.Errorf("%s: the exported classifier does not run: %w", out, err)
 	}
+
 	return int64(len(encoded)), atomicfile.Write(out, atomicfile.Bytes(encoded))
 }
 
@@ -56,6 +60,7 @@ func (f *Classifier) try(ctx context.Context, model *onnx.ModelProto) error {
 		return err
 	}
 	defer session.Close()
+
 	in := session.Inputs()[0]
 	shape := make([]int, len(in.Shape))
 	for i, d := range in.Shape {
@@ -63,14 +68,17 @@ func (f *Classifier) try(ctx context.Context, model *onnx.ModelProto) error {
 			shape[i] = 2 + i
 		}
 	}
+
 	image := tensor.New(shape...)
 	if in.IsInt() {
 		image = tensor.OfInts(make([]int64, image.Len()), shape...)
 	}
+
 	out, err := session.Run(ctx, tensor.Map{ClassifierInput: image})
 	if err != nil {
 		return err
 	}
+
 	for i := range shape[0] {
 		sum := 0.0
 		for _, v := range out[ClassifierOutput].Row(i).Data {
@@ -80,6 +88,7 @@ func (f *Classifier) try(ctx context.Context, model *onnx.ModelProto) error {
 			return fmt.Errorf("its probabilities add up to %v, not to 1", sum)
 		}
 	}
+
 	return nil
 }
 
@@ -144,10 +153,12 @@ func (f *Classifier) metadata(pixels string) ([]*onnx.StringStringEntryProto, er
 		}
 		list = append(list, &onnx.StringStringEntryProto{Key: key, Value: text})
 	}
+
 	with := config.With
 	if with == nil {
 		with = []string{}
 	}
+
 	put(MetaTask, "image-classification")
 	put(MetaClasses, f.classes)
 	put(MetaInput, inputLayouts[pixels])
@@ -162,6 +173,7 @@ func (f *Classifier) metadata(pixels string) ([]*onnx.StringStringEntryProto, er
 	if f.Client >= 0 {
 		put(MetaClient, f.Client)
 	}
+
 	put(MetaClients, f.clients)
 	records, recordsErr := record.Records(f.dir)
 	if recordsErr == nil {
@@ -170,11 +182,13 @@ func (f *Classifier) metadata(pixels string) ([]*onnx.StringStringEntryProto, er
 		}
 		put(MetaRounds, len(records))
 	}
+
 	put(MetaSeed, strconv.FormatUint(config.Seed, 10))
 	if f.Data != (DataSet{}) {
 		put(MetaData, f.Data.Name)
 		put(MetaDataDigest, f.Data.Digest)
 	}
+
 	for _, r := range slices.Backward(records) {
 		if accuracy, ok := f.accuracy(r); ok {
 			put(MetaAccuracy, accuracy)
@@ -182,6 +196,7 @@ func (f *Classifier) metadata(pixels string) ([]*onnx.StringStringEntryProto, er
 			break
 		}
 	}
+
 	put(MetaVersion, version.String())
 	return list, err
 }
@@ -198,5 +213,6 @@ func (f *Classifier) accuracy(r record.Record) (float64, bool) {
 	case !f.Global && f.has.Personal && f.config.Eval.FineTune > 0:
 		return 0, false
 	}
+
 	return Accuracy(f.worker, f.client, f.clients, r)
 }

@@ -26,18 +26,22 @@ func (f *Classifier) model(ctx context.Context, pixels string) (*onnx.ModelProto
 	if err != nil {
 		return nil, err
 	}
+
 	imageTower, err := openTower(f.bundle)
 	if err != nil {
 		return nil, fmt.Errorf("bundle %s: %w", f.bundle.Name, err)
 	}
+
 	head, feeds, err := imageTower.head(scores)
 	if err != nil {
 		return nil, err
 	}
+
 	pre, err := f.preprocessing(pixels, imageTower.pixels)
 	if err != nil {
 		return nil, err
 	}
+
 	parts := []onnx.Part{{Name: "preprocess", Model: pre}}
 	if len(imageTower.asked) > 0 {
 		tower, err := imageTower.model()
@@ -47,6 +51,7 @@ func (f *Classifier) model(ctx context.Context, pixels string) (*onnx.ModelProto
 		parts = append(parts, onnx.Part{Name: "image", Model: tower,
 			Feeds: map[string]string{bundle.PixelsInput: "preprocess/" + ready}})
 	}
+
 	m := onnx.Merge(append(parts, onnx.Part{Name: "head", Model: head, Feeds: feeds})...)
 	m.Graph.Input[0].DocString = inputLayouts[pixels]
 	m.Graph.Output[0].DocString = "probabilities [B,C] of the classes in the order of the metadata's " + MetaClasses
@@ -59,6 +64,7 @@ func (f *Classifier) preprocessing(pixels string, into graph.Node) (*onnx.ModelP
 	if d := into.Shape(); len(d) > 0 && d[0].Static() { // exported for batches of one size
 		batch = d[0]
 	}
+
 	g := graph.New()
 	var in graph.Node
 	switch pixels {
@@ -71,6 +77,7 @@ func (f *Classifier) preprocessing(pixels string, into graph.Node) (*onnx.ModelP
 	default:
 		return nil, fmt.Errorf("pixels %q is not known: use %s or %s", pixels, PixelsUint8, PixelsFloat)
 	}
+
 	return graph.Model(graph.Output{Name: ready, Node: f.bundle.Preprocess.Graph(in).Cast(into.DType())})
 }
 
@@ -87,14 +94,17 @@ func openTower(b *bundle.Bundle) (*imageTower, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	t := &imageTower{bundle: b}
 	if t.file, err = graph.ReadModel(model); err != nil {
 		return nil, err
 	}
+
 	var ok bool
 	if t.pixels, ok = t.file.Graph.InputNamed(bundle.PixelsInput); !ok {
 		return nil, fmt.Errorf("the image tower has no input %s", bundle.PixelsInput)
 	}
+
 	return t, nil
 }
 
@@ -118,22 +128,26 @@ func (t *imageTower) head(scores graph.Node) (model *onnx.ModelProto, feeds map[
 			inside[in] = x
 			continue
 		}
+
 		name := towerOutputs[in.Name()]
 		out, ok := t.file.Output(name)
 		if !ok {
 			return nil, nil, fmt.Errorf("the method reads %q of an image, which the image tower does not provide",
 				in.Name())
 		}
+
 		inside[in] = g.Input(raw, out.DType(), in.Shape()).Cast(graph.Float).L2Normalize()
 		feeds[raw] = "image/" + name
 		t.asked = append(t.asked, graph.Output{Name: name, Node: out})
 	}
+
 	roots := graph.Transform([]graph.Node{scores}, func(op *graph.Op, _ []graph.Node) []graph.Node {
 		if n, ok := inside[op.Out[0]]; ok {
 			return []graph.Node{n}
 		}
 		return nil
 	})
+
 	model, err = graph.Model(graph.Output{Name: ClassifierOutput, Node: ops.Standard(roots)[0].Softmax(-1)})
 	return model, feeds, err
 }
@@ -144,15 +158,18 @@ func (t *imageTower) model() (*onnx.ModelProto, error) {
 	for i, o := range t.asked {
 		roots[i] = o.Node
 	}
+
 	for _, in := range graph.Inputs(roots...) {
 		if in != t.pixels {
 			return nil, fmt.Errorf("the image tower has an unexpected input %s beside %s", in.Name(),
 				bundle.PixelsInput)
 		}
 	}
+
 	m, err := t.file.Model(ops.StandardOutputs(t.asked)...)
 	if err != nil {
 		return nil, err
 	}
+
 	return proto.Clone(m).(*onnx.ModelProto), nil // Merge changes it
 }

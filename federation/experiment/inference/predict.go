@@ -70,33 +70,40 @@ func (r *finishedRun) open(config experiment.Config, choice Choice) (*Classifier
 	if err != nil {
 		return nil, err
 	}
+
 	base := stack.Method
 	config.Options = stack.Options
 	k, err := r.clientOf(choice)
 	if err != nil {
 		return nil, err
 	}
+
 	classifier := &Classifier{classes: r.classes, Choice: choice, dir: r.dir, config: config, clients: len(r.backbones)}
 	if classifier.bundle, err = findNamed(r.backbones[k], config); err != nil {
 		return nil, err
 	}
+
 	if was, is := r.digests[k], classifier.bundle.Digest(); was != "" && was != is {
 		return nil, fmt.Errorf("backbone %s has other weights here (%.12s) than in the run (%.12s); give the folder "+
 			"that holds the run's backbone with --set runtime.models=FOLDER", classifier.bundle.Name, is, was)
 	}
+
 	if classifier.prompts, _, err = state.ReadPrompts(r.dir, k); err != nil {
 		return nil, err
 	}
+
 	classifier.client = &spec.Client{ID: k, Backbone: experiment.Backbone{Bundle: classifier.bundle}, Train: r.owned[k]}
 	if kept := state.ClientMemory(classifier.prompts, k); kept != nil {
 		classifier.client.Train = kept
 	}
+
 	task := spec.TaskOf(classifier.client.Backbone, k, classifier.clients, len(classifier.classes))
 	classifier.has = record.EvaluableOf(base, task)
 	classifier.headline = classifier.has.Headline(config.Eval.View, base)
 	if err := r.check(classifier, base, task); err != nil {
 		return nil, err
 	}
+
 	e := &spec.Experiment{Method: evaluated{base, choice.view()}, Classes: classifier.classes,
 		Template: config.Data.Template}
 	e.Plan.Seed = config.Seed
@@ -119,10 +126,12 @@ func (f *Classifier) Predict(ctx context.Context, images []data.Example) (out []
 	if _, err := c.Runtime.ChooseProvider(); err != nil {
 		return nil, err
 	}
+
 	x, err := c.Extractor(nil)
 	if err != nil {
 		return nil, err
 	}
+
 	rows := &spec.Features{Class: make([]int64, len(images))}
 	for _, what := range append(f.worker.Reads(f.client, f.clients), method.ImageInput) {
 		t, err := x.Compute(ctx, features.Request{Bundle: f.bundle, List: images, What: what})
@@ -131,13 +140,16 @@ func (f *Classifier) Predict(ctx context.Context, images []data.Example) (out []
 		}
 		rows.Add(what, []spec.RowReader{spec.InMemory{Tensor: t}})
 	}
+
 	scores, err := Predict(f.worker, ctx, f.client, f.clients, f.prompts, rows)
 	if err != nil {
 		return nil, err
 	}
+
 	for i, e := range images {
 		out = append(out, Prediction{e.Name(), softmax(scores.Row(i))})
 	}
+
 	return out, nil
 }
 
@@ -156,13 +168,16 @@ func softmax(row *tensor.Tensor) []float32 {
 	for _, v := range row.Data {
 		top = math.Max(top, float64(v))
 	}
+
 	sum := 0.0
 	for _, v := range row.Data {
 		sum += math.Exp(float64(v) - top)
 	}
+
 	out := make([]float32, len(row.Data))
 	for i, v := range row.Data {
 		out[i] = float32(math.Exp(float64(v)-top) / sum)
 	}
+
 	return out
 }

@@ -30,16 +30,20 @@ func OpenFile(path string, o ort.Options) (*File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w; give a run folder, or a classifier that promptfed export wrote", err)
 	}
+
 	f := &File{path: path, about: facts(model.MetadataProps)}
 	if f.classes, err = classifierClasses(model); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
+
 	if f.session, err = ort.NewSession(model, o); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
+
 	if err := checkInputs(f.session.Inputs(), f.session.Outputs(), len(f.classes)); err != nil {
 		return nil, errors.Join(fmt.Errorf("%s: %w", path, err), f.session.Close())
 	}
+
 	return f, nil
 }
 
@@ -93,6 +97,7 @@ func (f *File) Predict(ctx context.Context, images []data.Example) (out []Predic
 		out = append(out, Prediction{images[i].Name(), p})
 		return nil
 	})
+
 	return out, err
 }
 
@@ -124,9 +129,11 @@ func classifierClasses(m *onnx.ModelProto) (classes []string, err error) {
 	if i < 0 {
 		return nil, fmt.Errorf(notOurs, "its metadata has no "+MetaClasses)
 	}
+
 	if err := json.Unmarshal([]byte(m.MetadataProps[i].Value), &classes); err != nil || len(classes) == 0 {
 		return nil, fmt.Errorf(notOurs, "the "+MetaClasses+" of its metadata are not a list of names")
 	}
+
 	return classes, nil
 }
 
@@ -134,16 +141,20 @@ func checkInputs(in, out []ort.ValueInfo, classes int) error {
 	if len(in) != 1 || in[0].Name != ClassifierInput || len(in[0].Shape) != 4 {
 		return fmt.Errorf(notOurs, "its only input must be "+ClassifierInput+" of rank 4")
 	}
+
 	colours := 1
 	if in[0].IsInt() {
 		colours = 3
 	}
+
 	if in[0].Shape[colours].Size != 3 || in[0].Shape[0].Size > maxFixedBatch {
 		return fmt.Errorf(notOurs, fmt.Sprintf("its input is %v, which is not RGB images", in[0]))
 	}
+
 	if len(out) != 1 || out[0].Name != ClassifierOutput || len(out[0].Shape) != 2 || out[0].Shape[1].Size != classes {
 		return fmt.Errorf(notOurs, fmt.Sprintf("its only output must be %s [B,%d]", ClassifierOutput, classes))
 	}
+
 	return nil
 }
 
@@ -157,9 +168,11 @@ func pixelsOf(img image.Image, form onnx.TensorProto_DataType) *tensor.Tensor {
 		}
 		return t
 	}
+
 	v := make([]int64, len(rgb))
 	for i, b := range rgb {
 		v[i] = int64(b)
 	}
+
 	return tensor.OfInts(v, 1, h, w, 3)
 }

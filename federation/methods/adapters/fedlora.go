@@ -63,6 +63,7 @@ func (m FedLoRA) sites(client method.ClientSpec) (out []site) {
 		if m.Towers != tower.name && m.Towers != "both" {
 			continue
 		}
+
 		for _, linearMap := range append(clip.BlockMaps(), clip.Head) {
 			if !slices.Contains(m.Maps, "all") && !slices.Contains(m.Maps, string(linearMap)) {
 				continue
@@ -75,6 +76,7 @@ func (m FedLoRA) sites(client method.ClientSpec) (out []site) {
 			out = append(out, s)
 		}
 	}
+
 	return out
 }
 
@@ -99,6 +101,7 @@ func (m FedLoRA) changes(s *method.Scope, tower string) (out method.BlockChanges
 			out.LowRank = append(out.LowRank, method.LowRank{Block: i, Map: at.layer, A: a[i], B: b[i]})
 		}
 	}
+
 	return out
 }
 
@@ -110,12 +113,15 @@ func (m FedLoRA) features(scope *method.Scope) (image, text graph.Node) {
 			"exported model; set options.towers, or convert a checkpoint", t.Backbone)
 		return n, n
 	}
+
 	if image = scope.Image(); m.Towers != prompts.TextTower {
 		image = scope.Vision(method.VisionPrompts{Changes: m.changes(scope, prompts.ImageTower)})
 	}
+
 	if text = m.Texts(scope); m.Towers != prompts.ImageTower {
 		text = scope.TextFeatures(method.Prompt{Template: m.Text(), Changes: m.changes(scope, prompts.TextTower)})
 	}
+
 	return image, text
 }
 

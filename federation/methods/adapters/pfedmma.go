@@ -55,6 +55,7 @@ func (m PFedMMA) adapted(t method.ClientSpec) (towers []string, widths, layers [
 			layers, blocks = append(layers, tower.layers), min(blocks, tower.layers)
 		}
 	}
+
 	return towers, widths, layers, blocks
 }
 
@@ -64,11 +65,13 @@ func (m PFedMMA) Params(t method.ClientSpec) (out []method.Param) {
 		out = append(out, method.Param{Name: name + "/w", Shape: []int{n, to, from}, Std: math.Sqrt(2 / float64(to)),
 			Owner: o}, method.Param{Name: name + "/b", Shape: []int{n, to}, Owner: o})
 	}
+
 	layer("mid", m.Rank, m.Rank, method.Shared)
 	for i, tower := range towers {
 		layer(tower+"/down", m.Rank, widths[i], method.Private)
 		layer(tower+"/up", widths[i], m.Rank, method.Private)
 	}
+
 	return out
 }
 
@@ -83,10 +86,12 @@ func (m PFedMMA) changes(s *method.Scope, tower string, layers, n int) (out meth
 		}
 		parts = append(parts, part)
 	}
+
 	for i := range n {
 		out.Adapters = append(out.Adapters, method.Adapter{Block: layers - n + i, Place: clip.Parallel, Scale: m.Alpha,
 			Rescale: m.Rescale, Layers: []method.Layer{parts[0][i], parts[1][i], parts[2][i]}})
 	}
+
 	return out
 }
 
@@ -96,6 +101,7 @@ func (m PFedMMA) Logits(scope *method.Scope) graph.Node {
 		return scope.Graph().Fail("backbone %s has a tower without support for adapters, a ResNet or an exported "+
 			"model; set options.towers, or convert a checkpoint", scope.Task().Backbone)
 	}
+
 	image, text := scope.Image(), graph.Node{}
 	for i, tower := range towers {
 		if c := m.changes(scope, tower, layers[i], n); tower == prompts.TextTower {
@@ -104,8 +110,10 @@ func (m PFedMMA) Logits(scope *method.Scope) graph.Node {
 			image = scope.Vision(method.VisionPrompts{Changes: c})
 		}
 	}
+
 	if !text.OK() {
 		text = m.Texts(scope)
 	}
+
 	return scope.Cosine(image, text)
 }

@@ -59,6 +59,7 @@ func (m ZeroShot) Check() (err error) {
 			err = check.Join(err, fmt.Errorf("template %q is listed twice", t))
 		}
 	}
+
 	return err
 }
 

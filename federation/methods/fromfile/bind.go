@@ -61,6 +61,7 @@ func (b *binder) output(out port) graph.Node {
 	case b.busy[out]:
 		return b.fail("output %s depends on itself", out)
 	}
+
 	b.busy[out] = true
 	defer delete(b.busy, out)
 	return b.value(n)
@@ -78,13 +79,16 @@ func (b *binder) value(n graph.Node) graph.Node {
 			b.now[in] = bound
 		}
 	}
+
 	if out, ok := b.now[n]; ok {
 		return out
 	}
+
 	out, err := graph.InlineWith(g, []graph.Node{n}, b.now, b.operator)
 	if err != nil {
 		return b.fail("%w", err)
 	}
+
 	return out[0]
 }
 
@@ -95,11 +99,13 @@ func (b *binder) operator(op *graph.Op, in []graph.Node, apply func([]graph.Node
 	if err != nil {
 		return nil, err
 	}
+
 	out = slices.Clone(out)
 	for i, n := range out {
 		if n.Shape() == nil {
 			return nil, fmt.Errorf("the number of axes of its result is not known")
 		}
+
 		elements := 1
 		for _, d := range n.Shape() {
 			for _, f := range d.Factors() {
@@ -113,13 +119,16 @@ func (b *binder) operator(op *graph.Op, in []graph.Node, apply func([]graph.Node
 					maxElements)
 			}
 		}
+
 		if *b.size += max(elements, minElements); *b.size > maxAll {
 			return nil, fmt.Errorf("all results together have more than %d elements", maxAll)
 		}
+
 		if i < len(op.Out) && b.method.file.detached[op.Out[i].Name()] {
 			out[i] = n.Detach()
 		}
 	}
+
 	return out, nil
 }
 
@@ -128,14 +137,17 @@ func (b *binder) checked(in, bound graph.Node) graph.Node {
 	if b.scope.Graph().Err() != nil {
 		return bound
 	}
+
 	fits := in.DType() == bound.DType() && (in.Shape() == nil || len(in.Shape()) == len(bound.Shape()))
 	for i, d := range in.Shape() {
 		fits = fits && (!d.Static() || d == bound.Shape()[i])
 	}
+
 	if !fits {
 		return b.fail("input %s is %v%v in the file; it must be %v with axes for %v, and sizes that differ between "+
 			"clients must be dynamic axes", in.Name(), in.DType(), in.Shape(), bound.DType(), bound.Shape())
 	}
+
 	return bound
 }
 
@@ -146,10 +158,12 @@ func (b *binder) input(in port) graph.Node {
 	if in.kind != "" {
 		pattern = in.kind + "/NAME"
 	}
+
 	if !slices.Contains(b.role.inputs, pattern) {
 		return b.fail("an output reads %s, which is not there: %s; it may read %s", in, b.role.what,
 			strings.Join(b.role.inputs, ", "))
 	}
+
 	switch in.String() {
 	case "image":
 		return scope.Image()
@@ -180,6 +194,7 @@ func (b *binder) input(in port) graph.Node {
 	case "teacher/logits":
 		return b.method.bind(scope.Received(), ofScores, client).output(port{name: "logits"}).Detach()
 	}
+
 	switch in.kind {
 	case "param":
 		return b.parameter(scope, name)
@@ -212,6 +227,7 @@ func (b *binder) input(in port) graph.Node {
 		}
 		return b.ofUploads(in, b.method.parameterShape(name, client)...)
 	}
+
 	return b.fail("input %s is not known", in)
 }
 
@@ -242,9 +258,11 @@ func (b *binder) text(in port) graph.Node {
 	case "before":
 		values = b.method.bind(b.scope.LastTrained(), b.role, b.task)
 	}
+
 	if in.part != "" && !slices.Contains(b.role.inputs, "received/NAME") {
 		return b.fail("an output reads text/received or text/before, which is not there: %s", b.role.what)
 	}
+
 	values.busy, values.size = b.busy, b.size
 	layout := b.method.file.meta.Texts[in.name]
 	p := method.Prompt{Position: layout.Position, ReadOffset: layout.ReadOffset}
@@ -256,9 +274,11 @@ func (b *binder) text(in port) graph.Node {
 	} else {
 		p.Ctx = values.parameter(values.scope, in.name)
 	}
+
 	if b.scope.Graph().Err() != nil {
 		return p.Ctx
 	}
+
 	shape := p.Ctx.Shape()
 	switch r := len(shape); {
 	case r != 2 && r != 3 || !shape[r-1].Is(b.task.Width) || !shape[r-2].Static() || p.Ctx.DType() != graph.Float ||
@@ -270,6 +290,7 @@ func (b *binder) text(in port) graph.Node {
 	case r == 3:
 		p.PerClass = shape[0].Static()
 	}
+
 	return values.scope.TextFeatures(p)
 }
 

@@ -30,6 +30,7 @@ func (f Function) decoded() (use call, err error) {
 	for _, name := range f.Of {
 		use.args = append(use.args, parsePort(name))
 	}
+
 	n, ok := engineFunctions[f.Function]
 	switch {
 	case !ok:
@@ -44,6 +45,7 @@ func (f Function) decoded() (use call, err error) {
 	case f.Options != nil:
 		err = fmt.Errorf("%s has no options", f.Function)
 	}
+
 	return use, err
 }
 
@@ -53,6 +55,7 @@ func (f Function) project(off port) (projection.OfPrompt, error) {
 	if err := f.decode(&ofPrompt); err != nil {
 		return ofPrompt, err
 	}
+
 	_, err := projection.Project(tensor.Of([]float32{1, 0}, 1, 2), ofPrompt.Projector, ofPrompt.Ratio)
 	every := []method.Frequency{method.EveryStep, method.EveryEpoch, method.EveryRound}
 	switch {
@@ -62,6 +65,7 @@ func (f Function) project(off port) (projection.OfPrompt, error) {
 	case off.kind != "param":
 		err = fmt.Errorf("its second argument is %.60q; it must be a parameter, param/NAME", off)
 	}
+
 	return ofPrompt, err
 }
 
@@ -70,11 +74,13 @@ func (f Function) transport() (optimaltransport.Entropic, error) {
 	if err := f.decode(&o); err != nil {
 		return o, err
 	}
+
 	if !(o.Mass >= 1e-3 && o.Mass <= 1) || !(o.Eps >= 1e-4 && o.Eps <= 1e4) || o.Iters < 1 || o.Iters > 10000 ||
 		!(o.Threshold >= 0 && o.Threshold <= 1e9) || !slices.Contains([]string{"image", "pair", "code"}, o.Stop) {
 		return o, errors.New("mass is 0.001 to 1, eps 0.0001 to 10000, iters 1 to 10000, " +
 			"threshold from 0, and stop image, pair or code")
 	}
+
 	o.OnRows = !o.Bounded && o.Stop == "code"
 	return o, nil
 }
@@ -95,6 +101,7 @@ func (b *binder) function(name string) graph.Node {
 	if b.busy[key] {
 		return b.fail("%s depends on itself", key)
 	}
+
 	b.busy[key] = true
 	defer delete(b.busy, key)
 	in := make([]graph.Node, len(use.args))
@@ -109,9 +116,11 @@ func (b *binder) function(name string) graph.Node {
 			in[i] = b.input(arg)
 		}
 	}
+
 	if b.scope.Graph().Err() != nil {
 		return in[0]
 	}
+
 	wrong := func(arg int, shape string) graph.Node {
 		return b.fail("%s: %s has shape %v; %s takes %s", key, use.args[arg], in[arg].Shape(), use.function, shape)
 	}
@@ -120,6 +129,7 @@ func (b *binder) function(name string) graph.Node {
 			return wrong(i, "float32")
 		}
 	}
+
 	rank := func(i int) int { return in[i].Rank() }
 	switch o := use.options.(type) {
 	case projection.OfPrompt:
@@ -137,6 +147,7 @@ func (b *binder) function(name string) graph.Node {
 		}
 		return o.Plan(in[0].Detach())
 	}
+
 	switch use.function {
 	case "cosine":
 		if rank(0) != 2 || rank(1) != 2 || in[0].Shape()[1] != in[1].Shape()[1] {
@@ -149,5 +160,6 @@ func (b *binder) function(name string) graph.Node {
 		}
 		return b.scope.LabelLoss(in[0])
 	}
+
 	return b.fail("%s cannot be computed", key)
 }

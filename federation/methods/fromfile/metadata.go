@@ -147,16 +147,20 @@ func metadataOf(m *onnx.ModelProto) (Metadata, error) {
 	if i < 0 {
 		return meta, fmt.Errorf("it has no metadata %s; export it as docs/onnx-method.md says", MetadataKey)
 	}
+
 	text := m.MetadataProps[i].Value
 	if len(text) > maxMetadata {
 		return meta, fmt.Errorf("metadata %s has %d bytes; at most %d are allowed", MetadataKey, len(text), maxMetadata)
 	}
+
 	if err := decode([]byte(text), &meta); err != nil {
 		return meta, fmt.Errorf("metadata %s: %w", MetadataKey, err)
 	}
+
 	if err := meta.check(); err != nil {
 		return meta, fmt.Errorf("metadata %s: %w", MetadataKey, err)
 	}
+
 	return meta, nil
 }
 
@@ -168,9 +172,11 @@ func decode(text []byte, into any) error {
 	if _, more := d.Token(); err == nil && more != io.EOF {
 		err = errors.New("text behind the JSON value")
 	}
+
 	if err != nil {
 		return errors.New(strings.Join(strings.Fields(fmt.Sprintf("%.300q", err.Error())), " "))
 	}
+
 	return nil
 }
 
@@ -178,19 +184,24 @@ func (m Metadata) check() error {
 	if m.Version != Version {
 		return fmt.Errorf("version %d is not known; this program reads version %d", m.Version, Version)
 	}
+
 	if len(m.Name) > maxName {
 		return fmt.Errorf("name has %d bytes; at most %d are allowed", len(m.Name), maxName)
 	}
+
 	if m.Mean != "" && m.Mean != string(method.ByExamples) {
 		return fmt.Errorf("mean is %.20q; use examples, or leave it out", m.Mean)
 	}
+
 	if !slices.Contains([]string{"", "global", "personal"}, m.View) {
 		return fmt.Errorf("view is %.20q; use global or personal", m.View)
 	}
+
 	if n := max(len(m.Parameters), len(m.Texts), len(m.Functions), len(m.Noise), len(m.State), len(m.Down),
 		len(m.Up)); n > maxDeclared {
 		return fmt.Errorf("%d entries of one kind; at most %d are allowed", n, maxDeclared)
 	}
+
 	seen := map[string]bool{}
 	for _, parameter := range m.Parameters {
 		at := fmt.Sprintf("parameter %.60q", parameter.Name)
@@ -204,15 +215,18 @@ func (m Metadata) check() error {
 		case parameter.Tokens < 0 || parameter.Tokens > maxTokens || parameter.Tokens == 0 && parameter.has("T"):
 			return fmt.Errorf("%s: tokens is %d; a shape with T needs 1 to %d", at, parameter.Tokens, maxTokens)
 		}
+
 		if parameter.Words != "" && (fmt.Sprint(parameter.Shape) != "[T w]" || parameter.Value != 0 ||
 			len(parameter.Words) > maxWords) {
 			return fmt.Errorf("%s: words need shape [T,w], no value, and at most %d bytes", at, maxWords)
 		}
+
 		seen[parameter.Name] = true
 		if err := m.checkTensor(parameter.Name, parameter.Tensor, "T", "w", "D", "C"); err != nil {
 			return fmt.Errorf("%s: %w", at, err)
 		}
 	}
+
 	for _, kind := range []string{"state", "down", "up"} {
 		list := m.tensors(port{kind: kind})
 		for _, name := range slices.Sorted(maps.Keys(list)) {
@@ -221,6 +235,7 @@ func (m Metadata) check() error {
 			}
 		}
 	}
+
 	for _, name := range slices.Sorted(maps.Keys(m.Noise)) {
 		n := m.Noise[name]
 		if n.Distribution != "normal" && n.Distribution != "uniform" {
@@ -230,6 +245,7 @@ func (m Metadata) check() error {
 			return fmt.Errorf("noise %.60q: %w", name, err)
 		}
 	}
+
 	for _, name := range slices.Sorted(maps.Keys(m.Texts)) {
 		l := m.Texts[name]
 		if err := checkName(name); err != nil {
@@ -240,11 +256,13 @@ func (m Metadata) check() error {
 			return fmt.Errorf("text %.60q: position is end, middle or front, and read_offset 0 to %d", name, maxTokens)
 		}
 	}
+
 	for _, name := range slices.Sorted(maps.Keys(m.Functions)) {
 		if err := checkName(name); err != nil {
 			return fmt.Errorf("function %.60q: %w", name, err)
 		}
 	}
+
 	return nil
 }
 
@@ -269,21 +287,26 @@ func (m Metadata) checkTensor(name string, tensor Tensor, symbols ...string) err
 	if err := checkName(name); err != nil {
 		return err
 	}
+
 	if _, ok := m.parameter(tensor.Like); tensor.Like != "" && (!ok || tensor.Shape != nil) {
 		return fmt.Errorf("like names %.60q; it must be a parameter, and there must be no shape", tensor.Like)
 	}
+
 	if len(tensor.Shape) > maxRank {
 		return fmt.Errorf("a shape of %d axes; at most %d are allowed", len(tensor.Shape), maxRank)
 	}
+
 	for _, s := range tensor.Shape {
 		if s.Sym != "" && !slices.Contains(symbols, s.Sym) || s.Sym == "" && (s.N < 1 || s.N > maxElements) {
 			return fmt.Errorf("shape %.100v: %.20v is no size; use a number from 1 or %s", tensor.Shape, s,
 				strings.Join(symbols, ", "))
 		}
 	}
+
 	if !(tensor.Std >= 0 && tensor.Std <= maxStd) || !(math.Abs(tensor.Value) <= maxStd) {
 		return fmt.Errorf("std is %g and value %g; they must be at most %g", tensor.Std, tensor.Value, maxStd)
 	}
+
 	return nil
 }
 

@@ -27,6 +27,7 @@ func (m ONNX) Properties() method.Properties {
 	if m.File == Example {
 		properties.Note = "method onnx trains the file in the program, PromptFL; options.file names another"
 	}
+
 	switch {
 	case m.merges():
 		properties.Needs = "every client's upload, from which outputs of " + m.name + " compute what the server keeps"
@@ -36,9 +37,11 @@ func (m ONNX) Properties() method.Properties {
 	default:
 		properties.Mean = method.ByExamples
 	}
+
 	if len(m.outputs(merged)) > 0 {
 		properties.Roles = map[method.Role]string{method.ServerStep: ""}
 	}
+
 	return properties
 }
 
@@ -68,6 +71,7 @@ func (m ONNX) Params(t method.ClientSpec) []method.Param {
 		}
 		out = append(out, param)
 	}
+
 	return out
 }
 
@@ -86,9 +90,11 @@ func (m ONNX) length(p Parameter, t method.ClientSpec) int {
 	if p.Owner == method.Private.String() {
 		n = m.Private[max(0, t.Client)%len(m.Private)]
 	}
+
 	if n == 0 {
 		n = p.Tokens
 	}
+
 	return n
 }
 
@@ -123,6 +129,7 @@ func sizes(shape []Size, tokens int, client method.ClientSpec) []int {
 			out[i] = -1
 		}
 	}
+
 	return out
 }
 
@@ -148,6 +155,7 @@ func (m ONNX) Loss(s *method.Scope, logits graph.Node) graph.Node {
 			return b.fail("output %s is not a summand of loss; remove it, or add it to the loss", o.Name)
 		}
 	}
+
 	return n
 }
 
@@ -156,6 +164,7 @@ func (b *binder) summands(n graph.Node, named map[string]bool) graph.Node {
 	if b.sums++; b.sums > maxSums {
 		return b.fail("the loss has more than %d summands", maxSums)
 	}
+
 	op := source(n).Op()
 	name, is := b.method.file.terms[source(n)]
 	in := b.method.file.inputs[source(n)]
@@ -170,14 +179,17 @@ func (b *binder) summands(n graph.Node, named map[string]bool) graph.Node {
 	default:
 		name = "rest"
 	}
+
 	named[name] = true
 	v := b.value(n)
 	if shape, ok := v.Shape().Ints(); ok && len(shape) > 0 && tensor.Size(shape) == 1 {
 		v = v.Reshape() // some exporters keep axes of size 1
 	}
+
 	if b.scope.Graph().Err() == nil && (v.Rank() != 0 || v.DType() != graph.Float) {
 		return b.fail("the term %q of the loss is %v%v; it must be a float32 scalar []", name, v.DType(), v.Shape())
 	}
+
 	return b.scope.Term(name, v)
 }
 
@@ -190,6 +202,7 @@ func (m ONNX) outputs(kinds ...port) (out []port) {
 			}
 		}
 	}
+
 	return out
 }
 
@@ -206,6 +219,7 @@ func (m ONNX) Begin(local *method.Local) error {
 			local.Scalars[own(name)] = v
 		}
 	}
+
 	for _, name := range slices.Sorted(maps.Keys(m.file.meta.State)) {
 		if at := own(name); local.State[at] == nil {
 			x := m.file.meta.State[name]
@@ -215,9 +229,11 @@ func (m ONNX) Begin(local *method.Local) error {
 			}
 		}
 	}
+
 	if len(m.file.meta.Noise) > 0 {
 		local.Data = noisy{local.Data, m, local.Task}
 	}
+
 	return nil
 }
 
@@ -233,6 +249,7 @@ func (d noisy) Batch(rows []int, random *rand.Rand, also ...string) (tensor.Map,
 	if err != nil {
 		return nil, err
 	}
+
 	out = maps.Clone(out)
 	noise := d.method.file.meta.Noise
 	for _, name := range slices.Sorted(maps.Keys(noise)) {
@@ -242,15 +259,19 @@ func (d noisy) Batch(rows []int, random *rand.Rand, also ...string) (tensor.Map,
 		} else {
 			shape = append([]int{1}, shape...)
 		}
+
 		x, draw := tensor.New(shape...), random.NormFloat64
 		if noise[name].Distribution == "uniform" {
 			draw = random.Float64
 		}
+
 		for i := range x.Data {
 			x.Data[i] = float32(draw())
 		}
+
 		out[drawn(name).String()] = x
 	}
+
 	return out, nil
 }
 
@@ -279,6 +300,7 @@ func (m ONNX) Finish(l *method.Local, up *method.Upload) error {
 			l.State[own(out.name)] = t
 		}
 	}
+
 	return err
 }
 
@@ -288,10 +310,12 @@ func (m ONNX) compute(r *role, client method.ClientSpec, outputs []port, eval fu
 	if outputs == nil {
 		return nil, nil
 	}
+
 	all, err := eval(func(s *method.Scope) graph.Node { return m.vector(s, r, client, outputs) })
 	if err != nil {
 		return nil, err
 	}
+
 	out, at := map[port]*tensor.Tensor{}, 0
 	for _, o := range outputs {
 		shape := m.declared(o, client)
@@ -300,9 +324,11 @@ func (m ONNX) compute(r *role, client method.ClientSpec, outputs []port, eval fu
 			out[o] = tensor.Of(slices.Clone(all.Data[at-n:at]), shape...)
 		}
 	}
+
 	if at != len(all.Data) {
 		return nil, fmt.Errorf("%soutputs have %d elements, not %d", m.at(), len(all.Data), at)
 	}
+
 	return out, nil
 }
 
@@ -321,6 +347,7 @@ func (m ONNX) vector(s *method.Scope, r *role, t method.ClientSpec, outputs []po
 		}
 		parts[i] = n.Reshape(-1)
 	}
+
 	return graph.Concat(0, parts...)
 }
 
@@ -352,6 +379,7 @@ func (m ONNX) Merge(global *method.Global, ups []method.Upload) error {
 	if len(ups) == 0 || !m.merges() {
 		return m.FedAvg.Merge(global, ups)
 	}
+
 	client := m.task(global)
 	rows := tensor.Map{"round": tensor.Of([]float32{float32(global.Round)}, 1),
 		"lr":      tensor.Of([]float32{float32(global.LR)}, 1),
@@ -359,6 +387,7 @@ func (m ONNX) Merge(global *method.Global, ups []method.Upload) error {
 	for i, u := range ups {
 		rows["weights"].Data[i] = float32(u.N)
 	}
+
 	stack := func(name string, tensorOf func(method.Upload) (*tensor.Tensor, error)) error {
 		var all []*tensor.Tensor
 		for _, u := range ups {
@@ -371,6 +400,7 @@ func (m ONNX) Merge(global *method.Global, ups []method.Upload) error {
 		rows["uploads/"+name] = tensor.Stack(all)
 		return nil
 	}
+
 	for name := range global.Shared {
 		rows["received/"+name] = global.Shared[name]
 		err := stack(name, func(u method.Upload) (*tensor.Tensor, error) { return u.Shared[name], nil })
@@ -378,6 +408,7 @@ func (m ONNX) Merge(global *method.Global, ups []method.Upload) error {
 			return err
 		}
 	}
+
 	for name, x := range m.file.meta.Up {
 		if err := stack("up/"+name, func(u method.Upload) (*tensor.Tensor, error) {
 			return aggregate.Extra(u, own(name), m.shape(x, client)...)
@@ -385,23 +416,28 @@ func (m ONNX) Merge(global *method.Global, ups []method.Upload) error {
 			return err
 		}
 	}
+
 	maps.Copy(rows, global.Broadcast)
 	outputs := m.outputs(merged, nextDown)
 	got, err := m.compute(ofServer, client, outputs, func(value func(*method.Scope) graph.Node) (*tensor.Tensor,
 		error) {
 		return global.Compute(rows, value)
 	})
+
 	if err != nil {
 		return err
 	}
+
 	for _, out := range outputs {
 		if i := got[out].NonFinite(); i >= 0 {
 			return fmt.Errorf("%soutput %s holds %v at element %d", m.at(), out, got[out].Data[i], i)
 		}
 	}
+
 	if err := m.FedAvg.Merge(global, ups); err != nil {
 		return err
 	}
+
 	for out, x := range got {
 		if out.among(nextDown) {
 			global.Broadcast[own(out.name)] = x
@@ -409,5 +445,6 @@ func (m ONNX) Merge(global *method.Global, ups []method.Upload) error {
 			global.Shared[out.name] = x
 		}
 	}
+
 	return nil
 }

@@ -43,10 +43,12 @@ func (m *ONNX) Build() (method.Method, error) {
 			return nil, check.OptionErrorf("file", ": %w", err)
 		}
 	}
+
 	m.name = name
 	if m.file, err = open(content); err != nil {
 		return nil, check.OptionErrorf("file", " is %s: %w", name, err)
 	}
+
 	return *m, nil
 }
 
@@ -67,6 +69,7 @@ func (m ONNX) check() error {
 			return fmt.Errorf("with T %d, w %d, D %d, C %d: %w", t.tokens, spec.Width, spec.Dim, spec.Classes, err)
 		}
 	}
+
 	return nil
 }
 
@@ -75,9 +78,11 @@ func (m ONNX) checkFor(client method.ClientSpec) error {
 	if err := s.Graph().Err(); err != nil {
 		return err
 	}
+
 	if _, err := s.Built().Terms(loss); err != nil {
 		return err
 	}
+
 	// towers are not built yet
 	placed := graph.Transform([]graph.Node{loss}, func(op *graph.Op, _ []graph.Node) []graph.Node {
 		if op.Placeholder() == nil {
@@ -85,18 +90,22 @@ func (m ONNX) checkFor(client method.ClientSpec) error {
 		}
 		return []graph.Node{s.Graph().Input(fmt.Sprint("tower/", op.ID), op.Out[0].DType(), op.Out[0].Shape())}
 	})[0]
+
 	var wrt []graph.Node
 	for _, n := range graph.Inputs(placed) {
 		if graph.Differentiable(n.DType()) {
 			wrt = append(wrt, n)
 		}
 	}
+
 	if len(wrt) == 0 {
 		return errors.New("the loss reads nothing that can be trained")
 	}
+
 	if _, err := grad.Of(placed, wrt...); err != nil {
 		return err
 	}
+
 	for _, c := range []struct {
 		role    *role
 		outputs []port
@@ -109,5 +118,6 @@ func (m ONNX) checkFor(client method.ClientSpec) error {
 			return err
 		}
 	}
+
 	return nil
 }

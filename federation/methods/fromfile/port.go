@@ -32,9 +32,11 @@ func parsePort(name string) port {
 	if !ok {
 		return port{name: name}
 	}
+
 	if part, after, more := strings.Cut(rest, "/"); more && slices.Contains(known, part) {
 		return port{kind, part, after}
 	}
+
 	return port{kind: kind, name: rest}
 }
 

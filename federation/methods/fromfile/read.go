@@ -56,16 +56,20 @@ func open(content []byte) (*file, error) {
 	if f := checked.files[digest]; f != nil {
 		return f, nil
 	}
+
 	f, err := read(content)
 	if err == nil {
 		err = ONNX{file: f}.check()
 	}
+
 	if err != nil {
 		return nil, err
 	}
+
 	if checked.files == nil || len(checked.files) > 100 {
 		checked.files = map[string]*file{}
 	}
+
 	checked.files[digest] = f
 	return f, nil
 }
@@ -75,32 +79,39 @@ func read(content []byte) (*file, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	if err := checkModel(model); err != nil {
 		return nil, err
 	}
+
 	f := &file{terms: map[graph.Node]string{}, detached: map[string]bool{},
 		inputs: map[graph.Node]port{}, calls: map[string]call{}}
 	if f.meta, err = metadataOf(model); err != nil {
 		return nil, err
 	}
+
 	if f.graph, err = graph.ReadModel(model); err != nil {
 		return nil, err
 	}
+
 	made := map[string]bool{}
 	for _, n := range model.Graph.Node {
 		for _, name := range n.Output {
 			made[name] = true
 		}
 	}
+
 	for _, name := range f.meta.Detach {
 		if !made[name] {
 			return nil, fmt.Errorf("detach names %.60q, which is the result of no operator", name)
 		}
 		f.detached[name] = true
 	}
+
 	if err := f.checkNames(); err != nil {
 		return nil, err
 	}
+
 	return f, nil
 }
 
@@ -109,16 +120,20 @@ func checkModel(model *onnx.ModelProto) error {
 	if len(model.Functions) > 0 || len(model.TrainingInfo) > 0 {
 		return fmt.Errorf("it has functions or training graphs of its own; export one graph of ONNX's own operators")
 	}
+
 	if n := max(len(model.Graph.Output), len(model.Graph.Input)); n > 2*maxDeclared {
 		return fmt.Errorf("it has %d inputs or outputs; at most %d are allowed", n, 2*maxDeclared)
 	}
+
 	if len(model.Graph.SparseInitializer) > 0 {
 		return fmt.Errorf("it has sparse constants; export plain ones")
 	}
+
 	known := map[string]bool{}
 	for _, d := range graph.Defs() {
 		known[d.Domain+" "+d.Kind] = true
 	}
+
 	nodes := 0
 	for x := range onnx.Messages(model) {
 		switch x := x.(type) {
@@ -143,6 +158,7 @@ func checkModel(model *onnx.ModelProto) error {
 			}
 		}
 	}
+
 	return nil
 }
 
@@ -155,17 +171,20 @@ func (f *file) checkNames() error {
 		}
 		outputs[o.Name] = o.Node
 	}
+
 	for _, o := range [][2]string{{"logits", "[B,C]"}, {"loss", "[]"}} {
 		if !outputs[o[0]].OK() {
 			return fmt.Errorf("it has no output %s %s", o[0], o[1])
 		}
 	}
+
 	argument := map[port]bool{}
 	for _, name := range slices.Sorted(maps.Keys(f.meta.Functions)) {
 		use, err := f.meta.Functions[name].decoded()
 		if err != nil {
 			return fmt.Errorf("function %.60q: %w", name, err)
 		}
+
 		f.calls[name] = use
 		if use.function == "project" {
 			if p, _ := f.meta.parameter(use.args[1].name); p.Words != "" {
@@ -173,6 +192,7 @@ func (f *file) checkNames() error {
 					use.args[1])
 			}
 		}
+
 		for _, arg := range use.args {
 			if _, ok := outputs[arg.String()]; !ok && !f.knownInput(arg) {
 				return fmt.Errorf("function %.60q reads %.60q, which is neither an output nor a known input", name, arg)
@@ -180,17 +200,20 @@ func (f *file) checkNames() error {
 			argument[arg] = true
 		}
 	}
+
 	for _, name := range slices.Sorted(maps.Keys(f.meta.Texts)) {
 		if !f.knownInput(parsePort("text/" + name)) {
 			return fmt.Errorf("text %.60q is no parameter, no function and no output prompt/%.60s", name, name)
 		}
 	}
+
 	for _, in := range f.graph.Inputs() {
 		if f.inputs[in] = parsePort(in.Name()); !f.knownInput(f.inputs[in]) {
 			return fmt.Errorf("input %.60q is not known or not declared; the inputs are %s", in.Name(),
 				strings.Join(allInputs, ", "))
 		}
 	}
+
 	for _, output := range f.graph.Outputs {
 		out, declared := parsePort(output.Name), true
 		f.outputs = append(f.outputs, out)
@@ -204,15 +227,18 @@ func (f *file) checkNames() error {
 		case output.Name != "logits" && output.Name != "loss" && !argument[out] && !f.detached[output.Name]:
 			f.terms[source(output.Node)] = strings.ReplaceAll(output.Name, "_", " ")
 		}
+
 		if !declared {
 			return fmt.Errorf("output %.60q is not declared in the metadata", output.Name)
 		}
 	}
+
 	for _, name := range slices.Sorted(maps.Keys(f.meta.Up)) {
 		if _, ok := outputs["up/"+name]; !ok {
 			return fmt.Errorf("up/%s is declared, but there is no such output", name)
 		}
 	}
+
 	return nil
 }
 
@@ -246,5 +272,6 @@ func (f *file) knownInput(in port) bool {
 	default:
 		known = slices.Contains(allInputs, in.String())
 	}
+
 	return known
 }

@@ -58,6 +58,7 @@ func (m FedHPL) Loss(scope *method.Scope, logits graph.Node) graph.Node {
 	if m.Gamma == 0 {
 		return loss
 	}
+
 	c := scope.Task().Classes
 	own := graph.OneHot(scope.Label(), c) // [B,C]
 	teacher := own.MatMul(scope.Broadcast(hplLogits, c, c)).MulScalar(1 / m.T).LogSoftmax(-1)
@@ -74,6 +75,7 @@ func (m FedHPL) Finish(l *method.Local, up *method.Upload) error {
 	if err != nil {
 		return err
 	}
+
 	c := l.Task.Classes
 	mean, n, sums := tensor.New(c, c), tensor.New(c, 1), make([]float64, c*c)
 	for i, y := range l.Data.Labels() {
@@ -82,6 +84,7 @@ func (m FedHPL) Finish(l *method.Local, up *method.Upload) error {
 			linalg.AddRow(sums[int(y)*c:], row, 1)
 		}
 	}
+
 	linalg.DivideRows(mean, sums, n.Data)
 	up.Extra[hplLogits], up.Extra[hplN] = mean, n
 	return nil

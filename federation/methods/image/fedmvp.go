@@ -72,9 +72,11 @@ func (m FedMVP) Check() (err error) {
 		}
 		n = len(list)
 	}
+
 	if n < 0 && len(prompts.Ensemble(m.Templates)) == 0 {
 		err = check.Join(err, errors.New("options attributes and templates are empty; give one of the two"))
 	}
+
 	return err
 }
 
@@ -106,6 +108,7 @@ func (m FedMVP) Params(t method.ClientSpec) []method.Param {
 				method.Param{Name: at + "/b", Shape: []int{m.Rank, v}, Std: loraStd})
 		}
 	}
+
 	return out
 }
 
@@ -146,9 +149,11 @@ func (m FedMVP) texts(scope *method.Scope) (out []graph.Node) {
 		}
 		return out
 	}
+
 	for _, template := range prompts.Ensemble(m.Templates) {
 		out = append(out, scope.HandText(template))
 	}
+
 	return out
 }
 
@@ -169,6 +174,7 @@ func (m FedMVP) prompt(scope *method.Scope, texts []graph.Node) graph.Node {
 		name = mvpFormer + "/" + name
 		return nn.Linear(x, scope.Param(name+"/w").Slice(0, lo, hi), scope.Param(name+"/b").Slice(0, lo, hi), 1, 1)
 	}
+
 	context := part("proj", 0, v, graph.Concat(0, texts...)) // [K,v]
 	query := modules.ApplyLayerNorm(scope, mvpFormer+"/norm", m.changed(scope, e, "q"))
 	keys := modules.ApplyLayerNorm(scope, mvpFormer+"/norm_kv", m.changed(scope, context, "k"))
@@ -178,6 +184,7 @@ func (m FedMVP) prompt(scope *method.Scope, texts []graph.Node) graph.Node {
 		a := part("q", lo, lo+d, query).MatMul(part("k", lo, lo+d, keys).T()).MulScalar(1 / math.Sqrt(float64(d)))
 		h = a.Softmax(-1).MatMul(part("v", lo, lo+d, values)).MatMul(out.Slice(1, lo, lo+d).T()).Add(h) // [B,M,v]
 	}
+
 	x, wide := modules.ApplyLayerNorm(scope, mvpFormer+"/ff/norm", h), m.Mult*v
 	gate := part("ff/in", wide, 2*wide, x)
 	gelu := gate.MulScalar(math.Sqrt2 / 2).Erf().AddScalar(1).Mul(gate).MulScalar(0.5)
@@ -194,6 +201,7 @@ func runs(n, rows int) *tensor.Tensor {
 			out.Row(i).Data[j] = 1 / float32(hi-lo)
 		}
 	}
+
 	return out
 }
 
@@ -214,10 +222,12 @@ func (m FedMVP) pair(scope *method.Scope) (image, text graph.Node) {
 	case t.Patches == 0:
 		why = "fedmvp reads patch features, which backbone " + t.Backbone + " does not provide"
 	}
+
 	if why != "" {
 		n := scope.Graph().Fail("%s", why)
 		return n, n
 	}
+
 	texts := m.texts(scope)
 	return scope.Vision(method.VisionPrompts{Tokens: m.prompt(scope, texts)}), graph.Stack(texts...).Mean(0)
 }
@@ -250,5 +260,6 @@ func (m FedMVP) AdjustGradients(l *method.Local, g tensor.Map) error {
 			l.Frozen = append(l.Frozen, name)
 		}
 	}
+
 	return nil
 }

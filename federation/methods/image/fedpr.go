@@ -59,6 +59,7 @@ func (m FedPR) AdjustGradients(local *method.Local, grads tensor.Map) error {
 	if err != nil {
 		return err
 	}
+
 	grad := grads["prompt"]
 	if local.Draws != nil {
 		width := grad.Shape[len(grad.Shape)-1]
@@ -68,6 +69,7 @@ func (m FedPR) AdjustGradients(local *method.Local, grads tensor.Map) error {
 		}
 		local.Draws.Record("projector", all)
 	}
+
 	part := len(grad.Data) / len(blocks)
 	for i, b := range blocks {
 		rows := tensor.Of(grad.Data[i*part:(i+1)*part], m.Tokens, grad.Shape[len(grad.Shape)-1])
@@ -77,6 +79,7 @@ func (m FedPR) AdjustGradients(local *method.Local, grads tensor.Map) error {
 		}
 		copy(rows.Data, linalg.Scale(moved, 1/b.norm).Data)
 	}
+
 	return nil
 }
 
@@ -92,10 +95,12 @@ func (m FedPR) transforms(local *method.Local) ([]transform, error) {
 	if known, ok := local.Cache[name].([]transform); ok {
 		return known, nil
 	}
+
 	p := local.Received["prompt"]
 	width := p.Shape[len(p.Shape)-1]
 	first := int(float64(width) * (1 - m.Ratio)) // the rounding is Python's, as in the code
 	out := make([]transform, p.Len()/(m.Tokens*width))
+
 	for i := range out {
 		rows := tensor.Of(p.Data[i*m.Tokens*width:(i+1)*m.Tokens*width], m.Tokens, width)
 		q, err := projection.ProjectColumns(rows, func(rank int) (int, int) {
@@ -109,6 +114,7 @@ func (m FedPR) transforms(local *method.Local) ([]transform, error) {
 		}
 		out[i] = transform{q, math.Sqrt(float64(q.Kept()))}
 	}
+
 	local.Cache[name] = out
 	return out, nil
 }

@@ -86,6 +86,7 @@ func (m FedMGP) Params(t method.ClientSpec) (out []method.Param) {
 				Owner: method.Private, Words: words}.Alike(),
 			method.Param{Name: tower + mgpDrawn, Shape: []int{m.Exchanged, m.Groups}, Owner: method.Private})
 	}
+
 	return out
 }
 
@@ -104,16 +105,20 @@ func (m FedMGP) features(scope *method.Scope) (texts, images []graph.Node) {
 	for _, ctx := range nn.Unbind(m.returned(scope, prompts.TextTower)) {
 		texts = append(texts, scope.Text(m.AddWords(scope, ctx)))
 	}
+
 	if m.Vision == 0 {
 		return texts, slices.Repeat([]graph.Node{scope.Image()}, m.Groups)
 	}
+
 	if err := prompts.TokensUnsupported(scope.Task(), false); err != "" {
 		return texts, slices.Repeat([]graph.Node{scope.Graph().Fail("%s; set options.vision_tokens to 0", err)},
 			m.Groups)
 	}
+
 	for _, tokens := range nn.Unbind(m.returned(scope, prompts.ImageTower)) {
 		images = append(images, scope.Vision(method.VisionPrompts{Tokens: tokens}))
 	}
+
 	return texts, images
 }
 
@@ -122,10 +127,12 @@ func (m FedMGP) Logits(s *method.Scope) graph.Node {
 	if m.Score == "features" {
 		return s.Cosine(graph.Stack(images...).Mean(0).L2Normalize(), graph.Stack(texts...).Mean(0).L2Normalize())
 	}
+
 	scores := make([]graph.Node, m.Groups)
 	for j := range scores {
 		scores[j] = s.Cosine(images[j], texts[j])
 	}
+
 	return graph.Stack(scores...).Mean(0)
 }
 
@@ -135,14 +142,17 @@ func (m FedMGP) Loss(scope *method.Scope, _ graph.Node) graph.Node {
 	for j := range texts {
 		sum = sum.Add(scope.LabelLoss(scope.Cosine(images[j], texts[j])))
 	}
+
 	loss := scope.Term(method.CrossEntropy, sum.MulScalar(1/float64(m.Groups)))
 	if m.Lambda == 0 || m.Groups == 1 {
 		return loss
 	}
+
 	loss = loss.Add(scope.Term("likeness of texts", likeness(texts).MulScalar(m.Lambda)))
 	if m.Vision > 0 {
 		loss = loss.Add(scope.Term("likeness of images", likeness(images).MulScalar(m.Lambda)))
 	}
+
 	return loss
 }
 
@@ -168,6 +178,7 @@ func (m FedMGP) Begin(l *method.Local) error {
 		}
 		l.Private[tower+mgpDrawn] = tensor.New(drawn.Shape...)
 	}
+
 	return nil
 }
 
@@ -194,6 +205,7 @@ func (m FedMGP) Finish(local *method.Local, up *method.Upload) error {
 					return err
 				}
 			}
+
 			for j := range sims {
 				sims[j] = -1
 				for i := range m.Exchanged {
@@ -201,13 +213,16 @@ func (m FedMGP) Finish(local *method.Local, up *method.Upload) error {
 				}
 			}
 		}
+
 		slots, drawn := tensor.New(last.Shape...), tensor.New(m.Exchanged, m.Groups)
 		for i, j := range m.draw(local.Draws.Uniform(local.Rand, tower+mgpDrawn, m.Groups), sims) {
 			copy(slots.Row(i).Data, own.Row(j).Data)
 			drawn.Row(i).Data[j] = 1
 		}
+
 		up.Shared[tower+mgpSlots], local.Private[tower+mgpDrawn] = slots, drawn
 	}
+
 	return nil
 }
 
@@ -240,8 +255,10 @@ func cosine(a, b []float32) float64 {
 		y := float64(b[i])
 		ab, aa, bb = ab+float64(x)*y, aa+float64(x)*float64(x), bb+y*y
 	}
+
 	if aa == 0 || bb == 0 {
 		return 0
 	}
+
 	return ab / math.Sqrt(aa*bb)
 }

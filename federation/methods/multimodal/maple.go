@@ -51,6 +51,7 @@ func (m MaPLe) Params(t method.ClientSpec) []method.Param {
 			Shape: []int{n, t.VisionWidth, t.Width}}, method.Param{Name: couple + prompts.LaterBlocks + "/b",
 			Shape: []int{n, t.VisionWidth}})
 	}
+
 	return out
 }
 
@@ -73,6 +74,7 @@ func (m MaPLe) Start(global *method.Global) error {
 			}
 		}
 	}
+
 	return nil
 }
 
@@ -81,6 +83,7 @@ func (m MaPLe) Logits(scope *method.Scope) graph.Node {
 	if err := prompts.TokensUnsupported(t, true); err != "" {
 		return scope.Graph().Fail("%s; maple needs a vision transformer", err)
 	}
+
 	text := method.Prompt{Ctx: m.Full(scope, prompts.TextTower+prompts.FirstBlock)}
 	image := method.VisionPrompts{Tokens: modules.ApplyLinear(scope, couple, text.Ctx.Slice(0, 0, m.Tokens))}
 	if m.later(t) > 0 {
@@ -91,5 +94,6 @@ func (m MaPLe) Logits(scope *method.Scope) graph.Node {
 			image.Deep = append(image.Deep, nn.Linear(p, w[i], b[i], 1, 1))
 		}
 	}
+
 	return scope.Cosine(scope.Vision(image), scope.TextFeatures(text))
 }

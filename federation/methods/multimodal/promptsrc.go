@@ -68,15 +68,18 @@ func (m PromptSRC) Loss(scope *method.Scope, logits graph.Node) graph.Node {
 			loss = loss.Add(scope.Term(name, term().MulScalar(weight)))
 		}
 	}
+
 	add("text features", m.TextWeight, func() graph.Node { return m.Text(scope).Sub(hand).Abs().Mean() })
 	if m.VisionDepth > 0 { // else they are the same
 		add("image features", m.ImageWeight,
 			func() graph.Node { return m.Image(scope).Sub(scope.Image()).Abs().Mean() })
 	}
+
 	add("class probabilities", m.KLWeight, func() graph.Node {
 		teacher := scope.Cosine(scope.Image(), hand).LogSoftmax(-1)
 		return teacher.Exp().Mul(teacher.Sub(logits.LogSoftmax(-1))).Mean()
 	})
+
 	return loss
 }
 
@@ -88,6 +91,7 @@ func (m PromptSRC) Merge(global *method.Global, ups []method.Upload) error {
 	if err := m.FedAvg.Merge(global, ups); err != nil || m.GPA == "none" {
 		return err
 	}
+
 	rounds := global.Rounds.Total()
 	weights := gaussian(rounds, m.GPAMean*float64(rounds), m.GPAStd*float64(rounds))
 	for _, name := range global.Shared.Names() {
@@ -103,6 +107,7 @@ func (m PromptSRC) Merge(global *method.Global, ups []method.Upload) error {
 			global.Shared[name] = sum.Clone()
 		}
 	}
+
 	return nil
 }
 
@@ -114,13 +119,16 @@ func gaussian(n int, mean, std float64) []float64 {
 		out[i] = (float64(i+1) - mean) * (float64(i+1) - mean) / (2 * std * std)
 		least = min(least, out[i])
 	}
+
 	sum := 0.0
 	for i := range out {
 		out[i] = math.Exp(least - out[i])
 		sum += out[i]
 	}
+
 	for i := range out {
 		out[i] /= sum
 	}
+
 	return out
 }

@@ -35,10 +35,12 @@ func Make(dir, authority string, clients int, hosts []string, life time.Duration
 	if err != nil {
 		return maker.made, err
 	}
+
 	names := []string{certs.ServerName, certs.StatusUser, certs.WorkerUser}
 	for k := range clients {
 		names = append(names, certs.UserOf(k))
 	}
+
 	for _, name := range names {
 		if there(certFile(dir, name)) {
 			continue
@@ -52,6 +54,7 @@ func Make(dir, authority string, clients int, hosts []string, life time.Duration
 			return maker.made, err
 		}
 	}
+
 	return maker.made, nil
 }
 
@@ -76,6 +79,7 @@ func open(dir, authority string, life time.Duration) (*maker, error) {
 			return m, err
 		}
 	}
+
 	return m, m.authority()
 }
 
@@ -92,14 +96,17 @@ func (m *maker) authority() error {
 	case !hasCert:
 		return m.create()
 	}
+
 	pair, err := readPair(cert, m.keyPath)
 	if err != nil {
 		return fmt.Errorf("%s: %w", cert, err)
 	}
+
 	key, ok := pair.PrivateKey.(crypto.Signer)
 	if !ok {
 		return fmt.Errorf("%s: it is not a key that promptfed certs made", m.keyPath)
 	}
+
 	m.key, m.ca = key, pair.Leaf
 	return nil
 }
@@ -115,6 +122,7 @@ func (m *maker) create() error {
 	if m.key, err = certs.NewKey(m.keyPath, generate); err != nil {
 		return err
 	}
+
 	m.ca = &x509.Certificate{Subject: pkix.Name{CommonName: "promptfed authority"}, IsCA: true,
 		BasicConstraintsValid: true, MaxPathLenZero: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageCRLSign}
 	m.ca, err = m.sign(caName, *m.ca, m.ca, m.key.Public())
@@ -129,6 +137,7 @@ func (m *maker) issue(name string, hosts []string, key crypto.PublicKey) error {
 		t.ExtKeyUsage = append(t.ExtKeyUsage, x509.ExtKeyUsageServerAuth)
 		t.DNSNames, t.IPAddresses = addresses(hosts)
 	}
+
 	_, err := m.sign(name, t, m.ca, key)
 	return err
 }
@@ -142,6 +151,7 @@ func addresses(hosts []string) (names []string, ips []net.IP) {
 			names = append(names, h)
 		}
 	}
+
 	return names, ips
 }
 
@@ -162,10 +172,12 @@ func (m *maker) sign(name string, t x509.Certificate, by *x509.Certificate, key 
 	if err != nil {
 		return nil, err
 	}
+
 	m.made++
 	if err := writeCert(certFile(m.dir, name), der); err != nil {
 		return nil, err
 	}
+
 	return x509.ParseCertificate(der)
 }
 
@@ -178,10 +190,12 @@ func readCert(path string) (*x509.Certificate, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	c, err := certs.DecodePEM(text, certs.CertificateBlock, x509.ParseCertificate)
 	if err != nil {
 		err = fmt.Errorf("%s: %w", path, err)
 	}
+
 	return c, err
 }
 

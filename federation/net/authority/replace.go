@@ -22,15 +22,18 @@ func Replace(dir, authority string, revoke, renew []string, life time.Duration, 
 	if _, err := os.Stat(keyFile(authority, caName)); err != nil {
 		return fmt.Errorf("the authority's key: %w; give its folder with --authority", err)
 	}
+
 	maker, err := open(dir, authority, life)
 	if err != nil {
 		return err
 	}
+
 	if len(revoke) > 0 {
 		if err := maker.revoke(revoke, say); err != nil {
 			return err
 		}
 	}
+
 	for _, name := range renew {
 		cert, key := certFile(dir, name), keyFile(dir, name)
 		err := checkName(name)
@@ -38,26 +41,33 @@ func Replace(dir, authority string, revoke, renew []string, life time.Duration, 
 		if err == nil {
 			old, err = readCert(cert)
 		}
+
 		if err != nil {
 			return fmt.Errorf("--renew %s: %w", name, err)
 		}
+
 		if _, err := tls.LoadX509KeyPair(cert, key); err != nil { // whatever the mode of the key is
 			return fmt.Errorf("--renew %s: the key of its certificate is not here (%w): ask for a new request "+
 				"(promptfed certs DIR --request %s) and --approve it", name, err, name)
 		}
+
 		kept, err := maker.keep(name, old)
 		if err != nil {
 			return err
 		}
+
 		made, err := certs.NewKey(key, generate)
 		if err == nil {
 			err = maker.issue(name, hostsOf(old.DNSNames, old.IPAddresses), made.Public())
 		}
+
 		if err != nil {
 			return err
 		}
+
 		say("%s and %s are new; the old certificate is %s\n", cert, key, kept)
 	}
+
 	return nil
 }
 
@@ -88,9 +98,11 @@ func (m *maker) revoked() (*x509.RevocationList, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return &x509.RevocationList{Number: new(big.Int)}, nil
 	}
+
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
+
 	return list, nil
 }
 
@@ -107,23 +119,28 @@ func (m *maker) revoke(which []string, say Say) error {
 		return fmt.Errorf("%s may not sign a list of revoked certificates; make a new authority in another folder",
 			certFile(m.dir, caName))
 	}
+
 	now := time.Now()
 	list, err := m.revoked()
 	if err != nil {
 		return err
 	}
+
 	for _, name := range which {
 		files, err := m.files(name)
 		if err != nil {
 			return fmt.Errorf("--revoke %s: %w", name, err)
 		}
+
 		if there(name) {
 			files = append(files, name)
 		}
+
 		if len(files) == 0 {
 			return fmt.Errorf("--revoke %s: there is no such certificate in %s or %s, and no such file", name, m.dir,
 				m.folder)
 		}
+
 		for _, file := range files {
 			c, err := readCert(file)
 			if err == nil {
@@ -138,16 +155,19 @@ func (m *maker) revoke(which []string, say Say) error {
 			}
 		}
 	}
+
 	list = &x509.RevocationList{Number: list.Number.Add(list.Number, big.NewInt(1)), ThisUpdate: now,
 		NextUpdate: m.ca.NotAfter, RevokedCertificateEntries: list.RevokedCertificateEntries}
 	der, err := x509.CreateRevocationList(rand.Reader, list, m.ca, m.key)
 	if err != nil {
 		return err
 	}
+
 	path := filepath.Join(m.dir, certs.RevocationFile)
 	if err := atomicfile.Write(path, atomicfile.Bytes(certs.EncodePEM(certs.RevocationBlock, der))); err != nil {
 		return err
 	}
+
 	say("certificates revoked in %s: %d; the server needs that file in the folder of its --tls\n",
 		path, len(list.RevokedCertificateEntries))
 	return nil

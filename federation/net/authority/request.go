@@ -32,25 +32,31 @@ func MakeRequest(dir, name string, hosts []string) (Request, error) {
 	if err := checkName(name); err != nil {
 		return Request{}, err
 	}
+
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return Request{}, err
 	}
+
 	key, err := certs.OpenKey(keyFile(dir, name), generate)
 	if err != nil {
 		return Request{}, err
 	}
+
 	t := x509.CertificateRequest{Subject: pkix.Name{CommonName: name}}
 	if name == certs.ServerName {
 		t.DNSNames, t.IPAddresses = addresses(hosts)
 	}
+
 	der, err := x509.CreateCertificateRequest(rand.Reader, &t, key)
 	if err != nil {
 		return Request{}, err
 	}
+
 	text := certs.EncodePEM(certs.RequestBlock, der)
 	if err := atomicfile.Write(requestFile(dir, name), atomicfile.Bytes(text)); err != nil {
 		return Request{}, err
 	}
+
 	return parseRequest(text)
 }
 
@@ -62,10 +68,12 @@ func ReadRequest(path string) (Request, error) {
 	if err != nil {
 		return Request{}, fmt.Errorf("%w; nothing was signed", err)
 	}
+
 	r, err := parseRequest(text)
 	if err != nil {
 		return r, fmt.Errorf("%s: %w; nothing was signed", path, err)
 	}
+
 	return r, nil
 }
 
@@ -73,16 +81,20 @@ func parseRequest(text []byte) (Request, error) {
 	if len(text) > maxRequest {
 		return Request{}, fmt.Errorf("a signing request has at most %d bytes", maxRequest)
 	}
+
 	csr, err := certs.DecodePEM(text, certs.RequestBlock, x509.ParseCertificateRequest)
 	if err != nil {
 		return Request{}, fmt.Errorf("it holds no signing request, or a damaged one: %w", err)
 	}
+
 	if err := certs.CheckKey(csr.PublicKey); err != nil {
 		return Request{}, err
 	}
+
 	if err := csr.CheckSignature(); err != nil {
 		return Request{}, fmt.Errorf("the sender does not have the key of the request: %w", err)
 	}
+
 	return Request{csr.Subject.CommonName, fingerprint(csr.PublicKey), csr}, checkName(csr.Subject.CommonName)
 }
 
@@ -92,9 +104,11 @@ func checkName(name string) error {
 	case certs.ServerName, certs.StatusUser, certs.WorkerUser:
 		return nil
 	}
+
 	if _, ok := certs.ClientOf(name); ok {
 		return nil
 	}
+
 	return fmt.Errorf("%.60q is not a name of a run: expected client-K (K is a number from 0), %s, %s or %s", name,
 		certs.StatusUser, certs.WorkerUser, certs.ServerName)
 }
@@ -123,18 +137,22 @@ func Approve(dir, authority string, request Request, hosts []string, replace boo
 	if err := request.checkHosts(hosts); err != nil {
 		return err
 	}
+
 	maker, err := open(dir, authority, life)
 	if err != nil {
 		return err
 	}
+
 	list, err := maker.revoked()
 	if err != nil {
 		return err
 	}
+
 	files, err := maker.files(request.Name)
 	if err != nil {
 		return err
 	}
+
 	path := certFile(dir, request.Name)
 	var old *x509.Certificate
 	for _, file := range files {
@@ -142,14 +160,17 @@ func Approve(dir, authority string, request Request, hosts []string, replace boo
 		if err != nil {
 			return fmt.Errorf("%s: %w", file, err)
 		}
+
 		same, revoked := fingerprint(cert.PublicKey) == request.Fingerprint, lists(list, cert)
 		if same && revoked {
 			return fmt.Errorf("the key of the request belongs to the revoked certificate %s; remove %s where the "+
 				"request was made, and request again", file, keyFile("", request.Name))
 		}
+
 		if file != path {
 			continue
 		}
+
 		if old = cert; !same && !revoked && !replace && time.Now().Before(cert.NotAfter) {
 			return fmt.Errorf("%s is a valid certificate for another key; if the request really comes from %s, add "+
 				"--renew %s (the old certificate stays valid) or --revoke %s (its key may be stolen)", path,
@@ -157,6 +178,7 @@ func Approve(dir, authority string, request Request, hosts []string, replace boo
 				request.Name, request.Name)
 		}
 	}
+
 	if old != nil {
 		kept, err := maker.keep(request.Name, old)
 		if err != nil {
@@ -164,13 +186,16 @@ func Approve(dir, authority string, request Request, hosts []string, replace boo
 		}
 		say("the old certificate is %s\n", kept)
 	}
+
 	if err := maker.issue(request.Name, hosts, request.csr.PublicKey); err != nil {
 		return err
 	}
+
 	until := maker.to
 	if maker.ca.NotAfter.Before(until) {
 		until = maker.ca.NotAfter
 	}
+
 	say("%s is valid until %s: send it and %s back; neither is secret\n", path, until.Format(time.DateOnly),
 		certFile(dir, caName))
 	return nil
@@ -181,6 +206,7 @@ func (r Request) checkHosts(hosts []string) error {
 	if r.Name != certs.ServerName {
 		return nil
 	}
+
 	allowed := hostsOf(addresses(hosts))
 	for _, host := range hostsOf(r.csr.DNSNames, r.csr.IPAddresses) {
 		if !slices.Contains(allowed, host) {
@@ -188,5 +214,6 @@ func (r Request) checkHosts(hosts []string) error {
 				"with --host", host)
 		}
 	}
+
 	return nil
 }

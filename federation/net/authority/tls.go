@@ -17,9 +17,11 @@ func Identity(dir, name string) (who certs.Identity, err error) {
 	if err == nil {
 		who, err = certs.FromTLS(conf)
 	}
+
 	if err == nil {
 		who.Revoked, err = Revoked(dir)
 	}
+
 	return who, err
 }
 
@@ -57,17 +59,21 @@ func ClientTLS(dir, name string) (*tls.Config, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(text) {
 		return nil, fmt.Errorf("--tls: %s holds no certificate", certFile(dir, caName))
 	}
+
 	pair, err := readPair(certFile(dir, name), keyFile(dir, name))
 	if err != nil {
 		return nil, fmt.Errorf("--tls: certificate of %s: %w", name, err)
 	}
+
 	if is := pair.Leaf.Subject.CommonName; is != name {
 		return nil, fmt.Errorf("--tls: %s is the certificate of %.60q, not of %s", certFile(dir, name), is, name)
 	}
+
 	return &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: pool, Certificates: []tls.Certificate{pair}}, nil
 }
 
@@ -77,9 +83,11 @@ func readPair(certPath, keyPath string) (tls.Certificate, error) {
 	if err != nil {
 		return tls.Certificate{}, err
 	}
+
 	key, err := atomicfile.ReadPrivate(keyPath)
 	if err != nil {
 		return tls.Certificate{}, err
 	}
+
 	return tls.X509KeyPair(cert, key)
 }

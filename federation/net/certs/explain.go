@@ -25,6 +25,7 @@ func Explain(host, between string, err error) error {
 		return fmt.Errorf("the certificate of %s is for other names: %w; use one of them in the URL, or make a "+
 			"certificate with --host", host, name)
 	}
+
 	return nil
 }
 

@@ -15,6 +15,7 @@ func HostOf(address string, own *x509.Certificate) string {
 	if own == nil {
 		own = &x509.Certificate{}
 	}
+
 	names := slices.DeleteFunc(slices.Clone(own.DNSNames), func(n string) bool { return strings.HasPrefix(n, "*") })
 	for _, ip := range own.IPAddresses {
 		names = append(names, ip.String())
@@ -26,22 +27,27 @@ func HostOf(address string, own *x509.Certificate) string {
 	if stated && (len(names) == 0 || own.VerifyHostname(host) == nil) {
 		return host
 	}
+
 	for _, n := range names {
 		if isLoopback(n) == (stated && isLoopback(host)) {
 			return n
 		}
 	}
+
 	if len(names) > 0 {
 		return names[0]
 	}
+
 	if c, err := net.Dial("udp", "192.0.2.1:9"); err == nil { // an address for documentation (RFC 5737)
 		defer c.Close()
 		return c.LocalAddr().(*net.UDPAddr).IP.String()
 	}
+
 	name, err := os.Hostname()
 	if err != nil {
 		return "localhost"
 	}
+
 	return name
 }
 

@@ -36,13 +36,16 @@ func FromTLS(conf *tls.Config) (Identity, error) {
 	if conf == nil {
 		return Identity{}, nil
 	}
+
 	if len(conf.Certificates) == 0 || conf.RootCAs == nil {
 		return Identity{}, errors.New("the TLS configuration has no certificate or no authority")
 	}
+
 	key, ok := conf.Certificates[0].PrivateKey.(crypto.Signer)
 	if !ok {
 		return Identity{}, errors.New("the certificate's key cannot sign")
 	}
+
 	return Identity{Key: key, chain: conf.Certificates[0].Certificate, roots: conf.RootCAs}, nil
 }
 
@@ -53,6 +56,7 @@ func (i Identity) WithKey(dir string) (_ Identity, err error) {
 		_, key, err := ed25519.GenerateKey(rand.Reader)
 		return key, err
 	}
+
 	switch {
 	case i.Key != nil:
 	case dir == "":
@@ -63,6 +67,7 @@ func (i Identity) WithKey(dir string) (_ Identity, err error) {
 		}
 		i.Key, err = OpenKey(filepath.Join(dir, "key.pem"), generate)
 	}
+
 	return i, err
 }
 
@@ -82,10 +87,12 @@ func (i Identity) VerifierOf(p Proof, name string) (Verifier, error) {
 	if !i.Certified() {
 		return keyOf(p.Key)
 	}
+
 	v, key, err := i.verifierOf(slices.Concat(p.Chain...), name)
 	if err == nil && !bytes.Equal(key, p.Key) {
 		err = fmt.Errorf("the key does not belong to the certificate of %s", name)
 	}
+
 	return v, err
 }
 
@@ -99,21 +106,26 @@ func (i Identity) verifierOf(chain []byte, name string) (verifier Verifier, key 
 		return verifier, nil, fmt.Errorf("the certificate belongs to %.60q, not to %s", list[0].Subject.CommonName,
 			name)
 	}
+
 	between := x509.NewCertPool()
 	for _, c := range list[1:] {
 		between.AddCert(c)
 	}
+
 	if _, err := list[0].Verify(x509.VerifyOptions{Roots: i.roots, Intermediates: between,
 		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}}); err != nil {
 		return verifier, nil, fmt.Errorf("the certificate of %s: %w", name, err)
 	}
+
 	if key, err = x509.MarshalPKIXPublicKey(list[0].PublicKey); err == nil {
 		verifier, err = keyOf(key)
 	}
+
 	if err == nil {
 		verifier.chain, verifier.revoked = list, i.Revoked
 		err = verifier.Valid()
 	}
+
 	return verifier, key, err
 }
 
@@ -153,10 +165,12 @@ func keyOf(der []byte) (Verifier, error) {
 	if err != nil {
 		return Verifier{}, fmt.Errorf("the key: %w", err)
 	}
+
 	switch key.(type) {
 	case ed25519.PublicKey, *ecdsa.PublicKey:
 		return Verifier{Key: key}, nil
 	}
+
 	return Verifier{}, errors.New("the key is neither Ed25519 nor ECDSA")
 }
 

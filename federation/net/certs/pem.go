@@ -42,14 +42,17 @@ func OpenKey(path string, generate func() (crypto.Signer, error)) (crypto.Signer
 	if errors.Is(err, fs.ErrNotExist) {
 		return NewKey(path, generate)
 	}
+
 	if err != nil {
 		return nil, err
 	}
+
 	if key, err := DecodePEM(text, keyBlock, x509.ParsePKCS8PrivateKey); err == nil {
 		if signer, ok := key.(crypto.Signer); ok && CheckKey(signer.Public()) == nil {
 			return signer, nil
 		}
 	}
+
 	return nil, fmt.Errorf("%s holds no ECDSA P-256, P-384 or Ed25519 key in PKCS #8; move it away to make a new key",
 		path)
 }
@@ -60,10 +63,12 @@ func NewKey(path string, generate func() (crypto.Signer, error)) (crypto.Signer,
 	if err != nil {
 		return nil, err
 	}
+
 	der, err := x509.MarshalPKCS8PrivateKey(key)
 	if err != nil {
 		return nil, err
 	}
+
 	return key, atomicfile.WritePrivate(path, atomicfile.Bytes(EncodePEM(keyBlock, der)))
 }
 
@@ -77,5 +82,6 @@ func CheckKey(key crypto.PublicKey) error {
 			return nil
 		}
 	}
+
 	return errors.New("the key is neither ECDSA P-256 or P-384 nor Ed25519")
 }

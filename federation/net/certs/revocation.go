@@ -38,6 +38,7 @@ func OpenRevocationList(path string, authority []byte) (*RevocationList, error) 
 		}
 		r.authority = append(r.authority, c)
 	}
+
 	_, err := r.Refresh()
 	return r, err
 }
@@ -48,32 +49,39 @@ func (r *RevocationList) Refresh() (changed bool, err error) {
 	if r == nil {
 		return false, nil
 	}
+
 	info, err := os.Stat(r.path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
+
 	if err != nil {
 		return false, fmt.Errorf("revoked certificates: %w", err)
 	}
+
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.read != nil && os.SameFile(info, r.read) && info.ModTime().Equal(r.read.ModTime()) &&
 		info.Size() == r.read.Size() {
 		return false, nil
 	}
+
 	r.read = info
 	list, err := ReadRevocationList(r.path, r.authority)
 	if err == nil && r.number != nil && list.Number.Cmp(r.number) < 0 {
 		err = fmt.Errorf("list %d is older than list %d, which was used before", list.Number, r.number)
 	}
+
 	if err != nil {
 		return false, fmt.Errorf("revoked certificates: %s: %w; the previous list stays in use", r.path, err)
 	}
+
 	serials := map[string]bool{}
 	for _, e := range list.RevokedCertificateEntries {
 		serials[e.SerialNumber.String()] = true
 		changed = changed || !r.serials[e.SerialNumber.String()]
 	}
+
 	r.number, r.serials = list.Number, serials
 	return changed, nil
 }
@@ -84,18 +92,22 @@ func ReadRevocationList(path string, authority []*x509.Certificate) (*x509.Revoc
 	if err != nil {
 		return nil, err
 	}
+
 	list, err := DecodePEM(text, RevocationBlock, x509.ParseRevocationList)
 	if err != nil {
 		return nil, err
 	}
+
 	if list.Number == nil {
 		return nil, errors.New("the list has no number")
 	}
+
 	for _, c := range authority {
 		if list.CheckSignatureFrom(c) == nil {
 			return list, nil
 		}
 	}
+
 	return nil, errors.New("the authority did not sign it")
 }
 
@@ -116,5 +128,6 @@ func (r *RevocationList) Check(certificates []*x509.Certificate) error {
 			return fmt.Errorf("the certificate of %.60s is revoked", cert.Subject.CommonName)
 		}
 	}
+
 	return nil
 }

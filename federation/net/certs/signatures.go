@@ -49,6 +49,7 @@ func (s *Signatures) Verify(client int, proof, message, signature []byte) error 
 	at := fmt.Sprintf("%d %x", client, sha256.Sum256(proof))
 	s.mu.Lock()
 	key, ok := s.known[at]
+
 	s.mu.Unlock()
 	if !ok {
 		var err error
@@ -62,12 +63,15 @@ func (s *Signatures) Verify(client int, proof, message, signature []byte) error 
 		s.known[at] = key
 		s.mu.Unlock()
 	}
+
 	if err := key.Valid(); err != nil {
 		return fmt.Errorf("the certificate of %s: %w", UserOf(client), err)
 	}
+
 	if !key.Verify(signedDigest(message), signature) {
 		return ErrForged
 	}
+
 	return nil
 }
 

@@ -28,12 +28,14 @@ func (i Identity) PeerOf(state tls.ConnectionState) (Peer, error) {
 	if len(state.PeerCertificates) == 0 {
 		return Peer{}, errors.New("the other side sent no certificate")
 	}
+
 	own := state.PeerCertificates[0]
 	peer := Peer{Name: own.Subject.CommonName}
 	var err error
 	if peer.Proof.Key, err = x509.MarshalPKIXPublicKey(own.PublicKey); err != nil {
 		return Peer{}, err
 	}
+
 	if i.Certified() {
 		for _, c := range state.PeerCertificates {
 			peer.Proof.Chain = append(peer.Proof.Chain, c.Raw)
@@ -42,6 +44,7 @@ func (i Identity) PeerOf(state tls.ConnectionState) (Peer, error) {
 		return Peer{}, fmt.Errorf("the certificate of %.60q is signed by %.100q, not by its own key", peer.Name,
 			own.Issuer.String())
 	}
+
 	peer.Verifier, err = i.VerifierOf(peer.Proof, peer.Name)
 	return peer, err
 }
@@ -55,14 +58,17 @@ func (i Identity) ServerTLS() (*tls.Config, error) {
 		}
 		return nil
 	})
+
 	if err != nil {
 		return nil, err
 	}
+
 	conf.NextProtos = []string{"h2"}
 	conf.ClientAuth = tls.RequireAnyClientCert
 	if i.Certified() {
 		conf.ClientCAs, conf.ClientAuth = i.roots, tls.RequireAndVerifyClientCert
 	}
+
 	return conf, nil
 }
 
@@ -81,9 +87,11 @@ func (i Identity) ClientTLS(name string, known func() []byte) (*tls.Config, erro
 		}
 		return nil
 	})
+
 	if err != nil {
 		return nil, err
 	}
+
 	// A client sends its certificate even if the server names other authorities, so that both sides report that.
 	conf.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 		return &conf.Certificates[0], nil
@@ -98,6 +106,7 @@ func (i Identity) config(name string, check func(Peer) error) (*tls.Config, erro
 	if err != nil {
 		return nil, err
 	}
+
 	return &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{own},
 		SessionTicketsDisabled: true, // every connection proves its key
 		VerifyConnection: func(state tls.ConnectionState) error {
@@ -114,6 +123,7 @@ func (i Identity) certificate(name string) (own tls.Certificate, err error) {
 	if i.Key == nil {
 		return own, errors.New("the identity has no key")
 	}
+
 	own = tls.Certificate{Certificate: i.chain, PrivateKey: i.Key}
 	if !i.Certified() {
 		t := x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name},
@@ -125,6 +135,7 @@ func (i Identity) certificate(name string) (own tls.Certificate, err error) {
 		}
 		own.Certificate = [][]byte{der}
 	}
+
 	own.Leaf, err = x509.ParseCertificate(own.Certificate[0])
 	return own, err
 }
@@ -135,12 +146,15 @@ func (i Identity) Renew(by Identity) (Identity, error) {
 	if by.Key == nil || !i.Certified() {
 		return i, errors.New("only a certificate can be renewed")
 	}
+
 	p, err := by.Proof()
 	if err == nil {
 		_, err = i.VerifierOf(p, ServerName)
 	}
+
 	if err == nil {
 		i.Key, i.chain = by.Key, by.chain
 	}
+
 	return i, err
 }

@@ -21,10 +21,12 @@ func (c *Client) participate(ctx context.Context) error {
 	if err := c.askToJoin(ctx); err != nil {
 		return err
 	}
+
 	if c.lost {
 		c.log.Info("connected again")
 		c.lost = false
 	}
+
 	watch := time.NewTicker(time.Second)
 	defer watch.Stop()
 	received, sent := c.ask(calls, 0), &sending{}
@@ -33,6 +35,7 @@ func (c *Client) participate(ctx context.Context) error {
 		if sent.task == nil && c.task.unanswered() {
 			sent = c.send(calls)
 		}
+
 		select {
 		case r := <-received:
 			if failed = r.err; failed != nil { // a server that stops sends its receipts before it ends
@@ -78,6 +81,7 @@ func (c *Client) participate(ctx context.Context) error {
 			return ctx.Err()
 		}
 	}
+
 	return failed
 }
 
@@ -130,6 +134,7 @@ func (c *Client) ask(ctx context.Context, pause time.Duration) <-chan received {
 	if c.task != nil && !c.task.failed() {
 		q.Has = c.task.Id
 	}
+
 	return later(func() received {
 		if err := wait.For(ctx, pause); err != nil {
 			return received{err: err}
@@ -153,12 +158,15 @@ func (c *Client) next(ctx context.Context, ask *wire.Ask) (r received) {
 	if errors.Is(err, io.EOF) {
 		err = io.ErrUnexpectedEOF
 	}
+
 	if err != nil {
 		return received{err: err}
 	}
+
 	if r = c.open(ask, p, part); r.dropped == nil && r.failed == nil && r.err == nil {
 		stream.Receive() // the end
 	}
+
 	return r
 }
 
@@ -168,6 +176,7 @@ func (c *Client) open(q *wire.Ask, p *wire.Part, next func() (*wire.Part, error)
 	if r.dropped = c.check(r.Instruction, q.Seq); r.dropped != nil {
 		return r
 	}
+
 	switch size := int(r.Content.Size); {
 	case size > c.largest:
 		r.failed = checkLarge(size, c.largest)
@@ -182,9 +191,11 @@ func (c *Client) open(q *wire.Ask, p *wire.Part, next func() (*wire.Part, error)
 			return received{err: err}
 		}
 	}
+
 	if r.failed != nil {
 		r.failed = fmt.Errorf("the instruction's tensors: %w", r.failed)
 	}
+
 	return r
 }
 
@@ -213,13 +224,16 @@ func (c *Client) answer(ctx context.Context, r *wire.Reply, body []byte) error {
 	if err != nil {
 		return err
 	}
+
 	err = stream.Send(&wire.Part{Reply: r})
 	if err == nil && !r.Content.Inline() {
 		err = wire.SendParts(ctx, body, stream.Send)
 	}
+
 	if err != nil && !errors.Is(err, io.EOF) {
 		return err
 	}
+
 	_, err = stream.CloseAndReceive()
 	return err
 }

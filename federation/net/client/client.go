@@ -46,14 +46,17 @@ func NewClient(inv *Invitation, request wire.JoinRequest, dir string, do Executo
 	if inv.link.Identity.Certified() { // the certificate proves the key, even a new one
 		server = nil
 	}
+
 	store, err := openStateStore(dir, inv.Run, inv.Client, server)
 	if err != nil {
 		return nil, err
 	}
+
 	text, err := json.Marshal(request)
 	if err != nil {
 		return nil, err
 	}
+
 	return &Client{Invitation: inv, executor: do, store: store, log: log,
 		join: &wire.JoinCall{Run: inv.Run, Instance: wire.NewID(), Request: text}}, nil
 }
@@ -72,13 +75,16 @@ func (c *Client) Run(ctx context.Context) error {
 		if err == nil || ctx.Err() != nil {
 			return err
 		}
+
 		var end endError
 		if errors.As(err, &end) {
 			return end.error
 		}
+
 		if final := c.link.final(err); final != nil {
 			return final
 		}
+
 		select {
 		case r := <-c.task.finished():
 			if err := c.task.finish(r); err != nil {
@@ -86,13 +92,16 @@ func (c *Client) Run(ctx context.Context) error {
 			}
 		default:
 		}
+
 		if c.task.late() {
 			return nil
 		}
+
 		if !c.lost {
 			c.log.Warn("the connection is lost; trying again", "error", err)
 			c.lost = true
 		}
+
 		if err := wait.For(ctx, reconnectPause+rand.N(reconnectPause)); err != nil {
 			return err
 		}
@@ -108,6 +117,7 @@ const joinPause = 2 * time.Second
 // joined checks that the server counts uploads that this client knows.
 func (c *Client) joined(v *wire.JoinAnswer) error {
 	_, err := c.store.get(v.Accepted)
+
 	// A resumed server may not have read its checkpoint yet and then names no upload; checkServer still verifies each
 	// of its instructions.
 	if err == nil && v.Accepted+v.Safe != "" {
@@ -115,9 +125,11 @@ func (c *Client) joined(v *wire.JoinAnswer) error {
 			err = fmt.Errorf("the server's answer: %w; if that is intended, use another --state", err)
 		}
 	}
+
 	if err != nil {
 		return endError{err}
 	}
+
 	return nil
 }
 
@@ -126,6 +138,7 @@ func (c *Client) check(instruction *wire.Instruction, seq int64) error {
 	if err := wire.CheckInstruction(instruction); err != nil {
 		return err
 	}
+
 	switch n := c.executor.Rounds(); {
 	case instruction.Run != c.Invitation.Run:
 		return fmt.Errorf("it belongs to run %.12s", instruction.Run)
@@ -136,5 +149,6 @@ func (c *Client) check(instruction *wire.Instruction, seq int64) error {
 	case int(instruction.Round) >= n && n > 0 && instruction.Kind != wire.EndKind:
 		return fmt.Errorf("round %d of %d", instruction.Round+1, n)
 	}
+
 	return c.store.checkServer(instruction.Accepted, instruction.Safe)
 }

@@ -33,25 +33,31 @@ func FetchInvitation(ctx context.Context, link *Link, largest int) (*Invitation,
 	if err := link.open(largest + wire.MaxControl); err != nil {
 		return nil, err
 	}
+
 	client, ok := certs.ClientOf(link.Name)
 	if !ok {
 		return nil, fmt.Errorf("%q is not a client: clients are client-0 to client-%d", link.Name, certs.MaxClients-1)
 	}
+
 	for said := false; ; {
 		r, err := link.call.Invite(ctx, &wire.InvitationRequest{Version: wire.Version})
 		if err == nil {
 			return link.invitation(r, client, largest)
 		}
+
 		if final := link.final(err); final != nil {
 			return nil, final
 		}
+
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
+
 		if !said && link.otherProtocols == 0 {
 			link.Log.Info("waiting for the server", "url", link.URL, "error", err)
 			said = true
 		}
+
 		if err := wait.For(ctx, time.Second); err != nil {
 			return nil, err
 		}
@@ -64,12 +70,15 @@ func (l *Link) invitation(invitation *wire.Invitation, client, largest int) (*In
 		return nil, fmt.Errorf("the server uses protocol version %d, this program version %d; use the same release on "+
 			"both sides", invitation.Version, wire.Version)
 	}
+
 	if err := checkLarge(len(invitation.Config), largest); err != nil {
 		return nil, fmt.Errorf("the server's invitation: %w", err)
 	}
+
 	if !wire.ID.MatchString(invitation.Run) || invitation.InlineLimit < 1 || client >= int(invitation.Clients) {
 		return nil, errors.New("the server's invitation is invalid")
 	}
+
 	return &Invitation{Run: invitation.Run, Clients: int(invitation.Clients), Config: invitation.Config,
 		Classes:    invitation.Classes,
 		InsecureDP: invitation.InsecureDp, Client: client, Key: l.server.Load().Proof.Key,

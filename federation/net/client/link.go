@@ -45,11 +45,13 @@ func CheckURL(text string) error {
 	if err != nil {
 		return fmt.Errorf("%q: expected https://HOST:PORT, as promptfed serve prints it", text)
 	}
+
 	_, err = strconv.ParseUint(cmp.Or(u.Port(), "443"), 10, 16)
 	if only := (&url.URL{Scheme: "https", Host: u.Host}); err != nil || u.Hostname() == "" ||
 		strings.TrimSuffix(u.String(), "/") != only.String() {
 		return fmt.Errorf("%q: expected https://HOST:PORT, as promptfed serve prints it", u.Redacted())
 	}
+
 	return nil
 }
 
@@ -59,18 +61,22 @@ func (l *Link) open(largest int) error {
 	if err := CheckURL(l.URL); err != nil {
 		return err
 	}
+
 	if err := l.findProxy(); err != nil {
 		return err
 	}
+
 	conf, err := l.Identity.ClientTLS(l.Name, func() []byte {
 		if p := l.server.Load(); p != nil {
 			return p.Proof.Key
 		}
 		return nil
 	})
+
 	if err != nil {
 		return err
 	}
+
 	verify := conf.VerifyConnection
 	conf.VerifyConnection = func(state tls.ConnectionState) error {
 		err := verify(state)
@@ -86,6 +92,7 @@ func (l *Link) open(largest int) error {
 		}
 		return err
 	}
+
 	var protocols http.Protocols
 	protocols.SetHTTP2(true)
 	l.transport = &http.Transport{TLSClientConfig: conf, Protocols: &protocols, Proxy: http.ProxyURL(l.proxy),
@@ -97,6 +104,7 @@ func (l *Link) open(largest int) error {
 		OnProxyConnectResponse: func(_ context.Context, _ *url.URL, _ *http.Request, r *http.Response) error {
 			return l.checkProxy(r)
 		}}
+
 	l.call = wire.NewFederationClient(&http.Client{Transport: withToken{l.transport, l.Token}}, l.URL,
 		connect.WithGRPC(), connect.WithReadMaxBytes(largest), connect.WithAcceptCompression("gzip", nil, nil))
 	return nil
@@ -133,6 +141,7 @@ func (l *Link) checkProxy(r *http.Response) error {
 	if r.StatusCode == http.StatusOK {
 		return nil
 	}
+
 	err := fmt.Errorf("the proxy %s does not connect to %s: %s", l.proxy.Host, l.host(), wire.Printable(r.Status))
 	switch {
 	case r.StatusCode >= 500: // the server may not be there yet
@@ -143,6 +152,7 @@ func (l *Link) checkProxy(r *http.Response) error {
 	default:
 		err = fmt.Errorf("%w; ask its operator to allow it, or exempt the server with NO_PROXY", err)
 	}
+
 	return &proxyError{err}
 }
 
@@ -198,10 +208,12 @@ func (l *Link) final(err error) error {
 	if l.proxy != nil {
 		between += " " + l.proxy.Host
 	}
+
 	between += " that opens TLS connections may be between; ask its operator to pass this host through"
 	if wrong := certs.Explain(l.host(), between, err); wrong != nil {
 		return wrong
 	}
+
 	switch {
 	case errors.Is(err, certs.ErrOtherKey):
 		return fmt.Errorf("%s: %w; if that is intended, use another --state", l.host(), certs.ErrOtherKey)
@@ -223,6 +235,7 @@ func (l *Link) final(err error) error {
 		return fmt.Errorf("%w: %s does not accept the certificate of %s (%w); the server's log says why",
 			ErrRefused, l.host(), l.Name, certs.Refusal(err))
 	}
+
 	l.otherProtocols = 0
 	if !connect.IsWireError(err) {
 		if connect.CodeOf(err) == connect.CodeResourceExhausted {
@@ -231,6 +244,7 @@ func (l *Link) final(err error) error {
 		}
 		return nil
 	}
+
 	switch connect.CodeOf(err) {
 	case connect.CodePermissionDenied, connect.CodeUnauthenticated, connect.CodeUnimplemented,
 		connect.CodeInvalidArgument, connect.CodeResourceExhausted:
@@ -238,6 +252,7 @@ func (l *Link) final(err error) error {
 		errors.As(err, &e)
 		return fmt.Errorf("%w: %s", ErrRefused, wire.Printable(e.Message()))
 	}
+
 	return nil
 }
 
@@ -277,6 +292,7 @@ func (l *Link) FetchStatus(ctx context.Context) (*wire.Status, error) {
 			return nil, err
 		}
 	}
+
 	r, err := l.call.Status(ctx, &wire.StatusRequest{})
 	if err != nil {
 		l.otherProtocols = maxOther // there is no other attempt
@@ -285,5 +301,6 @@ func (l *Link) FetchStatus(ctx context.Context) (*wire.Status, error) {
 		}
 		return nil, fmt.Errorf("cannot connect to %s: %w", l.URL, err)
 	}
+
 	return wire.ReadStatus(r.Status)
 }

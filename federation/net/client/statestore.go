@@ -66,10 +66,12 @@ func (v *stateStore) checkServer(accepted, safe string) error {
 	if err != nil {
 		return err
 	}
+
 	rounds := map[string]int{}
 	for _, f := range files {
 		rounds[f.id] = f.round
 	}
+
 	first := rounds[known]
 	for _, id := range []string{accepted, safe} {
 		round, ok := rounds[id]
@@ -84,6 +86,7 @@ func (v *stateStore) checkServer(accepted, safe string) error {
 				first+1)
 		}
 	}
+
 	return nil
 }
 
@@ -103,35 +106,43 @@ func openStateStore(dir, run string, client int, server []byte) (*stateStore, er
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return store, fmt.Errorf("cannot make the client's folder: %w; use another --state", err)
 	}
+
 	if err := os.Chmod(dir, 0o700); err != nil {
 		return store, fmt.Errorf("the client's folder must not be accessible to other users: %w; use another --state",
 			err)
 	}
+
 	path := filepath.Join(dir, StoreFile)
 	var header storeHeader
 	there, err := atomicfile.ReadJSON(path, &header)
 	if err == nil && !there {
 		err = store.write()
 	}
+
 	if err != nil || !there {
 		return store, err
 	}
+
 	files, _, err := store.files()
 	if err != nil {
 		return store, err
 	}
+
 	// the client did not train in that run
 	if header.Run != run && header.Client == client && len(files) == 0 && !header.Done {
 		return store, store.write()
 	}
+
 	if header.Run != run || header.Client != client {
 		return store, fmt.Errorf("%s belongs to another client, or to client %d of another run; use another --state",
 			dir,
 			header.Client)
 	}
+
 	if len(header.Server) > 0 && len(server) > 0 && !bytes.Equal(header.Server, server) {
 		return store, fmt.Errorf("%w; if that is intended, remove %s", certs.ErrOtherKey, path)
 	}
+
 	store.storeHeader = header
 	return store, nil
 }
@@ -162,6 +173,7 @@ func (v *stateStore) files() (files []savedState, left []string, err error) {
 			left = append(left, entry.Name())
 		}
 	}
+
 	return files, left, err
 }
 
@@ -175,15 +187,18 @@ func (v *stateStore) get(id string) (message.ClientState, error) {
 	if id == "" {
 		return message.ClientState{}, nil
 	}
+
 	files, _, err := v.files()
 	if err != nil {
 		return message.ClientState{}, err
 	}
+
 	for _, f := range files {
 		if f.id == id {
 			return state.ReadState(filepath.Join(v.dir, f.name))
 		}
 	}
+
 	return message.ClientState{}, fmt.Errorf("the server counts an upload of this client that its folder %s has no "+
 		"record of; give the folder that it used before with --state", v.dir)
 }
@@ -197,16 +212,19 @@ func (v *stateStore) prune(instruction *wire.Instruction) error {
 	if err != nil {
 		return err
 	}
+
 	v.mu.Lock()
 	news := instruction.Safe != v.Safe
 	if news {
 		v.Safe = instruction.Safe
 		err = v.write()
 	}
+
 	v.mu.Unlock()
 	if err != nil {
 		return err
 	}
+
 	slices.SortFunc(files, func(a, b savedState) int { return a.written.Compare(b.written) })
 	spare := 0
 	for _, f := range files {
@@ -219,11 +237,13 @@ func (v *stateStore) prune(instruction *wire.Instruction) error {
 			left = append(left, f.name)
 		}
 	}
+
 	for _, name := range left {
 		if err := os.Remove(filepath.Join(v.dir, name)); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 

@@ -39,13 +39,16 @@ func (c *Client) receive(r received) {
 		}
 		return
 	}
+
 	if t := c.task; t != nil && t.Id == r.Id && !t.failed() {
 		c.seq, t.Attempt, t.acknowledged = r.Seq, r.Attempt, false
 		return
 	}
+
 	if r.body == nil && r.failed == nil { // the task failed since the client asked: it needs the tensors again
 		return
 	}
+
 	c.seq = r.Seq
 	c.task.stop()
 	c.task = &task{Instruction: r.Instruction, done: make(chan result, 1), cancel: func() {}}
@@ -54,6 +57,7 @@ func (c *Client) receive(r received) {
 		c.task.done <- c.replyTo(c.task, message.Reply{}, r.failed)
 		return
 	}
+
 	c.start(c.task, r.body)
 }
 
@@ -70,13 +74,16 @@ func (c *Client) compute(ctx context.Context, t *task, body []byte) result {
 	if err == nil {
 		err = c.store.prune(t.Instruction)
 	}
+
 	if err != nil {
 		return result{err: err}
 	}
+
 	out, err := c.execute(ctx, t, body, state)
 	if ctx.Err() != nil {
 		return result{} // another instruction came, or the client ends
 	}
+
 	return c.replyTo(t, out, err)
 }
 
@@ -85,20 +92,24 @@ func (c *Client) execute(ctx context.Context, t *task, body []byte, state messag
 	if err != nil {
 		return message.Reply{}, err
 	}
+
 	o, err := t.Message().WithTensors(m)
 	if err != nil {
 		return message.Reply{}, err
 	}
+
 	if t.Kind == wire.EndKind {
 		if err := c.executor.Finish(o, state); err != nil {
 			return message.Reply{}, err
 		}
 		return message.Reply{}, c.store.finish()
 	}
+
 	r, next, err := c.executor.Execute(ctx, o, state)
 	if err == nil && next != nil && ctx.Err() == nil {
 		err = c.store.put(int(t.Round), t.Id, *next)
 	}
+
 	return r, err
 }
 
@@ -108,13 +119,16 @@ func (c *Client) replyTo(t *task, out message.Reply, failed error) result {
 		c.log.Error("the instruction failed", "round", t.Round+1, "kind", t.Kind, "error", failed)
 		out = message.Reply{}
 	}
+
 	r, body, err := wire.ReplyOf(message.Kind(t.Kind), out)
 	if err != nil {
 		return result{err: err}
 	}
+
 	if r.Id = t.Id; failed != nil {
 		r.Error, r.Scores = wire.Printable(failed.Error()), nil
 	}
+
 	return result{reply: r, body: body}
 }
 

@@ -50,6 +50,7 @@ func (c *Conn) waitForAllowance() error {
 		c.waited = 0
 		return nil
 	}
+
 	for ; a.spend(0) <= 0; c.waited += overheadPause {
 		if c.waited > overheadTime {
 			c.Refuse(fmt.Errorf("%.60q: %w", c.peer.Name, errOverhead))
@@ -60,6 +61,7 @@ func (c *Conn) waitForAllowance() error {
 			return net.ErrClosed
 		}
 	}
+
 	return nil
 }
 
@@ -68,11 +70,13 @@ func (c *Conn) Read(b []byte) (int, error) {
 	if err := c.waitForAllowance(); err != nil {
 		return 0, err
 	}
+
 	n, err := c.Conn.Read(b)
 	c.allowance.Load().spend(n)
 	if err == nil && !c.begun {
 		err = c.awaitTurn()
 	}
+
 	return n, err
 }
 
@@ -101,6 +105,7 @@ func (l *Listener) forget() {
 	for c := range l.connections {
 		used[string(c.peer.Proof.Key)] = true
 	}
+
 	for key, a := range l.allowances {
 		if a.spend(0) == overheadBurst && !used[key] {
 			delete(l.allowances, key)

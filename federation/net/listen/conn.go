@@ -44,6 +44,7 @@ func (c *Conn) handshake() {
 	if err == nil {
 		peer, err = c.listener.options.Identity.PeerOf(conn.ConnectionState())
 	}
+
 	if err != nil {
 		if !errors.Is(err, net.ErrClosed) && !errors.Is(err, io.EOF) { // not evicted, nor closed by the client
 			c.Refuse(err)
@@ -51,6 +52,7 @@ func (c *Conn) handshake() {
 		c.reject()
 		return
 	}
+
 	c.listener.mu.Lock()
 	c.peer = peer
 	c.allowance.Store(c.listener.allowanceOf(c))
@@ -59,6 +61,7 @@ func (c *Conn) handshake() {
 		c.reject()
 		return
 	}
+
 	select {
 	case c.listener.ready <- conn:
 	case <-c.listener.stopped.Done():
@@ -96,6 +99,7 @@ func (c *Conn) Admit() (err error) {
 	if k, ok := certs.ClientOf(user); ok && k >= c.listener.options.Clients {
 		user = unknownClients
 	}
+
 	c.listener.mu.Lock()
 	defer c.listener.mu.Unlock()
 	switch {
@@ -108,10 +112,12 @@ func (c *Conn) Admit() (err error) {
 	case len(c.listener.of(user)) >= c.listener.each:
 		err = fmt.Errorf("%s has %d connections", user, c.listener.each)
 	}
+
 	if err != nil {
 		c.listener.refuse(c.from, err)
 		return err
 	}
+
 	c.user = user
 	return nil
 }

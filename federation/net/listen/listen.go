@@ -76,11 +76,13 @@ func limits(clients, most int) (unauthenticated, each int, err error) {
 	if most == 0 {
 		return maxUnauthenticated, maxConnections, nil
 	}
+
 	users := clients + 2 // one is the status user, one unknownClients
 	if need := users*minConnections + minUnauthenticated; most < need {
 		return 0, 0, fmt.Errorf("%d clients need %d connections, and the limit of open files leaves %d; raise it "+
 			"to %d (ulimit -n)", clients, need, most, need+reserved)
 	}
+
 	unauthenticated = min(maxUnauthenticated, max(minUnauthenticated, most/4))
 	return unauthenticated, min(maxConnections, max(minConnections, (most-unauthenticated)/users)), nil
 }
@@ -100,9 +102,11 @@ func Open(e Options) (*Listener, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	if l.Listener, err = net.Listen("tcp", e.Address); err != nil {
 		return nil, fmt.Errorf("cannot listen on %q: %w; give another HOST:PORT, such as :8443", e.Address, err)
 	}
+
 	l.start()
 	return l, nil
 }
@@ -117,6 +121,7 @@ func newListener(e Options) (*Listener, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	l.conf.Store(conf)
 	l.unauthenticated, l.each, err = limits(e.Clients, mostConnections())
 	return l, err
@@ -135,10 +140,12 @@ func (l *Listener) Renew(i certs.Identity) error {
 	if err != nil {
 		return err
 	}
+
 	conf, err := i.ServerTLS()
 	if err == nil {
 		l.conf.Store(conf)
 	}
+
 	return err
 }
 
@@ -170,10 +177,12 @@ func (l *Listener) serve() {
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
+
 		if err != nil { // too many files are open, for example
 			time.Sleep(10 * time.Millisecond)
 			continue
 		}
+
 		at, _ := accepted.RemoteAddr().(*net.TCPAddr)
 		conn := &Conn{Conn: accepted, listener: l, from: at.AddrPort().Addr().Unmap().WithZone("")}
 		conn.closed, conn.close = context.WithCancel(context.Background())
@@ -187,6 +196,7 @@ func (l *Listener) serve() {
 		if evicted {
 			time.Sleep(evictPause)
 		}
+
 		time.AfterFunc(handshakeTime, conn.expire)
 		go conn.handshake()
 	}
@@ -209,9 +219,11 @@ func (l *Listener) evict(user string, limit int) bool {
 	if len(list) < limit {
 		return false
 	}
+
 	for _, c := range list {
 		from[c.from]++
 	}
+
 	slices.MinFunc(list, func(a, b *Conn) int {
 		return cmp.Or(from[b.from]-from[a.from], a.number-b.number)
 	}).remove()
@@ -257,6 +269,7 @@ func (l *Listener) refuse(from netip.Addr, why error) {
 		l.since, l.addresses = time.Now(), map[netip.Addr]bool{}
 		l.options.Log.Warn("a connection is refused", "from", from, "reason", why)
 	}
+
 	if len(l.addresses) < 1<<16 {
 		l.addresses[from] = true
 	}

@@ -38,6 +38,7 @@ func (a *authenticator) Check(c server.ClientAuthentication) bool {
 		c.RegisterUser(&server.User{Username: ownUser})
 		return true
 	}
+
 	user := &server.User{Username: certs.WorkerUser}
 	if a.TLS != nil {
 		state := c.GetTLSConnectionState()
@@ -54,10 +55,12 @@ func (a *authenticator) Check(c server.ClientAuthentication) bool {
 		user.Username, user.ConnectionDeadline = cert.SerialNumber.String(), cert.NotAfter
 		a.certs.Store(user.Username, cert)
 	}
+
 	if a.Token != "" && !same(o.Password, a.Token) {
 		time.Sleep(guessPause)
 		return a.refuse(c, "wrong token")
 	}
+
 	c.RegisterUser(user)
 	return true
 }
@@ -83,5 +86,6 @@ func (a *authenticator) revokedUsers() map[string]bool {
 		}
 		return true
 	})
+
 	return out
 }

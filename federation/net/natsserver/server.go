@@ -52,21 +52,25 @@ func Start(options Options) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot listen on %s: %w; give a free HOST:PORT, such as :4222", options.Listen, err)
 	}
+
 	host, _, err := net.SplitHostPort(options.Listen)
 	port := l.Addr().(*net.TCPAddr).Port
 	l.Close()
 	if err != nil {
 		return nil, err
 	}
+
 	ctx, stop := context.WithCancel(context.Background())
 	out := &Server{port: port, stop: stop, auth: &authenticator{Options: options, secret: rand.Text()}}
 	if out.dir, err = os.MkdirTemp("", "promptfed-jetstream-*"); err != nil {
 		return nil, fmt.Errorf("NATS server: %w", err)
 	}
+
 	if err := out.start(host, port); err != nil {
 		os.RemoveAll(out.dir)
 		return nil, fmt.Errorf("NATS server: %w", err)
 	}
+
 	go out.watch(ctx)
 	return out, nil
 }
@@ -76,13 +80,16 @@ func (e *Server) start(host string, port int) (err error) {
 		NoLog: true, MaxPayload: maxPayload, MaxConn: maxConnections, CustomClientAuthentication: e.auth,
 		TLSConfig: e.auth.TLS, TLS: e.auth.TLS != nil, TLSTimeout: authTime, AuthTimeout: authTime,
 		WriteDeadline: 30 * time.Second, JetStream: true, StoreDir: e.dir})
+
 	if err != nil {
 		return err
 	}
+
 	e.server.Start()
 	if !e.server.ReadyForConnections(20 * time.Second) {
 		err = fmt.Errorf("it does not listen on port %d of %q", port, host)
 	}
+
 	if err == nil {
 		e.conn, err = nats.Connect("nats://in-process", nats.InProcessServer(e.server),
 			nats.UserInfo(ownUser, e.auth.secret), nats.Name("promptfed run"), nats.MaxReconnects(-1),
@@ -91,9 +98,11 @@ func (e *Server) start(host string, port int) (err error) {
 				e.auth.Log.Debug("NATS", "error", err)
 			}))
 	}
+
 	if err != nil {
 		e.server.Shutdown()
 	}
+
 	return err
 }
 
@@ -106,6 +115,7 @@ func (e *Server) URL() string {
 			own = e.auth.TLS.Certificates[0].Leaf
 		}
 	}
+
 	return scheme + net.JoinHostPort(certs.HostOf(e.auth.Listen, own), strconv.Itoa(e.port))
 }
 

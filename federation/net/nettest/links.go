@@ -35,14 +35,17 @@ func (a *Authority) TLS(name string) *tls.Config {
 	if err != nil {
 		a.t.Fatal(err)
 	}
+
 	open := authority.ServerTLS
 	if name != certs.ServerName {
 		open = func(dir string) (*tls.Config, error) { return authority.ClientTLS(dir, name) }
 	}
+
 	conf, err := open(a.dir)
 	if err != nil {
 		a.t.Fatal(err)
 	}
+
 	return conf
 }
 
@@ -73,6 +76,7 @@ func (s *SlowLink) Start(t testing.TB) (address string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() { listener.Close() })
 	s.open = map[net.Conn]bool{}
 	go func() {
@@ -81,11 +85,13 @@ func (s *SlowLink) Start(t testing.TB) (address string) {
 			if err != nil {
 				return
 			}
+
 			d, err := net.Dial("tcp", s.To)
 			if err != nil {
 				conn.Close()
 				continue
 			}
+
 			s.mu.Lock()
 			s.open[conn], s.open[d] = true, true
 			s.mu.Unlock()
@@ -93,6 +99,7 @@ func (s *SlowLink) Start(t testing.TB) (address string) {
 			go s.carry(d, conn)
 		}
 	}()
+
 	return listener.Addr().String()
 }
 

@@ -27,6 +27,7 @@ func Transport(t testing.TB, name string, who certs.Identity, window int) *http.
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var protocols http.Protocols
 	protocols.SetHTTP2(true)
 	transport := &http.Transport{TLSClientConfig: conf, Protocols: &protocols,
@@ -42,6 +43,7 @@ func Serve(t testing.TB, who certs.Identity, handler wire.FederationHandler) (ur
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	path, h := wire.NewFederationHandler(handler)
 	mux := http.NewServeMux()
 	mux.Handle(path, h)
@@ -52,5 +54,6 @@ func Serve(t testing.TB, who certs.Identity, handler wire.FederationHandler) (ur
 		s.CloseClientConnections()
 		s.Close()
 	})
+
 	return s.URL
 }

@@ -45,6 +45,7 @@ func (s Stack) Experiment(t testing.TB) *spec.Experiment {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return &spec.Experiment{Name: "toy", MethodName: strings.Join(append([]string{s.Method}, s.With...), "+"),
 		Options: fmt.Sprint(s.Options),
 		Method:  m, Classes: methodtest.Classes, Template: "a {}.", Clients: methodtest.ClientsOfOneBackbone(9, 5, 6,
@@ -88,10 +89,12 @@ func WithoutTimes(t testing.TB, records []record.Record) string {
 	for i := range records {
 		records[i].Seconds, records[i].Phases = 0, nil
 	}
+
 	text, err := json.Marshal(records)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return string(text)
 }
 
@@ -103,10 +106,12 @@ func OneProcess(t testing.TB, e *spec.Experiment) (prompts, records string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	b, err := os.ReadFile(filepath.Join(dir, record.PromptsFile))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return string(b), WithoutTimes(t, r.Records)
 }
 

@@ -23,12 +23,15 @@ func (r roster) checkFixed(set Settings, c wire.JoinRequest) error {
 	if !r.began {
 		agreed = set.RunSpec.FixedBy(c.RunSpec)
 	}
+
 	if err := agreed.Mismatch(c.RunSpec); err != nil {
 		return err
 	}
+
 	if len(set.Backbones) > 0 || r.began {
 		return r.checkDim(set, c)
 	}
+
 	return nil
 }
 
@@ -42,18 +45,22 @@ func (r roster) usualDim(set Settings) (dim int, whose string) {
 	for _, own := range set.Backbones {
 		dim = max(dim, own.Task.Dim)
 	}
+
 	if dim > 0 {
 		return dim, "the server's backbones"
 	}
+
 	var dims []int
 	for _, m := range r.clients {
 		if m.counts() {
 			dims = append(dims, m.Participant.Task.Dim)
 		}
 	}
+
 	if len(dims) == 0 {
 		return 0, ""
 	}
+
 	slices.Sort(dims)
 	return dims[(len(dims)-1)/2], "half of the clients"
 }
@@ -75,10 +82,12 @@ func (h *Server) checkOwn(request wire.JoinRequest) error {
 	if !ok {
 		return nil
 	}
+
 	text, err := own.Tokens(request.RunSpec.Classes, request.RunSpec.Template)
 	if err != nil {
 		return fmt.Errorf("the text tokens of the server's backbone: %w", err)
 	}
+
 	fixed := wire.JoinRequest{Backbone: own.Digest, Tokens: text}
 	fixed.Participant.Task = own.Task
 	return otherBackbone(fixed, "the server", request)
@@ -107,13 +116,16 @@ func (h *Server) differs(client int, c *card, other int, o *card) error {
 	if c.experiment == o.experiment && c.files == o.files { // the usual case, without any comparison of texts
 		return nil
 	}
+
 	whose := fmt.Sprintf("client %d", other)
 	if err := o.RunSpec.MismatchOf(whose, c.RunSpec, fmt.Sprintf("client %d", client)); err != nil {
 		return err
 	}
+
 	if err := c.Participant.CheckAveragedWith(o.Participant, h.set.Method); err != nil {
 		return err
 	}
+
 	return otherBackbone(o.JoinRequest, whose, c.JoinRequest)
 }
 
@@ -124,6 +136,7 @@ func (h *Server) disagrees(r roster, client int, c *card) error {
 		if k == client || !member.hasRequest() || member.lapsed != "" {
 			continue
 		}
+
 		alike := member.Participant.Task.Backbone == c.Participant.Task.Backbone
 		if !member.joined { // it waits too
 			if alike {
@@ -134,19 +147,23 @@ func (h *Server) disagrees(r roster, client int, c *card) error {
 			}
 			continue
 		}
+
 		if err := h.differs(client, c, k, member.card); err != nil && r.began {
 			return err
 		} else if err != nil {
 			return laterError(err.Error() + "; the majority of those that joined before the start decides; the " +
 				"server's --classes and its own backbone decide at once")
 		}
+
 		fixed = fixed || alike
 	}
+
 	if r.began && !fixed && 2*same <= all {
 		return laterError(fmt.Sprintf("backbone %s: %d of the %d clients that wait with a backbone of this name have "+
 			"these files, which is no majority; use the same files, or rename the bundle",
 			c.Participant.Task.Backbone, same, all))
 	}
+
 	return nil
 }
 
@@ -158,6 +175,7 @@ func (h *Server) experimentOf(c wire.JoinRequest) (digest string, err error) {
 			err = fmt.Errorf("the method cannot use backbone %s: %v", c.Participant.Task.Backbone, p)
 		}
 	}()
+
 	b := sha256.New()
 	io.WriteString(b, c.RunSpec.String())
 	for _, p := range h.set.Method.Params(c.Participant.Task) {
@@ -165,6 +183,7 @@ func (h *Server) experimentOf(c wire.JoinRequest) (digest string, err error) {
 			fmt.Fprintf(b, " %q %v", p.Name, p.Shape)
 		}
 	}
+
 	return hex.EncodeToString(b.Sum(nil)), nil
 }
 
@@ -175,11 +194,13 @@ func majority(members []int, text func(client int) string) []int {
 		s := text(k)
 		by[s] = append(by[s], k)
 	}
+
 	for _, some := range by {
 		if 2*len(some) > len(members) {
 			return some
 		}
 	}
+
 	return nil
 }
 
@@ -193,6 +214,7 @@ func (r roster) decide(set Settings) (members, outvoted []int) {
 			all = append(all, k)
 		}
 	}
+
 	agreed := majority(all, func(k int) string { return r.clients[k].experiment })
 	byName := map[string][]int{}
 	for _, k := range agreed {
@@ -201,6 +223,7 @@ func (r roster) decide(set Settings) (members, outvoted []int) {
 			byName[name] = append(byName[name], k)
 		}
 	}
+
 	for _, k := range all {
 		alike := byName[r.clients[k].Participant.Task.Backbone]
 		if !slices.Contains(agreed, k) || r.checkDim(set, r.clients[k].JoinRequest) != nil {
@@ -214,9 +237,11 @@ func (r roster) decide(set Settings) (members, outvoted []int) {
 			outvoted = append(outvoted, k)
 		}
 	}
+
 	if 2*len(members) <= len(all) {
 		return nil, nil
 	}
+
 	return members, outvoted
 }
 
@@ -235,21 +260,26 @@ func (h *Server) begin(clients int) (ready bool, err error) {
 				known++
 			}
 		}
+
 		if known < clients || joined == 0 || r.began {
 			return known >= clients && joined > 0, nil
 		}
+
 		if members, outvoted = r.decide(h.set); len(members) == 0 {
 			h.logDisagreement(r)
 			return false, nil
 		}
+
 		wait = nil
 		for k, m := range r.clients {
 			if m.joined && !slices.Contains(members, k) && !slices.Contains(outvoted, k) {
 				wait = append(wait, k)
 			}
 		}
+
 		agreed = h.members.agree(r.version, r.clients[members[0]].RunSpec, outvoted, wait)
 	}
+
 	for _, k := range slices.Concat(outvoted, wait) {
 		said, why := "a client waits", "of the clients that name the backbone "+r.clients[k].Participant.Task.Backbone+
 			", no majority has the same files"
@@ -262,6 +292,7 @@ func (h *Server) begin(clients int) (ready bool, err error) {
 			return false, err
 		}
 	}
+
 	// The last file makes the decision: after a crash before it, the clients decide again.
 	return true, h.write(agreementFile, agreement{agreementVersion, r.clients[members[0]].RunSpec})
 }
@@ -274,9 +305,11 @@ func (h *Server) outvoted(r roster, client int, members []int) string {
 			why = h.differs(client, r.clients[client].card, other, r.clients[other].card)
 		}
 	}
+
 	if why == nil {
 		return ""
 	}
+
 	return wire.Printable(why.Error())
 }
 
@@ -301,6 +334,7 @@ func (h *Server) logDisagreement(r roster) {
 		if !m.counts() {
 			continue
 		}
+
 		for other, o := range r.clients[:k] {
 			if !o.counts() {
 				continue

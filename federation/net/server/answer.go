@@ -19,30 +19,36 @@ import (
 // receive handles a reply: it counts, or is late or refused. An error means that the client must send it again.
 func (h *Server) receive(call context.Context, client int, reply *wire.Reply, next func() (*wire.Part, error)) error {
 	request := h.mail.box(client).pending
+
 	// a client whose failure is of an older attempt does not know of the newest one yet
 	if request == nil || request.Id != reply.Id || reply.Error != "" && request.Attempt != reply.Attempt {
 		h.late(client)
 		return nil
 	}
+
 	if reply.Error != "" {
 		h.fail(client, request.collection, request.Id, wire.Printable(reply.Error), nil)
 		return nil
 	}
+
 	err := wire.CheckReply(reply)
 	if err == nil && int64(reply.Content.Size) > request.most { // before any part is stored
 		err = fmt.Errorf("%d bytes of tensors; at most %d are accepted", reply.Content.Size, request.most)
 	}
+
 	if err == nil && reply.Content.Inline() {
 		return h.complete(call, client, request, reply, func() ([]byte, error) {
 			return reply.Content.Body,
 				reply.Content.CheckInline()
 		})
 	}
+
 	if err != nil {
 		h.refuse(client, request, "its reply is refused: ", err)
 		return nil
 	}
 	defer afterEnd(request.over, func() { endReads(call) })()
+
 	return h.receiveParts(call, client, request, reply, next)
 }
 
@@ -58,21 +64,26 @@ func (h *Server) receiveParts(call context.Context, client int, request *pending
 			p, lost = next()
 			return p, lost
 		})
+
 		if lost != nil && request.over.Err() != nil && call.Err() == nil {
 			h.late(client)
 			return nil
 		}
+
 		if lost != nil {
 			return err
 		}
 	}
+
 	if errors.Is(err, wire.ErrDamaged) {
 		h.refuse(client, request, "its reply is refused: ", err)
 		return nil
 	}
+
 	if err != nil {
 		return h.unable(err)
 	}
+
 	return h.complete(call, client, request, reply, func() ([]byte, error) {
 		b := make([]byte, reply.Content.Size)
 		_, err := io.ReadFull(io.NewSectionReader(file, 0, int64(len(b))), b)
@@ -101,23 +112,28 @@ func (h *Server) complete(call context.Context, client int, request *pending, re
 	case <-call.Done():
 		return context.Cause(call)
 	}
+
 	if request.over.Err() != nil {
 		h.late(client)
 		return nil
 	}
+
 	size := protobuf.Size(reply)
 	body, err := read()
 	if !reply.Content.Inline() {
 		size += len(body)
 	}
+
 	var answer message.Reply
 	if err == nil {
 		answer, err = h.decodeReply(request.collection.instruction, request.forms, client, reply, body)
 	}
+
 	if err != nil {
 		h.refuse(client, request, "its reply is refused: ", err)
 		return nil
 	}
+
 	h.record(client, request, answer, size)
 	return nil
 }
@@ -130,21 +146,26 @@ func (h *Server) decodeReply(instruction message.Instruction, forms tensor.Specs
 	if err != nil {
 		return answer, err
 	}
+
 	tensors, err := message.DecodeTensorsAs(body, forms)
 	if err != nil {
 		return answer, err
 	}
+
 	answer, err = instruction.WithReplyTensors(answer, tensors)
 	answer.Up = answer.UploadSize()
 	if err == nil && instruction.Kind != wire.EndKind {
 		err = instruction.Check(answer)
 	}
+
 	if err == nil {
 		err = instruction.CheckTerms(answer.Stats.Terms, h.terms, h.set.Method, h.taskOf(client))
 	}
+
 	if err == nil {
 		err = h.checkReply(instruction, answer)
 	}
+
 	return answer, err
 }
 
@@ -168,18 +189,22 @@ func (h *Server) record(client int, request *pending, r message.Reply, size int)
 			c.Replies++
 		})
 	})
+
 	if !counted {
 		h.late(client)
 		return
 	}
+
 	if again {
 		h.set.Log.Info("a client answers again; rounds wait for it", "client", client, "round",
 			request.collection.instruction.Round+1)
 	}
+
 	h.mail.finish(client, request.collection)
 	if h.set.OnReply != nil {
 		h.set.OnReply(request.collection.instruction, client)
 	}
+
 	notify(request.collection.wake)
 }
 
@@ -201,6 +226,7 @@ func (h *Server) fail(client int, open *collection, id, why string, more func(c 
 		})
 		h.set.Log.Warn("no answer", "client", client, "reason", why)
 	})
+
 	if failed {
 		h.mail.finish(client, open)
 		notify(open.wake)
@@ -212,10 +238,12 @@ func (h *Server) Rejected(round, client int, why error) {
 	if client < 0 || client >= len(h.callers) {
 		return
 	}
+
 	h.counts.change(func(c *counts) {
 		c.refuse(client)
 		c.recordRefusal(client, why)
 	})
+
 	h.set.Log.Warn("an upload is ignored", "round", round+1, "client", client, "reason",
 		wire.Printable(why.Error()))
 }

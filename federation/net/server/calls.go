@@ -20,10 +20,12 @@ func (h service) Invite(ctx context.Context, r *wire.InvitationRequest) (*wire.I
 	if err != nil {
 		return nil, err
 	}
+
 	out := &wire.Invitation{Version: wire.Version, Run: h.set.ID}
 	if r.Version != wire.Version { // the client reports it
 		return out, nil
 	}
+
 	out.Clients, out.Config, out.Classes = uint32(h.set.Clients), h.set.Config, h.members.roster().terms.Classes
 	out.InsecureDp, out.InlineLimit = h.set.InsecureDP, uint32(h.set.Limit)
 	return out, nil
@@ -35,13 +37,16 @@ func (h service) Join(ctx context.Context, m *wire.JoinCall) (*wire.JoinAnswer, 
 	if err != nil {
 		return nil, err
 	}
+
 	s, texts, err := h.join(k, peer, m)
 	if s != nil {
 		defer func() { h.members.exit(k, s, ctx.Err() != nil) }()
 	}
+
 	if err := h.charge(ctx, k, texts/textPerCost); err != nil {
 		return nil, err
 	}
+
 	switch b := h.mail.box(k); {
 	case errors.As(err, new(ownError)):
 		return nil, h.unable(err)
@@ -50,6 +55,7 @@ func (h service) Join(ctx context.Context, m *wire.JoinCall) (*wire.JoinAnswer, 
 	case errors.As(err, new(laterError)):
 		return &wire.JoinAnswer{Later: wire.Printable(err.Error())}, nil
 	}
+
 	return nil, denied("%s", wire.Printable(err.Error()))
 }
 
@@ -64,6 +70,7 @@ func (h *Server) enter(ctx context.Context, client int, instance string, what ki
 		cancel(nil)
 		return nil, nil, err
 	}
+
 	process := context.AfterFunc(s.ctx, func() { cancel(context.Cause(s.ctx)) })
 	end := afterEnd(call, func() { io(ctx) })
 	return call, func() {
@@ -81,6 +88,7 @@ func afterEnd(ctx context.Context, do func()) (stop func()) {
 		do()
 		close(done)
 	})
+
 	return func() {
 		if !cancel() {
 			<-done
@@ -98,21 +106,25 @@ func (h service) Next(ctx context.Context, ask *wire.Ask, stream *connect.Server
 	if err != nil {
 		return err
 	}
+
 	call, exit, err := h.enter(ctx, k, ask.Instance, asking, endWrites)
 	if err != nil {
 		return err
 	}
 	defer exit()
+
 	request, err := h.mail.newer(call, k, ask.Seq)
 	if err != nil {
 		return err
 	}
+
 	sending, cancel := context.WithCancelCause(call)
 	defer cancel(nil)
 	defer afterEnd(request.over, func() {
 		cancel(connect.NewError(connect.CodeAborted, errors.New("the instruction is over")))
 		endWrites(ctx)
 	})()
+
 	o := protobuf.CloneOf(request.Instruction)
 	inParts := len(request.body) > h.set.Limit && ask.Has != request.Id
 	if len(request.body) <= h.set.Limit {
@@ -120,20 +132,24 @@ func (h service) Next(ctx context.Context, ask *wire.Ask, stream *connect.Server
 	} else if inParts {
 		err = h.charge(sending, k, len(request.body)/wire.PartSize)
 	}
+
 	if err == nil {
 		err = stream.Send(&wire.Part{Instruction: o})
 	}
+
 	size := int64(protobuf.Size(o))
 	if err == nil && inParts {
 		size += int64(len(request.body))
 		err = wire.SendParts(sending, request.body, stream.Send)
 	}
+
 	if err == nil {
 		h.counts.change(func(c *counts) {
 			c.BytesDown += size
 			c.clients[k].down += size
 		})
 	}
+
 	return err
 }
 
@@ -152,6 +168,7 @@ func (h service) Answer(ctx context.Context, stream *connect.ClientStream[wire.P
 	if err != nil {
 		return nil, err
 	}
+
 	next := func() (*wire.Part, error) {
 		p, err := wire.Next(stream)
 		if err == nil {
@@ -159,6 +176,7 @@ func (h service) Answer(ctx context.Context, stream *connect.ClientStream[wire.P
 		}
 		return p, err
 	}
+
 	part, err := next()
 	if err == nil && part.Reply == nil {
 		h.counts.change(func(c *counts) {
@@ -167,17 +185,21 @@ func (h service) Answer(ctx context.Context, stream *connect.ClientStream[wire.P
 		})
 		err = connect.NewError(connect.CodeInvalidArgument, errors.New("the first part must be a reply"))
 	}
+
 	if err != nil {
 		return nil, err
 	}
+
 	call, exit, err := h.enter(ctx, k, part.Reply.Instance, answering, endReads)
 	if err != nil {
 		return nil, err
 	}
 	defer exit()
+
 	if err := h.receive(call, k, part.Reply, next); err != nil {
 		return nil, cmp.Or(context.Cause(call), err)
 	}
+
 	return &wire.Receipt{}, nil
 }
 
@@ -187,6 +209,7 @@ func (h service) Leave(ctx context.Context, m *wire.LeaveCall) (*wire.Left, erro
 	if err != nil {
 		return nil, err
 	}
+
 	left := false
 	h.members.change(k, func(one *member) {
 		if left = one.session != nil && one.session.instance == m.Instance; left {
@@ -194,9 +217,11 @@ func (h service) Leave(ctx context.Context, m *wire.LeaveCall) (*wire.Left, erro
 			one.session, one.left, one.seen = nil, true, time.Now()
 		}
 	})
+
 	if left {
 		h.set.Log.Info("leaves", "client", k)
 	}
+
 	h.changed()
 	return &wire.Left{}, nil
 }
@@ -206,9 +231,11 @@ func (h service) Status(ctx context.Context, _ *wire.StatusRequest) (*wire.Statu
 	if p := connectionOf(ctx).Peer(); p.Name != certs.StatusUser {
 		return nil, denied("%.60q may not ask for the status", p.Name)
 	}
+
 	if err := h.watchers.budget.WaitN(ctx, statusCost); err != nil {
 		return nil, err
 	}
+
 	b, err := h.status.encode(h.Server.Status)
 	return &wire.StatusReply{Status: b}, err
 }

@@ -58,13 +58,16 @@ func (h *Server) Load(from message.Saved) error {
 	if _, err := from.Get(layer, &s); err != nil {
 		return err
 	}
+
 	if s.Run != h.set.ID {
 		return fmt.Errorf("the checkpoint belongs to run %.40q, this is run %q", s.Run, h.set.ID)
 	}
+
 	h.mail.restore(s.Accepted, s.Seq)
 	if h.norms = s.Norms; h.set.Privacy.Clients { // the run began without differential privacy
 		h.norms = nil
 	}
+
 	return nil
 }
 
@@ -107,19 +110,23 @@ func (h *Server) collect(ctx context.Context, instruction message.Instruction, q
 			collection.fail(k, "", m.lapsed, func() {})
 		}
 	}
+
 	for try := 1; ; try++ {
 		late, err := h.attempt(ctx, collection, quorum)
 		if err != nil {
 			return nil, err
 		}
+
 		view := h.look(collection)
 		if err := h.checkAlone(view); err != nil {
 			return nil, err
 		}
+
 		need := h.need(view, quorum)
 		if !late || view.answers >= need || try == tries || len(view.expected) == 0 && !h.set.KeepQuorum {
 			return h.replied(collection), nil
 		}
+
 		h.counts.change(func(c *counts) { c.Repeats++ })
 		h.set.Log.Warn("below the quorum; the instruction is sent again", "round", instruction.Round+1, "kind",
 			instruction.Kind,
@@ -147,18 +154,22 @@ func (h *Server) attempt(ctx context.Context, c *collection, quorum float64) (la
 	if c.instruction.Kind == wire.EndKind && (limit == 0 || limit > time.Minute) {
 		limit = time.Minute
 	}
+
 	if limit > 0 {
 		t := time.NewTimer(limit)
 		defer t.Stop()
 		over = t.C
 	}
+
 	for again := true; ; again = false {
 		if err := h.sendAll(c, again); err != nil {
 			return false, err
 		}
+
 		if done, err := h.done(c, quorum); done || err != nil {
 			return false, err
 		}
+
 		select {
 		case <-c.wake:
 		case <-over:
@@ -178,9 +189,11 @@ func (h *Server) done(c *collection, quorum float64) (bool, error) {
 		return false, fmt.Errorf("round %d: %d of %d clients did not answer, and --quorum 1 needs all: client %d: %s",
 			c.instruction.Round+1, len(v.failed), len(c.instruction.Clients), k, v.failed[k])
 	}
+
 	if v.waits {
 		return false, nil
 	}
+
 	return v.answers >= h.need(v, quorum) || len(v.expected) == 0 && !h.set.KeepQuorum, nil
 }
 
@@ -195,6 +208,7 @@ func (h *Server) sendAll(c *collection, again bool) error {
 			}
 		}
 	}
+
 	return nil
 }
 
@@ -222,6 +236,7 @@ func (h *Server) replied(c *collection) (out []message.Reply) {
 			h.mail.trained(k, c.given[k])
 		}
 	}
+
 	return out
 }
 

@@ -58,6 +58,7 @@ func (c *collection) accept(r message.Reply, then func()) bool {
 	if !c.open(r.Client) {
 		return false
 	}
+
 	c.got[r.Client] = r
 	then()
 	return true
@@ -72,6 +73,7 @@ func (c *collection) fail(client int, id, why string, then func()) bool {
 	if !asked || !c.open(client) {
 		return false
 	}
+
 	c.failed[client] = why
 	then()
 	return true
@@ -109,6 +111,7 @@ func (h *Server) look(c *collection) view {
 			v.may++
 		}
 	}
+
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	v.answers, v.failed = len(c.got), maps.Clone(c.failed)
@@ -123,6 +126,7 @@ func (h *Server) look(c *collection) view {
 		}
 		v.waits = v.waits || roster.clients[k].joined && !roster.clients[k].left && h.awaited(c, k)
 	}
+
 	return v
 }
 

@@ -22,9 +22,11 @@ func (h *Server) encode(o message.Instruction) (encoded, error) {
 	if err == nil && len(body) > h.set.Largest {
 		err = fmt.Errorf("%d bytes of tensors; at most %d are possible (--largest)", len(body), h.set.Largest)
 	}
+
 	if err != nil {
 		return encoded{}, err
 	}
+
 	return encoded{wire.ContentOf(body), body}, nil
 }
 
@@ -38,9 +40,11 @@ func (c *collection) tensors(h *Server, client int) (what encoded, own, err erro
 		}
 		o.PerClient = nil
 	}
+
 	if c.common.content == nil {
 		c.common, err = h.encode(o)
 	}
+
 	return c.common, own, err
 }
 
@@ -51,6 +55,7 @@ func (h *Server) forms(o message.Instruction, client int) (forms tensor.Specs, m
 			err = fmt.Errorf("the method cannot use its backbone: %v", p)
 		}
 	}()
+
 	forms = o.ReplySpecs(h.set.Method, h.taskOf(client))
 	_, most, err = message.MaxEncodedSize(forms)
 	return forms, most, err
@@ -67,23 +72,28 @@ func (h *Server) send(c *collection, client int) error {
 	if own != nil {
 		c.large++
 	}
+
 	if c.large > 1 && c.large == len(c.instruction.Clients) { // --largest is too small for this run
 		err = own
 	}
+
 	if err != nil {
 		return err
 	}
+
 	request := &pending{body: what.body, collection: c,
 		Instruction: wire.InstructionFor(h.set.ID, c.instruction, client, h.set.Clients, what.content)}
 	if err = own; err == nil {
 		request.forms, request.most, err = h.forms(c.instruction, client)
 	}
+
 	request.most = min(request.most, int64(h.set.Largest))
 	c.give(client, request.Id)
 	if err != nil {
 		h.refuse(client, request, "no instruction of its task is possible: ", err)
 		return nil
 	}
+
 	h.mail.deliver(client, request)
 	return nil
 }
@@ -105,6 +115,7 @@ func (h *Server) Finish(ctx context.Context, rounds int, prompts func(client int
 			instruction.PerClient[k] = down
 		}
 	}
+
 	_, err := h.collect(ctx, instruction, 0, 1)
 	return err
 }

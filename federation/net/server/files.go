@@ -40,17 +40,21 @@ func (h *Server) prepare() error {
 		h.set.Dir = dir
 		h.stops = append(h.stops, func() { os.RemoveAll(dir) })
 	}
+
 	members, pieces := filepath.Join(dir, membersDir), filepath.Join(dir, piecesDir)
 	err := os.RemoveAll(pieces)
 	if !h.set.Resume {
 		err = errors.Join(err, os.RemoveAll(members))
 	}
+
 	if err = errors.Join(err, os.MkdirAll(members, 0o700), os.MkdirAll(pieces, 0o700)); err != nil {
 		return fmt.Errorf("the server's folder: %w", err)
 	}
+
 	if h.identity, err = h.set.Identity.WithKey(dir); err != nil {
 		return err
 	}
+
 	return h.readMembers()
 }
 
@@ -76,22 +80,27 @@ func (h *Server) readMembers() error {
 	if err := h.readAgreement(); err != nil {
 		return err
 	}
+
 	for k := range h.callers {
 		var c card
 		there, err := atomicfile.ReadJSON(h.path(certs.UserOf(k)), &c.JoinRequest)
 		if err != nil {
 			return err
 		}
+
 		if !there || !c.hasRequest() {
 			h.restore(k, &c)
 			continue
 		}
+
 		if c.key, err = h.identity.VerifierOf(c.Proof, certs.UserOf(k)); err != nil {
 			h.set.Log.Warn("a client must join again", "client", k, "reason", err)
 			c = card{JoinRequest: wire.JoinRequest{Proof: c.Proof}} // the key stays known
 		}
+
 		h.restore(k, &c)
 	}
+
 	for k, m := range h.members.roster().clients { // what all have said decides about each
 		if !m.hasRequest() {
 			continue
@@ -107,6 +116,7 @@ func (h *Server) readMembers() error {
 		}
 		h.restore(k, &c)
 	}
+
 	return nil
 }
 
@@ -123,13 +133,16 @@ func (h *Server) readAgreement() error {
 	if err != nil || !there {
 		return err
 	}
+
 	if a.Version != agreementVersion {
 		return fmt.Errorf("%s has version %d, this program writes version %d; continue the run with the release that "+
 			"began it", path, a.Version, agreementVersion)
 	}
+
 	if err := h.set.RunSpec.FixedBy(a.RunSpec).Mismatch(a.RunSpec); err != nil {
 		return fmt.Errorf("the server's folder does not match what its clients have: %w; choose another --out", err)
 	}
+
 	h.members.agree(0, a.RunSpec, nil, nil)
 	return nil
 }

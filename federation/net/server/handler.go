@@ -33,6 +33,7 @@ func (h *Server) listen() error {
 	if err != nil {
 		return err
 	}
+
 	path, handler := wire.NewFederationHandler(service{h},
 		connect.WithReadMaxBytes(h.set.Limit+wire.MaxControl), connect.WithCompression("gzip", nil, nil))
 	mux := http.NewServeMux()
@@ -47,6 +48,7 @@ func (h *Server) listen() error {
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
 			return context.WithValue(ctx, connectionKey{}, c.(*tls.Conn).NetConn())
 		}}
+
 	h.stops = append(h.stops, func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 		defer cancel()
@@ -54,6 +56,7 @@ func (h *Server) listen() error {
 		h.http.Close()
 		h.listener.Close()
 	})
+
 	go h.http.Serve(h.listener)
 	go h.watch()
 	return nil
@@ -79,11 +82,13 @@ func (h *Server) authenticated(next http.Handler) http.Handler {
 	refuse := connect.NewErrorWriter()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		conn := connectionOf(r.Context())
+
 		// no other form of messages: not JSON, and none that is compressed
 		if kind := r.Header.Get("Content-Type"); kind != "application/grpc" && kind != "application/grpc+proto" {
 			http.Error(w, "promptfed speaks gRPC", http.StatusUnsupportedMediaType)
 			return
 		}
+
 		caller := h.callerOf(conn.Peer())
 		var err error
 		if token := h.set.Token; token != "" {
@@ -96,6 +101,7 @@ func (h *Server) authenticated(next http.Handler) http.Handler {
 				err = connect.NewError(connect.CodeUnavailable, e)
 			}
 		}
+
 		if r.URL.Path != wire.FederationJoinProcedure && r.URL.Path != wire.FederationAnswerProcedure {
 			r.Body = http.MaxBytesReader(w, r.Body, maxQuestion)
 		} else if err == nil {
@@ -106,10 +112,12 @@ func (h *Server) authenticated(next http.Handler) http.Handler {
 				err = connect.NewError(connect.CodeUnavailable, errors.New("other calls of this client are open"))
 			}
 		}
+
 		if err != nil {
 			refuse.Write(w, r, err)
 			return
 		}
+
 		deadlines := http.NewResponseController(w)
 		r.Body = &countedBody{r.Body, r.Context(), conn, caller.budget, deadlines, 0}
 		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), responseKey{}, deadlines)))
@@ -139,6 +147,7 @@ func (b *countedBody) Read(p []byte) (int, error) {
 		}
 		b.bytes %= wire.PartSize
 	}
+
 	return n, err
 }
 
@@ -155,11 +164,13 @@ func (h *Server) callerOf(p certs.Peer) *caller {
 	if !ok {
 		return h.watchers
 	}
+
 	if k < h.set.Clients {
 		if one := h.members.client(k); h.checkKey(&one, p) == nil {
 			return h.callers[k]
 		}
 	}
+
 	return h.unknown
 }
 
@@ -184,16 +195,19 @@ func (h *Server) caller(ctx context.Context, cost int) (certs.Peer, int, error) 
 	if !ok {
 		return peer, 0, denied("%.60q is not a client", peer.Name)
 	}
+
 	if k >= h.set.Clients {
 		if err := h.unknown.budget.WaitN(ctx, questionCost); err != nil {
 			return peer, 0, err
 		}
 		return peer, 0, denied("the client's number is invalid: the run has clients 0 to %d", h.set.Clients-1)
 	}
+
 	one := h.members.client(k)
 	if err := h.checkKey(&one, peer); err != nil {
 		return peer, 0, denied("%w", err)
 	}
+
 	return peer, k, h.charge(ctx, k, cost)
 }
 
@@ -224,15 +238,18 @@ func (h *Server) dropInvalid() {
 		if err == nil || m.lapsed != "" {
 			continue
 		}
+
 		h.members.change(k, func(one *member) {
 			if one.card == m.card { // it did not join again with another certificate
 				m.lapsed, one.lapsed, one.left = err.Error(), err.Error(), true
 				one.session.end(err)
 			}
 		})
+
 		if m.lapsed == "" {
 			continue
 		}
+
 		h.set.Log.Warn("a client is excluded", "client", k, "reason", err)
 		if !roster.began {
 			h.members.change(k, (*member).forget)
@@ -240,9 +257,11 @@ func (h *Server) dropInvalid() {
 				h.set.Log.Error("cannot remove the request of a client to join", "client", k, "error", err)
 			}
 		}
+
 		if c := h.current.Load(); c != nil {
 			h.fail(k, c, "", err.Error(), nil)
 		}
+
 		h.changed()
 	}
 }

@@ -15,15 +15,18 @@ func (h *Server) join(client int, peer certs.Peer, m *wire.JoinCall) (s *session
 		request.Proof = peer.Proof
 		s, err = h.admit(client, peer, m.Instance, request)
 	}
+
 	if errors.As(err, new(ownError)) {
 		return s, request.RunSpec.TextSize(), err
 	}
+
 	log, said := h.set.Log.With("client", client), h.counts.tally(client).reason
 	later := errors.As(err, new(laterError))
 	reason := ""
 	if err != nil {
 		reason = wire.Printable(err.Error())
 	}
+
 	h.counts.change(func(c *counts) {
 		k := &c.clients[client]
 		if k.reason = reason; err != nil {
@@ -33,6 +36,7 @@ func (h *Server) join(client int, peer certs.Peer, m *wire.JoinCall) (s *session
 			c.RefusedJoins++
 		}
 	})
+
 	switch {
 	case err == nil:
 		log.Info("joined", "backbone", wire.Printable(request.Participant.Task.Backbone), "domain",
@@ -43,9 +47,11 @@ func (h *Server) join(client int, peer certs.Peer, m *wire.JoinCall) (s *session
 	default:
 		log.Warn("refused to join", "reason", reason)
 	}
+
 	if err == nil || later { // the request of a client that waits counts for the majority
 		h.changed()
 	}
+
 	return s, request.RunSpec.TextSize(), err
 }
 
@@ -75,9 +81,11 @@ func checkRequest(request wire.JoinRequest) error {
 		return fmt.Errorf("the backbone's name %.100q or the domain %.100q is invalid", client.Backbone,
 			request.Participant.Domain)
 	}
+
 	if max(len(request.Numerics), len(request.Backbone), len(request.Tokens)) > maxDigest {
 		return fmt.Errorf("a digest has more than %d bytes", maxDigest)
 	}
+
 	if min(client.Width, client.Dim) < 1 || min(client.Patches, client.ImageSize, client.Tokens, client.VisionWidth,
 		client.VisionLayers, client.VisionUnits, client.TextLayers, client.TextUnits) < 0 ||
 		max(client.Width, client.Dim, client.Patches, client.Tokens, client.VisionWidth, client.VisionUnits,
@@ -85,6 +93,7 @@ func checkRequest(request wire.JoinRequest) error {
 		max(client.VisionLayers, client.TextLayers) > 1<<10 {
 		return fmt.Errorf("the backbone has impossible sizes: %+v", client)
 	}
+
 	return request.RunSpec.CheckSizes()
 }
 
@@ -93,12 +102,15 @@ func (h *Server) examine(r roster, c *card) (err error) {
 	if err := checkRequest(c.JoinRequest); err != nil {
 		return err
 	}
+
 	if err := r.checkFixed(h.set, c.JoinRequest); err != nil {
 		return err
 	}
+
 	if err := h.checkOwn(c.JoinRequest); err != nil {
 		return err
 	}
+
 	c.files = filesOf(c.JoinRequest)
 	c.experiment, err = h.experimentOf(c.JoinRequest)
 	return err
@@ -113,6 +125,7 @@ func (h *Server) admit(client int, peer certs.Peer, instance string, request wir
 		return nil, fmt.Errorf("%d examples to train on; the number must be 1 to %d", request.Examples,
 			wire.MaxExamples)
 	}
+
 	t := &request.Participant.Task
 	t.Client, t.Clients, t.Classes = client, h.set.Clients, len(request.RunSpec.Classes)
 	request.Participant.Digest = request.Backbone
@@ -120,6 +133,7 @@ func (h *Server) admit(client int, peer certs.Peer, instance string, request wir
 	if err := h.examine(h.members.roster(), c); err != nil {
 		return nil, err
 	}
+
 	var r roster
 	var why error
 	for ok := false; !ok; {
@@ -129,9 +143,11 @@ func (h *Server) admit(client int, peer certs.Peer, instance string, request wir
 		}
 		s, ok = h.members.admit(h.over, r.version, client, c, instance, why != nil)
 	}
+
 	if err := h.save(client); err != nil {
 		return s, ownError{err}
 	}
+
 	for other, o := range r.clients {
 		if o.joined && o.Numerics != c.Numerics && other != client {
 			h.set.Log.Warn("two clients round differently (other processors, libraries or settings of runtime), so "+
@@ -140,6 +156,7 @@ func (h *Server) admit(client int, peer certs.Peer, instance string, request wir
 			break
 		}
 	}
+
 	return s, why
 }
 
@@ -149,20 +166,25 @@ func (h *Server) judge(r roster, client int, peer certs.Peer, instance string, c
 	if err := h.checkKey(one, peer); err != nil {
 		return nil, err
 	}
+
 	if one.connected && one.session.instance != instance {
 		return nil, laterError(fmt.Sprintf("another process runs as this client: client %d is connected; stop it, or "+
 			"wait a moment", client))
 	}
+
 	if err := r.checkFixed(h.set, c.JoinRequest); err != nil { // the run may have begun since
 		return nil, err
 	}
+
 	if err := one.differs(c); err != nil && (r.began || h.set.Resume) {
 		return nil, err
 	}
+
 	why := h.disagrees(r, client, c)
 	if why != nil && !errors.As(why, new(laterError)) {
 		return nil, why
 	}
+
 	return why, nil
 }
 
@@ -174,6 +196,7 @@ func (m *member) differs(c *card) error {
 		m.Examples == c.Examples {
 		return nil
 	}
+
 	return fmt.Errorf("client %d takes part with backbone %s, domain %q and %d examples, and not with others: start "+
 		"it with the bundle and the images of its first start", now.Task.Client, old.Task.Backbone, old.Domain,
 		m.Examples)

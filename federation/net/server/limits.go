@@ -51,16 +51,19 @@ func (h *Server) checkReply(instruction message.Instruction, reply message.Reply
 	if !checked {
 		return nil
 	}
+
 	examples := h.members.client(reply.Client).Examples
 	if !h.set.asksExamples() {
 		examples = wire.MaxExamples
 	} else if reply.Upload.N > examples {
 		return fmt.Errorf("it counts %d examples, but the client joined with %d", reply.Upload.N, examples)
 	}
+
 	err := message.CheckExtras(declared, reply.Upload.Extra, examples)
 	if err != nil || h.set.MaxNorm < 0 {
 		return err
 	}
+
 	_, sizes := splitCounts(reply.Upload.Extra, declared)
 	if h.set.MaxNorm == 0 || instruction.Kind == message.Compute {
 		maps.Copy(sizes, reply.Upload.Shared)
@@ -68,12 +71,14 @@ func (h *Server) checkReply(instruction message.Instruction, reply message.Reply
 		return fmt.Errorf("it changed the parameters by the norm %s; at most %.4g is accepted (--max-norm)",
 			h.shown(d), h.set.MaxNorm)
 	}
+
 	for _, name := range sizes.Names() {
 		if v := sizes[name].MaxAbs(); !(v <= maxValue) {
 			return fmt.Errorf("%s holds %s; numbers beyond %g are refused (--max-norm)", name, h.shown(v),
 				float64(maxValue))
 		}
 	}
+
 	return nil
 }
 
@@ -96,6 +101,7 @@ func (h *Server) applyLimits(instruction message.Instruction, replies []message.
 		h.limitNorms(instruction, replies, refused)
 		h.limitExamples(instruction, replies, refused)
 	}
+
 	out := replies[:0]
 	for _, r := range replies {
 		err := refused[r.Client]
@@ -110,6 +116,7 @@ func (h *Server) applyLimits(instruction message.Instruction, replies []message.
 				instruction.Round+1, r.Client, err)
 		}
 	}
+
 	return out, nil
 }
 
@@ -119,6 +126,7 @@ func (h *Server) limitExamples(instruction message.Instruction, replies []messag
 	if h.set.MaxExamples < 0 || h.set.MaxExamples == 0 && !h.set.asksExamples() {
 		return
 	}
+
 	clients := h.members.roster().clients
 	var claims []int
 	for _, m := range clients {
@@ -126,6 +134,7 @@ func (h *Server) limitExamples(instruction message.Instruction, replies []messag
 			claims = append(claims, m.Examples)
 		}
 	}
+
 	slices.Sort(claims)
 	for i := range replies {
 		reply, most := &replies[i], h.set.MaxExamples
@@ -134,6 +143,7 @@ func (h *Server) limitExamples(instruction message.Instruction, replies []messag
 		if !ok || instruction.Guarded != nil || refused[reply.Client] != nil {
 			continue
 		}
+
 		if most == 0 {
 			var err error
 			if most, err = maxWeight(claims, k.Examples); err != nil {
@@ -141,6 +151,7 @@ func (h *Server) limitExamples(instruction message.Instruction, replies []messag
 				continue
 			}
 		}
+
 		counted, _ := splitCounts(reply.Upload.Extra, declared)
 		if instruction.Kind == message.Compute {
 			for _, name := range counted.Names() {
@@ -152,10 +163,12 @@ func (h *Server) limitExamples(instruction message.Instruction, replies []messag
 			}
 			continue
 		}
+
 		claimed, before := reply.Upload.N, h.cap(reply.Client, reply.Upload.N, most)
 		if claimed <= most {
 			continue
 		}
+
 		counted.Scale(float64(most) / float64(claimed))
 		reply.Upload.N = most
 		if before != most {
@@ -174,6 +187,7 @@ func (h *Server) cap(client, claimed, most int) (before int) {
 			c.limited.Cut = append(c.limited.Cut, message.CappedUpload{Client: client, Claimed: claimed, Counted: most})
 		}
 	})
+
 	return before
 }
 
@@ -184,13 +198,16 @@ func maxWeight(claims []int, claimed int) (int, error) {
 	for _, n := range claims {
 		others += float64(n)
 	}
+
 	if len(claims) < minSamples {
 		return maxMedian * middle, nil
 	}
+
 	if claimed > maxClaim*middle { // below 2^63, as claims are at most maxExamples
 		return 0, fmt.Errorf("the client joined with %d examples; half of all clients have %d or fewer, and at most "+
 			"%d times that is accepted (--max-examples)", claimed, middle, maxClaim)
 	}
+
 	return int(math.Min(float64(maxMedian*middle), maxOthers*others)), nil
 }
 
@@ -202,10 +219,12 @@ func (h *Server) limitNorms(instruction message.Instruction, replies []message.R
 	if h.set.MaxNorm < 0 {
 		return
 	}
+
 	rate := 1.0
 	if h.set.Rate != nil {
 		rate = h.set.Rate(instruction.Round)
 	}
+
 	lengths := map[string]map[int]float64{} // by kind and client
 	for _, reply := range replies {
 		declared, checked := h.extrasOf(instruction, reply.Client)
@@ -222,23 +241,28 @@ func (h *Server) limitNorms(instruction message.Instruction, replies []message.R
 			lengths[kind][reply.Client] = v
 		}
 	}
+
 	if h.norms == nil {
 		h.norms = norms{}
 	}
+
 	kinds := slices.Sorted(maps.Keys(lengths))
 	for _, kind := range kinds {
 		measured := lengths[kind]
 		if kind == movesKind && h.set.MaxNorm > 0 {
 			continue
 		}
+
 		usual := h.norms.typical(kind, measured, rate)
 		most, than := math.Inf(1), "the usual"
 		if usual > 0 {
 			most = message.MaxNormRatio * usual
 		}
+
 		if own := message.MaxUpdateNorm(instruction.Shared); kind == movesKind && own < most {
 			most, than = own, "that of the parameters"
 		}
+
 		for client, v := range measured {
 			if !(v <= most) && refused[client] == nil {
 				refused[client] = fmt.Errorf("%s of %.4g: at most %.4g is accepted, %d times %s (--max-norm)", kind, v,
@@ -248,6 +272,7 @@ func (h *Server) limitNorms(instruction message.Instruction, replies []message.R
 			}
 		}
 	}
+
 	for _, kind := range kinds {
 		var good []float64
 		for client, v := range lengths[kind] {
@@ -272,6 +297,7 @@ func measure(instruction message.Instruction, r message.Reply, declared []method
 	if instruction.Kind == message.Train && len(r.Upload.Shared) > 0 {
 		out[movesKind] = message.UpdateNorm(instruction.Shared, r.Upload.Shared)
 	}
+
 	_, other := splitCounts(r.Upload.Extra, declared)
 	for _, name := range other.Names() {
 		kind := name
@@ -283,6 +309,7 @@ func measure(instruction message.Instruction, r message.Reply, declared []method
 		}
 		out[kind] = math.Hypot(out[kind], other[name].Norm())
 	}
+
 	return out
 }
 
@@ -292,6 +319,7 @@ func (n norms) typical(kind string, now map[int]float64, rate float64) float64 {
 	if len(now) >= minSamples {
 		most = lowerMedian(slices.Collect(maps.Values(now)))
 	}
+
 	var before, perRate []float64
 	for _, p := range n[kind] {
 		before = append(before, p.Norm)
@@ -299,12 +327,15 @@ func (n norms) typical(kind string, now map[int]float64, rate float64) float64 {
 			perRate = append(perRate, p.Norm/p.Rate)
 		}
 	}
+
 	if len(before) >= minSamples {
 		most = max(most, lowerMedian(before))
 	}
+
 	if len(perRate) >= minSamples {
 		most = max(most, lowerMedian(perRate)*rate)
 	}
+
 	return most
 }
 
@@ -316,9 +347,11 @@ func refuseTests(replies []message.Reply, refused map[int]error) {
 			sizes = append(sizes, float64(r.Scores.Examples))
 		}
 	}
+
 	if len(sizes) < minSamples {
 		return
 	}
+
 	most := maxClaim * lowerMedian(sizes)
 	for _, r := range replies {
 		if n := r.Scores.Examples; float64(n) > most {
@@ -338,6 +371,7 @@ func splitCounts(extra tensor.Map, declared []method.Extra) (counts, other tenso
 			other[d.Name] = t
 		}
 	}
+
 	return counts, other
 }
 

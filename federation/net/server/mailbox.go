@@ -59,6 +59,7 @@ func (m *mailboxes) deliver(client int, request *pending) {
 		box.clear()
 		request.over, request.end = context.WithCancel(context.Background())
 	}
+
 	m.seq = max(m.seq+1, time.Now().UnixNano())
 	request.Accepted, request.Safe = box.accepted, box.safe
 	request.Attempt, request.Seq, box.pending = wire.NewID(), m.seq, request
@@ -127,6 +128,7 @@ func (m *mailboxes) accept(clients []int) {
 	for _, k := range clients {
 		m.boxes[k].accepted = cmp.Or(m.boxes[k].trained, m.boxes[k].accepted)
 	}
+
 	for k := range m.boxes {
 		m.boxes[k].trained = ""
 	}
@@ -144,6 +146,7 @@ func (m *mailboxes) save() (accepted map[int]string, seq int64) {
 			accepted[k] = b.safe
 		}
 	}
+
 	return accepted, m.seq
 }
 

@@ -74,6 +74,7 @@ func (m *members) roster() roster {
 	for k := range r.clients {
 		r.clients[k].connected = r.clients[k].session.connected()
 	}
+
 	return r
 }
 
@@ -93,12 +94,14 @@ func (m *members) admit(over context.Context, version, client int, c *card, inst
 	if version != m.now.version {
 		return nil, false
 	}
+
 	m.now.version++
 	one := &m.now.clients[client]
 	one.card, one.joined, one.lapsed = c, !waits || !m.now.began, ""
 	if waits {
 		return nil, true
 	}
+
 	one.session.end(errors.New("the client joined again"))
 	s = &session{instance: instance, calls: 1}
 	s.ctx, s.cancel = context.WithCancelCause(over)
@@ -122,14 +125,17 @@ func (m *members) agree(version int, terms spec.RunSpec, leftOut, wait []int) bo
 	if version != m.now.version {
 		return false
 	}
+
 	m.now.version++
 	m.now.began, m.now.terms = true, terms
 	for _, k := range leftOut {
 		m.now.clients[k].forget()
 	}
+
 	for _, k := range wait {
 		m.now.clients[k].askAgain()
 	}
+
 	return true
 }
 
@@ -185,9 +191,11 @@ func (m *members) enter(client int, instance string, what kind, cancel context.C
 	if s == nil || s.instance != instance || s.ctx.Err() != nil {
 		return nil, connect.NewError(connect.CodeFailedPrecondition, errors.New("this process has not joined"))
 	}
+
 	if last := s.newest[what]; last != nil {
 		last(connect.NewError(connect.CodeAborted, errors.New("another call came in its place")))
 	}
+
 	s.newest[what] = cancel
 	s.calls++
 	return s, nil
@@ -201,6 +209,7 @@ func (m *members) exit(client int, s *session, lost bool) {
 	if s.ended = time.Now(); lost {
 		s.ended = time.Time{}
 	}
+
 	if one := &m.now.clients[client]; one.session == s {
 		one.seen = time.Now()
 	}

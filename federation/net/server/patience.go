@@ -28,10 +28,12 @@ func (s Settings) Survives(clients int) (first, later int) {
 	if s.Deadline == 0 {
 		return 0, 0
 	}
+
 	first = clients - QuorumSize(s.Quorum, clients)
 	if s.KeepQuorum {
 		return first, first
 	}
+
 	return first, clients - max(1, s.least(clients))
 }
 

@@ -118,10 +118,12 @@ func Open(set Settings) (*Server, error) {
 	if err == nil {
 		err = h.listen()
 	}
+
 	if err != nil {
 		h.Close()
 		return nil, err
 	}
+
 	return h, nil
 }
 
@@ -130,12 +132,15 @@ func newServer(set Settings) *Server {
 	if set.Largest <= 0 {
 		set.Largest = wire.DefaultLargest
 	}
+
 	if set.Limit <= 0 {
 		set.Limit = DefaultLimit
 	}
+
 	if set.Log == nil {
 		set.Log = slog.New(slog.DiscardHandler)
 	}
+
 	over, stop := context.WithCancelCause(context.Background())
 	server := &Server{set: set, terms: method.TermNames(set.Method), over: over, callers: make([]*caller, set.Clients),
 		unknown: newCaller(), watchers: newCaller(), decoding: make(chan struct{}, maxDecoding),
@@ -143,9 +148,11 @@ func newServer(set Settings) *Server {
 		members:  newMembers(set.Clients, set.RunSpec), mail: newMailboxes(set.Clients),
 		counts:  newCounters(set.Clients),
 		longest: map[string]float64{}}
+
 	for k := range server.callers {
 		server.callers[k] = newCaller()
 	}
+
 	server.stops = append(server.stops, func() {
 		stop(connect.NewError(connect.CodeUnavailable, errors.New("the server stops")))
 	})

@@ -38,22 +38,27 @@ func (h *Server) Status() wire.Status {
 		o := current.instruction
 		status.Round, status.Kind, status.Set, status.Statistic = o.Round, string(o.Kind), o.Set, o.Statistic
 	}
+
 	for i, m := range h.members.roster().clients {
 		k := h.counts.tally(i)
 		clientStatus := wire.ClientStatus{Client: i, Joined: m.joined, Left: m.left, Seen: -1,
 			Backbone: m.Participant.Task.Backbone, Domain: m.Participant.Domain, Replies: k.replies,
 			Refused: k.refused, Up: k.up, Down: k.down, Examples: m.Examples, Counted: k.counted, Reason: k.reason,
 			Unawaited: k.silent()}
+
 		if m.connected {
 			clientStatus.Seen, clientStatus.Doing = 0, h.mail.box(i).doing()
 		} else if !m.seen.IsZero() {
 			clientStatus.Seen = time.Since(m.seen).Seconds()
 		}
+
 		if current != nil {
 			clientStatus.Asked, clientStatus.Answered, _ = current.state(i)
 		}
+
 		status.Clients = append(status.Clients, clientStatus)
 	}
+
 	status.Totals = h.Totals()
 	hide(&status, h.set.Privacy)
 	return status
@@ -64,10 +69,12 @@ func hide(s *wire.Status, p Privacy) {
 	if s.Secret, s.SecretSize = p.Sample, p.Size; !p.Sample {
 		return
 	}
+
 	for i, c := range s.Clients {
 		s.Clients[i] = wire.ClientStatus{Client: c.Client, Joined: c.Joined, Left: c.Left, Seen: c.Seen,
 			Backbone: c.Backbone, Domain: c.Domain}
 	}
+
 	if p.Size {
 		s.Kind, s.Set, s.Statistic = "", "", ""
 		s.Totals = wire.Totals{RefusedJoins: s.RefusedJoins, Dropped: s.Dropped}

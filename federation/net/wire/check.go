@@ -53,11 +53,13 @@ func CheckInstruction(instruction *Instruction) error {
 	case !ID.MatchString(instruction.Run) || !ID.MatchString(instruction.Attempt):
 		return fmt.Errorf("%.50q or %.50q is not an identity", instruction.Run, instruction.Attempt)
 	}
+
 	for _, id := range []string{instruction.Accepted, instruction.Safe} {
 		if id != "" && !ID.MatchString(id) {
 			return fmt.Errorf("%.50q is not an identity", id)
 		}
 	}
+
 	return checkContent(instruction.Content)
 }
 
@@ -73,6 +75,7 @@ func CheckReply(reply *Reply) error {
 	case len(reply.Terms) > MaxTerms:
 		return fmt.Errorf("%d bytes of loss terms; at most %d are allowed", len(reply.Terms), MaxTerms)
 	}
+
 	return checkContent(reply.Content)
 }
 
@@ -95,12 +98,15 @@ func ReplyOf(kind message.Kind, out message.Reply) (reply *Reply, body []byte, e
 	} else if out.Stats.Terms != nil {
 		reply.Terms, err = json.Marshal(out.Stats.Terms)
 	}
+
 	if err != nil {
 		return nil, nil, err
 	}
+
 	if body, err = message.EncodeTensors(out.Tensors()); err != nil {
 		return nil, nil, err
 	}
+
 	reply.Content = ContentOf(body)
 	return reply, body, nil
 }
@@ -114,12 +120,15 @@ func (r *Reply) Message(client int) (message.Reply, error) {
 			return out, fmt.Errorf("the terms of the loss: %w", err)
 		}
 	}
+
 	if len(r.Scores) == 0 {
 		return out, nil
 	}
+
 	if err := DecodeStrict(r.Scores, &out.Scores); err != nil {
 		return out, fmt.Errorf("the statistics of the test: %w", err)
 	}
+
 	return out, nil
 }
 
@@ -130,9 +139,11 @@ func DecodeStrict(b []byte, into any) error {
 	if err := d.Decode(into); err != nil {
 		return err
 	}
+
 	if _, err := d.Token(); err != io.EOF {
 		return errors.New("more than one value")
 	}
+
 	return nil
 }
 
@@ -158,12 +169,14 @@ func checkNames(m tensor.Map) error {
 	if len(m) > maxTensors {
 		return fmt.Errorf("%d tensors; at most %d are allowed", len(m), maxTensors)
 	}
+
 	for name := range m {
 		if len(name) > 200 || !tensorName.MatchString(name) || strings.Contains(name, "..") {
 			return fmt.Errorf("tensor %.100q: a name has letters, digits, _, -, . and single slashes between them",
 				name)
 		}
 	}
+
 	return nil
 }
 
@@ -175,8 +188,10 @@ func Printable(text string) string {
 		}
 		return ' '
 	}, text)
+
 	if len(text) > MaxText {
 		text = strings.ToValidUTF8(text[:MaxText], "") + "..."
 	}
+
 	return text
 }

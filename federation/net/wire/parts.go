@@ -41,6 +41,7 @@ func SendParts(ctx context.Context, body []byte, send func(*Part) error) error {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -66,21 +67,27 @@ func (c *Content) ReceiveParts(into io.Writer, next func() (*Part, error)) error
 		if errors.Is(err, io.EOF) {
 			err = io.ErrUnexpectedEOF
 		}
+
 		if err != nil {
 			return err
 		}
+
 		n := uint64(len(part.Data))
 		if n == 0 || n > min(left, PartSize) {
 			return fmt.Errorf("%w: a part of %d bytes, and %d of %d are missing", ErrDamaged, n, left, c.Size)
 		}
+
 		if _, err := into.Write(part.Data); err != nil {
 			return err
 		}
+
 		sum.Write(part.Data)
 		left -= n
 	}
+
 	if hex.EncodeToString(sum.Sum(nil)) != c.Sum {
 		return fmt.Errorf("%w: %d bytes with another checksum", ErrDamaged, c.Size)
 	}
+
 	return nil
 }

@@ -65,14 +65,17 @@ func ReadStatus(b []byte) (*Status, error) {
 	if err := json.Unmarshal(b, &status); err != nil {
 		return nil, fmt.Errorf("the server's status: %w", err)
 	}
+
 	for _, text := range []*string{&status.Name, &status.Run, &status.Kind, &status.Set, &status.Statistic} {
 		*text = Printable(*text)
 	}
+
 	for i := range status.Clients {
 		c := &status.Clients[i]
 		for _, text := range []*string{&c.Doing, &c.Backbone, &c.Domain, &c.Reason} {
 			*text = Printable(*text)
 		}
 	}
+
 	return &status, nil
 }

@@ -33,6 +33,7 @@ func (d *Dispatcher) holdCommon(o message.Instruction) *common {
 			return c
 		}
 	}
+
 	c := &common{dispatcher: d, instruction: o, users: 1}
 	d.commons = append(d.commons, c)
 	return c
@@ -60,13 +61,16 @@ func (c *common) content(ctx context.Context) (content, []byte, error) {
 			return content{}, nil, err
 		}
 	}
+
 	if len(c.body) > c.dispatcher.tensors.limit && c.opened == opened {
 		return c.stored, nil, nil
 	}
+
 	out, inline, err := c.dispatcher.tensors.put(ctx, c.body, true)
 	if err == nil && out.Object != "" {
 		c.stored, c.opened = out, opened
 		c.dispatcher.count(func(t *Totals) { t.Down += int64(out.Size) })
 	}
+
 	return out, inline, err
 }

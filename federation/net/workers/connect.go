@@ -31,14 +31,17 @@ func Connect(ctx context.Context, address, name string, patient bool, log *slog.
 				address)
 		}
 	}
+
 	nc, err := dial(ctx, address, name, patient, log, options)
 	if err != nil {
 		return nil, err
 	}
+
 	js, err := jetstream.New(nc)
 	if err == nil {
 		_, err = js.AccountInfo(ctx)
 	}
+
 	for _, e := range []error{jetstream.ErrJetStreamNotEnabled, jetstream.ErrJetStreamNotEnabledForAccount,
 		nats.ErrNoResponders} {
 		if errors.Is(err, e) {
@@ -47,6 +50,7 @@ func Connect(ctx context.Context, address, name string, patient bool, log *slog.
 				"or enable jetstream for the account", address)
 		}
 	}
+
 	return nc, nil
 }
 
@@ -62,25 +66,31 @@ func dial(ctx context.Context, address, name string, patient bool, log *slog.Log
 			}
 		}),
 		nats.ReconnectHandler(func(*nats.Conn) { log.Info("connected again") })}, options...)
+
 	for logged := false; ; {
 		nc, err := nats.Connect(address, options...)
 		if err == nil {
 			return nc, nil
 		}
+
 		if wrong := certs.Explain(address, "name another --tls", err); wrong != nil {
 			return nil, wrong
 		}
+
 		if refusal := certs.Refusal(err); refusal != nil {
 			return nil, fmt.Errorf("%s accepts only machines with a certificate of its authority (%w): give the "+
 				"folder that promptfed certs made with --tls DIR", address, refusal)
 		}
+
 		if !patient || !waitable(err) {
 			return nil, fmt.Errorf("cannot connect to %s: %w", address, err)
 		}
+
 		if !logged {
 			log.Info("waiting for the NATS server", "url", address, "error", err)
 			logged = true
 		}
+
 		if err := wait.For(ctx, time.Second); err != nil {
 			return nil, err
 		}

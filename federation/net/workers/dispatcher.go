@@ -76,6 +76,7 @@ func Open(ctx context.Context, nc *nats.Conn, set Settings) (*Dispatcher, error)
 	if err := CheckQueue(set.Queue); err != nil {
 		return nil, err
 	}
+
 	dispatcher := &Dispatcher{set: set, queue: queue(set.Queue), run: rand.Text(), conn: nc,
 		loading: make(chan struct{}, maxLoading), pending: map[string]*attempt{},
 		members: map[string]*member{}, known: map[string]bool{}}
@@ -85,12 +86,15 @@ func Open(ctx context.Context, nc *nats.Conn, set Settings) (*Dispatcher, error)
 	if dispatcher.tensors, err = newTensorStore(nc, dispatcher.queue, set.Limit); err != nil {
 		return nil, err
 	}
+
 	if _, err := request(ctx, nc, dispatcher.queue.subject(inviteSubject), nil, requestTimeout/10); err == nil {
 		return nil, dispatcher.taken()
 	}
+
 	if err := dispatcher.createStreams(ctx); err != nil {
 		return nil, err
 	}
+
 	var subscribed []*nats.Subscription
 	for subject, handle := range map[string]nats.MsgHandler{inviteSubject: dispatcher.invite,
 		joinSubject:   dispatcher.join,
@@ -104,6 +108,7 @@ func Open(ctx context.Context, nc *nats.Conn, set Settings) (*Dispatcher, error)
 		}
 		subscribed = append(subscribed, s)
 	}
+
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	dispatcher.stop = func() {
 		cancel()
@@ -111,6 +116,7 @@ func Open(ctx context.Context, nc *nats.Conn, set Settings) (*Dispatcher, error)
 			s.Unsubscribe()
 		}
 	}
+
 	dispatcher.over.Go(func() { dispatcher.watch(ctx) })
 	return dispatcher, nc.Flush()
 }
@@ -130,6 +136,7 @@ func (d *Dispatcher) Close() {
 		defer cancel()
 		err = d.deleteStreams(ctx)
 	}
+
 	if err != nil {
 		d.set.Log.Warn("the queue could not be removed; the next run of this queue removes it", "error", err)
 	}
@@ -158,6 +165,7 @@ func (d *Dispatcher) admit(ctx context.Context) error {
 		}
 		d.free.Wait()
 	}
+
 	d.jobs++
 	return nil
 }

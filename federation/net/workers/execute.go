@@ -39,6 +39,7 @@ func (d *Dispatcher) Execute(ctx context.Context, client *spec.Client, instructi
 		return message.Reply{Client: client.ID}, nil, err
 	}
 	defer d.leave()
+
 	p := publication{dispatcher: d, common: c, instruction: instruction.ForClient(client.ID), state: state}
 	for failed := 1; ; {
 		out := p.try(ctx)
@@ -57,6 +58,7 @@ func (d *Dispatcher) Execute(ctx context.Context, client *spec.Client, instructi
 		case !out.fatal:
 			out.err = fmt.Errorf("%w (tried %d times)", out.err, failed)
 		}
+
 		out.err = fmt.Errorf("round %d, client %d: %w", instruction.Round+1, client.ID, out.err)
 		return message.Reply{Client: client.ID}, nil, out.err
 	}
@@ -89,6 +91,7 @@ func (p publication) try(ctx context.Context) outcome {
 		defer dispatcher.mu.Unlock()
 		delete(dispatcher.pending, p.id)
 	}()
+
 	alive, cancel := context.WithCancel(ctx) // waits for a server that is not available
 	defer cancel()
 	defer context.AfterFunc(dispatcher.alive, cancel)()
@@ -97,9 +100,11 @@ func (p publication) try(ctx context.Context) outcome {
 	if err == nil {
 		err = p.publish(alive, m)
 	}
+
 	if err != nil {
 		return outcome{err: fmt.Errorf("the job: %w", cmp.Or(context.Cause(dispatcher.alive), err)), fatal: true}
 	}
+
 	select {
 	case out := <-ended:
 		if out.msg != nil {
@@ -118,18 +123,22 @@ func (p publication) encode(ctx context.Context) (msg *nats.Msg, own content, er
 	if err != nil {
 		return nil, own, err
 	}
+
 	common, first, err := p.common.content(ctx)
 	if err != nil {
 		return nil, own, err
 	}
+
 	b, err := encodeOwn(p.instruction, s)
 	if err != nil {
 		return nil, own, err
 	}
+
 	own, second, err := p.dispatcher.tensors.put(ctx, b, false)
 	if err != nil {
 		return nil, own, err
 	}
+
 	msg, err = pack(p.dispatcher.queue.subject(jobSubject), p.id, job{withoutTensors(p.instruction), common, own},
 		first, second)
 	return msg, own, err
@@ -141,15 +150,18 @@ func (p publication) publish(ctx context.Context, m *nats.Msg) error {
 		_, err := p.dispatcher.tensors.js.PublishMsg(ctx, m, jetstream.WithMsgID(p.id))
 		return err != nil && ctx.Err() == nil && unavailable(err), err
 	})
+
 	if err != nil {
 		return fmt.Errorf("the NATS server does not store it: %w", err)
 	}
+
 	p.dispatcher.count(func(t *Totals) {
 		t.Down += int64(len(m.Data) + len(m.Header.Get(jsonHeader)))
 		if a := p.dispatcher.pending[p.id]; a != nil {
 			a.published = true
 		}
 	})
+
 	return nil
 }
 
@@ -160,6 +172,7 @@ func (p publication) read(ctx context.Context, out *outcome) {
 		return
 	}
 	defer p.dispatcher.remove(in.Tensors)
+
 	if out.fatal = in.Fatal; in.Error != "" {
 		out.err = errors.New(in.Error)
 	} else {
@@ -169,9 +182,11 @@ func (p publication) read(ctx context.Context, out *outcome) {
 			out.reply, out.next, out.err = decodeResult(p.instruction, in.Reply, b)
 		}
 	}
+
 	if out.err != nil && in.Host != "" {
 		out.err = fmt.Errorf("worker %s: %w", in.Host, out.err)
 	}
+
 	p.dispatcher.count(func(t *Totals) {
 		t.Lost += in.Deliveries - 1
 		if out.err != nil {
@@ -194,6 +209,7 @@ func (d *Dispatcher) remove(c content) {
 	if c.Object == "" {
 		return
 	}
+
 	go func() {
 		ctx, cancel := context.WithTimeout(context.Background(), requestTimeout)
 		defer cancel()
@@ -215,10 +231,12 @@ func (d *Dispatcher) result(msg *nats.Msg) {
 		delete(d.pending, id)
 		a.ended <- outcome{msg: msg}
 	}
+
 	d.mu.Unlock()
 	if err := msg.Respond(nil); err != nil {
 		d.set.Log.Debug("a result is not acknowledged", "error", err)
 	}
+
 	var in result
 	if late && unpack(msg.Header, &in) == nil {
 		d.remove(in.Tensors)

@@ -65,12 +65,14 @@ func (d *Dispatcher) invite(msg *nats.Msg) {
 	if len(msg.Data) > 0 && json.Unmarshal(msg.Data, &q) != nil {
 		return
 	}
+
 	mine := spec.Compatibility{Program: d.set.Compatibility.Program}
 	if err := mine.Mismatch(spec.Compatibility{Program: q.Program}); err != nil && len(msg.Data) > 0 {
 		d.set.Log.Warn("a worker is refused", "reason", err)
 		d.answer(msg, answer{Refused: err.Error()})
 		return
 	}
+
 	d.answer(msg, answer{Invitation: Invitation{d.run, d.set.Config}})
 }
 
@@ -80,6 +82,7 @@ func (d *Dispatcher) join(msg *nats.Msg) {
 	if json.Unmarshal(msg.Data, &w) != nil {
 		return
 	}
+
 	a := answer{Invitation: Invitation{Run: d.run}}
 	if w.Run == d.run {
 		if err := d.admitWorker(w); err != nil {
@@ -87,6 +90,7 @@ func (d *Dispatcher) join(msg *nats.Msg) {
 			a.Refused = err.Error()
 		}
 	}
+
 	d.answer(msg, a)
 }
 
@@ -104,22 +108,27 @@ func (d *Dispatcher) admitWorker(info Info) error {
 		m.seen = time.Now()
 		return nil
 	}
+
 	if info.Jobs < 1 || info.Jobs > MaxJobs || d.capacity()+info.Jobs > maxSlots {
 		return fmt.Errorf("the request to join is invalid: %d jobs at a time; a worker has 1 to %d, and all workers "+
 			"together at most %d", info.Jobs, MaxJobs, maxSlots)
 	}
+
 	if err := mine.Mismatch(info.Compatibility); err != nil {
 		return err
 	}
+
 	d.members[info.Worker], d.known[info.Worker] = &member{info, time.Now()}, true
 	n := info.Compatibility.Numerics
 	if n != mine.Numerics && !slices.Contains(d.totals.Numerics, n) {
 		d.totals.Numerics = append(d.totals.Numerics, n)
 	}
+
 	if list := mine.Numerics.Differences(n); len(list) > 0 {
 		d.set.Log.Warn("the worker computes otherwise in the last digits, so the run's bytes are not promised; the "+
 			"run's value is named first", "host", info.Host, "differences", strings.Join(list, "; "))
 	}
+
 	d.set.Log.Info("a worker joined", "host", info.Host, "jobs", info.Jobs)
 	return nil
 }
@@ -155,9 +164,11 @@ func request(ctx context.Context, nc *nats.Conn, subject string, v any, limit ti
 			return a, err
 		}
 	}
+
 	m, err := nc.RequestWithContext(ctx, subject, b)
 	if err != nil {
 		return a, err
 	}
+
 	return a, json.Unmarshal(m.Data, &a)
 }

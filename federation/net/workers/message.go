@@ -49,15 +49,18 @@ func pack(subject, id string, header any, parts ...[]byte) (*nats.Msg, error) {
 	if err != nil {
 		return nil, fmt.Errorf("a message's header: %w", err)
 	}
+
 	m := &nats.Msg{Subject: subject, Header: nats.Header{idHeader: {id}, jsonHeader: {string(text)}}}
 	size := 0
 	for _, p := range parts {
 		size += len(p)
 	}
+
 	m.Data = make([]byte, 0, size)
 	for _, p := range parts {
 		m.Data = append(m.Data, p...)
 	}
+
 	return m, nil
 }
 
@@ -101,11 +104,13 @@ func decodeJob(instruction message.Instruction, common tensor.Map, own []byte) (
 	if err != nil {
 		return instruction, message.ClientState{}, err
 	}
+
 	all := m.WithoutPrefix(instructionPart)
 	maps.Copy(all, common)
 	if instruction, err = instruction.WithTensors(all); err != nil {
 		return instruction, message.ClientState{}, err
 	}
+
 	s, err := message.ParseClientState(m.WithoutPrefix(statePart))
 	return instruction, s, err
 }
@@ -116,6 +121,7 @@ func encodeResult(r message.Reply, next *message.ClientState) (message.Reply, []
 	if next != nil {
 		m.Put(statePart, next.Tensors())
 	}
+
 	b, err := message.EncodeTensors(m)
 	header := message.Reply{Client: r.Client, Upload: method.Upload{Client: r.Upload.Client, N: r.Upload.N},
 		Stats: r.Stats, Scores: r.Scores}
@@ -130,16 +136,20 @@ func decodeResult(instruction message.Instruction, reply message.Reply, tensors 
 	if err == nil {
 		reply, err = instruction.WithReplyTensors(reply, m.WithoutPrefix(replyPart))
 	}
+
 	if err == nil && (reply.Client != instruction.Clients[0] || instruction.Kind == message.Train &&
 		reply.Upload.Client != reply.Client) {
 		err = fmt.Errorf("the result is of client %d, with an upload of client %d", reply.Client, reply.Upload.Client)
 	}
+
 	if err == nil {
 		err = instruction.Check(reply)
 	}
+
 	if err != nil || instruction.Kind != message.Train {
 		return reply, nil, err
 	}
+
 	next, err := message.ParseClientState(m.WithoutPrefix(statePart))
 	return reply, &next, err
 }

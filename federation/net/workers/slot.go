@@ -49,10 +49,12 @@ func (s *session) pull(ctx context.Context, from *jetstream.Consumer) (msg jetst
 			return nil, err
 		}
 	}
+
 	msg, err = (*from).Next(jetstream.FetchContext(ctx))
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, nats.ErrTimeout) {
 		err = nil
 	}
+
 	return msg, err
 }
 
@@ -69,10 +71,12 @@ func (s *session) execute(ctx context.Context, msg jetstream.Msg) {
 	if err == nil {
 		err = s.send(ctx, msg, r, tensors)
 	}
+
 	if err != nil {
 		msg.NakWithDelay(retryInterval)
 		return
 	}
+
 	msg.Ack()
 }
 
@@ -84,26 +88,32 @@ func (s *session) compute(ctx context.Context, msg jetstream.Msg) (result, []byt
 	if meta, e := msg.Metadata(); e == nil {
 		r.Deliveries = int(meta.NumDelivered)
 	}
+
 	if r.Deliveries > maxLost {
 		r.Fatal, r.Error = true, fmt.Sprintf("%d workers started this job and none finished it; it may need more "+
 			"memory than they have", maxLost)
 		return r, nil, nil
 	}
+
 	if err == nil {
 		r.Reply, body, err = s.executeJob(ctx, j, msg.Data())
 	}
+
 	if ctx.Err() != nil || errors.Is(err, jetstream.ErrObjectNotFound) {
 		return r, nil, errors.Join(ctx.Err(), err)
 	}
+
 	var inline []byte
 	if err == nil {
 		r.Tensors, inline, err = s.tensors.put(ctx, body, false)
 	}
+
 	if err != nil {
 		s.worker.Log.Error("a job failed", "round", j.Instruction.Round+1, "clients", j.Instruction.Clients, "error",
 			err)
 		r.Error = err.Error()
 	}
+
 	r.Host = s.info.Host
 	return r, inline, ctx.Err()
 }
@@ -112,22 +122,27 @@ func (s *session) executeJob(ctx context.Context, j job, data []byte) (reply mes
 	if len(j.Instruction.Clients) != 1 {
 		return reply, nil, fmt.Errorf("a job for %d clients", len(j.Instruction.Clients))
 	}
+
 	common, data, err := s.shared.get(ctx, s.tensors, j.Common, data)
 	if err != nil {
 		return reply, nil, err
 	}
+
 	own, _, err := s.tensors.get(ctx, j.Own, data)
 	if err != nil {
 		return reply, nil, err
 	}
+
 	o, state, err := decodeJob(j.Instruction, common, own)
 	if err != nil {
 		return reply, nil, err
 	}
+
 	out, next, err := s.do(ctx, o.Clients[0], o, state)
 	if err != nil {
 		return reply, nil, err
 	}
+
 	return encodeResult(out, next)
 }
 
@@ -140,9 +155,11 @@ func (s *session) send(ctx context.Context, m jetstream.Msg, r result, tensors [
 			"lower train.lr or set train.clip_norm (%v)", err)}
 		out, err = pack(subject, id, r)
 	}
+
 	if err != nil {
 		return err
 	}
+
 	return wait.Retry(ctx, retryInterval, func() (bool, error) {
 		attempt, cancel := context.WithTimeout(ctx, requestTimeout)
 		defer cancel()
@@ -178,14 +195,17 @@ func (s *sharedTensors) get(ctx context.Context, from tensorStore, c content, da
 		}
 		s.mu.Unlock()
 	}
+
 	entry.mu.Lock()
 	defer entry.mu.Unlock()
 	if entry.tensors != nil {
 		return entry.tensors, data, nil
 	}
+
 	b, rest, err := from.get(ctx, c, data)
 	if err == nil {
 		entry.tensors, err = message.DecodeTensors(b)
 	}
+
 	return entry.tensors, rest, err
 }

@@ -19,6 +19,7 @@ func (d *Dispatcher) createStreams(ctx context.Context) error {
 	if err := d.deleteStreams(ctx); err != nil {
 		return fmt.Errorf("the queue %q of an earlier run cannot be removed: %w", d.queue, err)
 	}
+
 	js, owner := d.tensors.js, map[string]string{runKey: d.run}
 	var err error
 	for _, replicas := range []int{3, 1} {
@@ -35,14 +36,17 @@ func (d *Dispatcher) createStreams(ctx context.Context) error {
 			return e
 		}
 	}
+
 	if err == nil {
 		_, err = js.CreateConsumer(ctx, d.queue.stream(), jetstream.ConsumerConfig{Durable: d.run,
 			AckPolicy: jetstream.AckExplicitPolicy, AckWait: presenceTimeout, MaxDeliver: -1, MaxAckPending: -1,
 			MaxWaiting: maxSlots})
 	}
+
 	if err != nil {
 		return fmt.Errorf("the queue %q cannot be made: %w", d.queue, err)
 	}
+
 	d.mu.Lock()
 	d.opened++
 	d.mu.Unlock()
@@ -83,6 +87,7 @@ func (d *Dispatcher) checkStreams(ctx context.Context) error {
 			}
 		}
 	}
+
 	return nil
 }
 
@@ -106,6 +111,7 @@ func (d *Dispatcher) published() map[string]bool {
 			out[id] = true
 		}
 	}
+
 	return out
 }
 

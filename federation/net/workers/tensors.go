@@ -49,11 +49,13 @@ func (s tensorStore) put(ctx context.Context, b []byte, shared bool) (content, [
 	if len(b) <= s.limit {
 		return content{Size: len(b)}, b, nil
 	}
+
 	c := content{Size: len(b), Object: rand.Text()}
 	if shared {
 		sum := sha256.Sum256(b)
 		c.Digest = hex.EncodeToString(sum[:])
 	}
+
 	return c, nil, wait.Retry(ctx, retryInterval, func() (bool, error) {
 		err := s.write(ctx, c.Object, b)
 		if err == nil || ctx.Err() == nil && unavailable(err) {
@@ -72,10 +74,12 @@ func (s tensorStore) get(ctx context.Context, c content, data []byte) (tensors, 
 		}
 		return data[:c.Size], data[c.Size:], nil
 	}
+
 	err = wait.Retry(ctx, retryInterval, func() (bool, error) {
 		tensors, err = s.read(ctx, c)
 		return err != nil && ctx.Err() == nil && !errors.Is(err, jetstream.ErrObjectNotFound) && !s.conn.IsClosed(), err
 	})
+
 	return tensors, data, err
 }
 
@@ -113,16 +117,19 @@ func (s tensorStore) read(ctx context.Context, c content) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	object, err := store.Get(ctx, c.Object)
 	if err != nil {
 		return nil, err
 	}
 	defer object.Close()
+
 	w := &watchedBuffer{stop: time.AfterFunc(objectTimeout, cancel)}
 	defer w.stop.Stop()
 	if _, err := io.Copy(w, object); err != nil {
 		return nil, err
 	}
+
 	return w.b.Bytes(), nil
 }
 
@@ -149,17 +156,21 @@ func (s tensorStore) remove(ctx context.Context, c content) error {
 	if c.Object == "" {
 		return nil
 	}
+
 	store, err := s.js.ObjectStore(ctx, s.queue.objects())
 	if err == nil {
 		err = store.Delete(ctx, c.Object)
 	}
+
 	if err != nil {
 		return err
 	}
+
 	stream, err := s.js.Stream(ctx, s.queue.objectStream())
 	if err != nil {
 		return err
 	}
+
 	// Delete leaves a note that there was an object.
 	note := "$O." + s.queue.objects() + ".M." + base64.URLEncoding.EncodeToString([]byte(c.Object))
 	return stream.Purge(ctx, jetstream.WithPurgeSubject(note))

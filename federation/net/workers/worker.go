@@ -37,13 +37,16 @@ func (w Worker) FetchInvitation(ctx context.Context, nc *nats.Conn) (*Invitation
 	if err := CheckQueue(w.Queue); err != nil {
 		return nil, err
 	}
+
 	a, err := w.ask(ctx, nc, inviteSubject, question{w.Program})
 	if err == nil && a.Refused != "" {
 		err = errors.New(a.Refused)
 	}
+
 	if err != nil {
 		return nil, err
 	}
+
 	return &a.Invitation, nil
 }
 
@@ -63,6 +66,7 @@ func (w Worker) ask(ctx context.Context, nc *nats.Conn, subject string, v any) (
 		}
 		return true, nil
 	})
+
 	return a, err
 }
 
@@ -74,15 +78,18 @@ func (w Worker) Run(ctx context.Context, nc *nats.Conn, inv *Invitation, info In
 	if s.tensors, err = newTensorStore(nc, s.queue, 0); err != nil {
 		return err
 	}
+
 	over := make(chan *nats.Msg, 1)
 	sub, err := nc.ChanSubscribe(s.queue.subject(endSubject), over)
 	if err != nil {
 		return err
 	}
 	defer sub.Unsubscribe()
+
 	if err := s.join(ctx); err != nil {
 		return err
 	}
+
 	w.Log.Info("joined a run", "run", inv.Run, "jobs", info.Jobs)
 	eg, running := errgroup.WithContext(ctx)
 	eg.Go(func() error { return s.heartbeats(running) })
@@ -98,12 +105,15 @@ func (w Worker) Run(ctx context.Context, nc *nats.Conn, inv *Invitation, info In
 			}
 		}
 	})
+
 	for range info.Jobs {
 		eg.Go(func() error { return s.work(running) })
 	}
+
 	if err = eg.Wait(); !errors.Is(err, ErrRunOver) && !nc.IsClosed() {
 		s.leave()
 	}
+
 	return err
 }
 
@@ -130,6 +140,7 @@ func (s *session) join(ctx context.Context) error {
 	case a.Refused != "":
 		return errors.New(a.Refused)
 	}
+
 	return nil
 }
 

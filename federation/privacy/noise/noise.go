@@ -47,9 +47,11 @@ func Open(path, run string) (*Noise, error) {
 	if _, err := atomicfile.ReadJSON(path, &n.noiseFile); err != nil {
 		return nil, err
 	}
+
 	if n.Run == run && len(n.Key) == sha256.Size && n.Released != nil {
 		return n, nil
 	}
+
 	n.noiseFile = noiseFile{Run: run, Key: make([]byte, sha256.Size), Released: map[int][]string{}}
 	rand.Read(n.Key)
 	return n, n.write()
@@ -92,6 +94,7 @@ func (n *Noise) ForRound(round int, once bool) method.Noise {
 				releases++
 			}
 		}
+
 		if !slices.Contains(list, name) {
 			if once && releases > 0 {
 				return nil, 0, errReleased
@@ -103,6 +106,7 @@ func (n *Noise) ForRound(round int, once bool) method.Noise {
 			}
 			releases++
 		}
+
 		return n.Rand("round", strconv.Itoa(round), name), releases, nil
 	}
 }

@@ -85,6 +85,7 @@ func NewClient(id int, params Params, who Identity, peers Peers, random io.Reade
 	if id < 0 || id >= maxID {
 		return nil, fmt.Errorf("client %d: numbers of clients must lie between 0 and %d", id, maxID-1)
 	}
+
 	m := ClientState{Terms: params, Envelope: newSecret(random).bytes(), Pair: newSecret(random).bytes(),
 		Seed: newSecret(random).bytes()}
 	client := &Client{id: id, who: who, peers: peers, random: random, state: m, sharedKeys: map[int][]byte{}}
@@ -92,13 +93,16 @@ func NewClient(id int, params Params, who Identity, peers Peers, random io.Reade
 	if err != nil {
 		return nil, err
 	}
+
 	a := Advert{Keys: client.keys()}
 	if a.Proof, err = who.Proof(id); err != nil {
 		return nil, err
 	}
+
 	if a.Signature, err = who.Sign(id, advertised(params, id, a.Keys)); err != nil {
 		return nil, err
 	}
+
 	client.state.Advert = a.Encode()
 	return client, nil
 }
@@ -117,6 +121,7 @@ func (c *Client) restore() (err error) {
 	if err := c.state.Terms.check(); err != nil {
 		return err
 	}
+
 	for _, key := range []struct {
 		stored []byte
 		key    *secret
@@ -125,6 +130,7 @@ func (c *Client) restore() (err error) {
 			return err
 		}
 	}
+
 	if c.state.Roster != nil {
 		if c.roster, err = DecodeRoster(c.state.Roster); err != nil {
 			return err
@@ -133,13 +139,16 @@ func (c *Client) restore() (err error) {
 			return fmt.Errorf("it has %d shares of its own", len(c.state.Shares))
 		}
 	}
+
 	if c.state.Inbox == nil {
 		return nil
 	}
+
 	in, err := DecodeEncryptedShares(c.state.Inbox)
 	if err == nil {
 		_, err = c.open(in)
 	}
+
 	return err
 }
 
@@ -177,10 +186,12 @@ func (c *Client) Share(roster Roster) (EncryptedShares, error) {
 		}
 		return DecodeEncryptedShares(c.state.Sent)
 	}
+
 	proofs, err := c.check(roster)
 	if err != nil {
 		return nil, err
 	}
+
 	ids, params := slices.Sorted(maps.Keys(roster)), c.state.Terms
 	pair, seed := c.pair.split(c.random, params.Threshold, ids), c.seed.split(c.random, params.Threshold, ids)
 	out := EncryptedShares{}
@@ -198,8 +209,10 @@ func (c *Client) Share(roster Roster) (EncryptedShares, error) {
 				return nil, fmt.Errorf("the keys of client %d: %w", id, err)
 			}
 		}
+
 		out[id] = share
 	}
+
 	maps.Copy(c.peers, proofs)
 	c.roster = roster
 	c.state.Roster, c.state.Sent = roster.Encode(), out.Encode()
@@ -219,6 +232,7 @@ func (c *Client) check(roster Roster) (Peers, error) {
 		return nil, fmt.Errorf("the roster has %d clients, of which only %d, no more than half, must stay: a server "+
 			"could ask two halves for different secrets", len(roster), params.Threshold)
 	}
+
 	seen, ids := map[[keySize]byte]int{}, slices.Sorted(maps.Keys(roster))
 	for _, id := range ids {
 		if id >= params.Clients {
@@ -231,6 +245,7 @@ func (c *Client) check(roster Roster) (Peers, error) {
 			seen[public] = id
 		}
 	}
+
 	proofs := Peers{}
 	for _, id := range ids {
 		if id == c.id {
@@ -246,6 +261,7 @@ func (c *Client) check(roster Roster) (Peers, error) {
 		}
 		proofs[id] = proof
 	}
+
 	return proofs, nil
 }
 
@@ -269,10 +285,12 @@ func (c *Client) Check(in EncryptedShares) (Complaints, error) {
 	case c.state.Inbox != nil:
 		return DecodeComplaints(c.state.Complaints)
 	}
+
 	out, err := c.open(in)
 	if err == nil {
 		c.state.Inbox, c.state.Complaints = in.Encode(), out.Encode()
 	}
+
 	return out, err
 }
 
@@ -286,21 +304,25 @@ func (c *Client) open(in EncryptedShares) (Complaints, error) {
 		if !ok || id == c.id {
 			return nil, fmt.Errorf("shares of client %d, which is not one of the others of the roster", id)
 		}
+
 		l := in[id]
 		if c.who.Verify(id, c.peers[id], dealt(params, id, c.id, l), l.Signature) != nil {
 			out[id] = Complaint{}
 			continue
 		}
+
 		shared, err := c.shared(c.roster, id)
 		if err != nil {
 			return nil, fmt.Errorf("the keys of client %d: %w", id, err)
 		}
+
 		if pair, seed, err := l.open(shared, params.Session, id, c.id); err == nil {
 			pairs[id], seeds[id] = pair, seed
 		} else if out[id], err = complain(params, c.envelope, advert.Envelope[:], c.random); err != nil {
 			return nil, fmt.Errorf("the keys of client %d: %w", id, err)
 		}
 	}
+
 	c.pairShares, c.seedShares = pairs, seeds
 	return out, nil
 }
@@ -310,14 +332,17 @@ func (c *Client) senders(list []int) error {
 	if len(list) < c.state.Terms.Threshold {
 		return fmt.Errorf("%d clients may upload; %d must stay to the end", len(list), c.state.Terms.Threshold)
 	}
+
 	if !slices.Contains(list, c.id) {
 		return errors.New("the server excludes this client, but asks it to upload")
 	}
+
 	for _, id := range list {
 		if c.seedShares[id] == nil {
 			return fmt.Errorf("client %d may upload, but this client has no shares of its secrets", id)
 		}
 	}
+
 	return nil
 }
 
@@ -340,9 +365,11 @@ func (c *Client) Mask(senders []int, model [sha256.Size]byte, values []uint64) (
 	case len(values) != params.Length:
 		return nil, fmt.Errorf("a vector of %d numbers; the session is for %d", len(values), params.Length)
 	}
+
 	if err := c.senders(senders); err != nil {
 		return nil, err
 	}
+
 	out := make([]uint64, len(values))
 	params.Ring.add(out, values)
 	params.Ring.addMask(out, ownMask(c.seed, params.Session, c.id), false)
@@ -358,6 +385,7 @@ func (c *Client) Mask(senders []int, model [sha256.Size]byte, values []uint64) (
 		}
 		params.Ring.addMask(out, pairMask(shared, params.Session, v, c.id, id), id < c.id)
 	}
+
 	c.state.Senders, c.state.Model, c.state.Masked = senders, model, params.Ring.Encode(out)
 	return out, nil
 }
@@ -380,6 +408,7 @@ func (c *Client) Agree(request UnmaskRequest) ([]byte, error) {
 	case !slices.Contains(request.Survivors, c.id):
 		return nil, errors.New("the server states that this client dropped out, but it uploaded")
 	}
+
 	seen := map[int]bool{}
 	for _, id := range slices.Concat(request.Survivors, request.Dropped) {
 		if seen[id] {
@@ -390,13 +419,16 @@ func (c *Client) Agree(request UnmaskRequest) ([]byte, error) {
 			return nil, fmt.Errorf("a secret of client %d is requested, which could not upload", id)
 		}
 	}
+
 	if len(seen) != len(c.state.Senders) {
 		return nil, fmt.Errorf("the question is about %d clients; %d could upload", len(seen), len(c.state.Senders))
 	}
+
 	s, err := c.who.Sign(c.id, agreed(c.View(), request))
 	if err == nil {
 		c.state.Question, c.state.Signature = request.Encode(), s
 	}
+
 	return s, err
 }
 
@@ -411,22 +443,27 @@ func (c *Client) Reveal(signed Signatures) (Shares, error) {
 	if c.state.Signature == nil {
 		return nil, errOrder
 	}
+
 	request, err := DecodeUnmaskRequest(c.state.Question)
 	if err != nil {
 		return nil, err
 	}
+
 	if !c.state.Revealed {
 		if err := c.checkSignatures(request, signed); err != nil {
 			return nil, err
 		}
 	}
+
 	out := Shares{}
 	for _, id := range request.Survivors {
 		out[id] = c.seedShares[id]
 	}
+
 	for _, id := range request.Dropped {
 		out[id] = c.pairShares[id]
 	}
+
 	c.state.Revealed = true
 	return out, nil
 }
@@ -443,10 +480,12 @@ func (c *Client) checkSignatures(q UnmaskRequest, signed Signatures) error {
 			n++
 		}
 	}
+
 	if n < c.state.Terms.Threshold {
 		return fmt.Errorf("%d clients signed this client's view of the round; it must be %d", n,
 			c.state.Terms.Threshold)
 	}
+
 	return nil
 }
 

@@ -32,11 +32,13 @@ func complain(t Params, own secret, dealer []byte, random io.Reader) (Complaint,
 	if err != nil {
 		return Complaint{}, err
 	}
+
 	public, shared := field.NewElement().MulGen(own.Scalar), field.NewElement().Mul(b, own.Scalar)
 	p, err := dleq.Prover{Params: dleqOf(t)}.Prove(own.Scalar, field.Generator(), public, b, shared, random)
 	if err != nil {
 		return Complaint{}, err
 	}
+
 	text, err := p.MarshalBinary()
 	return Complaint{encodePoint(shared), text}, err
 }
@@ -50,13 +52,16 @@ func (c Complaint) check(params Params, receiver, dealer []byte) error {
 			return err
 		}
 	}
+
 	var p dleq.Proof
 	if err := p.UnmarshalBinary(field, c.Proof); err != nil {
 		return errors.New("its proof is malformed")
 	}
+
 	if !(dleq.Verifier{Params: dleqOf(params)}).Verify(field.Generator(), points[0], points[1], points[2], &p) {
 		return errors.New("its proof is wrong")
 	}
+
 	return nil
 }
 
@@ -67,16 +72,20 @@ func (s *Server) judge(receiver, dealer int, complaint Complaint) (liar int, why
 		share.Signature); err != nil {
 		return dealer, fmt.Errorf("its shares for client %d: %w", receiver, err)
 	}
+
 	if len(complaint.Shared) == 0 {
 		return receiver, fmt.Errorf("it complains about the signature of client %d, which is correct", dealer)
 	}
+
 	to, from := s.roster[receiver].Envelope, s.roster[dealer].Envelope
 	if err := complaint.check(s.params, to[:], from[:]); err != nil {
 		return receiver, fmt.Errorf("it complains about client %d without a proof: %w", dealer, err)
 	}
+
 	if _, _, err := share.open(complaint.Shared, s.params.Session, dealer, receiver); err != nil {
 		return dealer, fmt.Errorf("its shares for client %d: %w", receiver, err)
 	}
+
 	return receiver, fmt.Errorf("it complains about the shares of client %d, which are correct", dealer)
 }
 

@@ -26,6 +26,7 @@ func newDegreeTest(threshold int, ids []int) degreeTest {
 	for _, id := range ids {
 		test.places = append(test.places, place(id))
 	}
+
 	difference := field.NewScalar()
 	for i, x := range test.places {
 		w := field.NewScalar().SetUint64(1)
@@ -36,6 +37,7 @@ func newDegreeTest(threshold int, ids []int) degreeTest {
 		}
 		test.weights = append(test.weights, w.Inv(w))
 	}
+
 	return test
 }
 
@@ -45,6 +47,7 @@ func (d degreeTest) check(secret []byte, which int, shares EncryptedShares) erro
 	for i := range coefficients {
 		coefficients[i] = field.RandomScalar(rand.Reader)
 	}
+
 	word := polynomial.New(coefficients)
 	sum, factor := field.Identity(), field.NewScalar()
 	for i, x := range d.places {
@@ -59,8 +62,10 @@ func (d degreeTest) check(secret []byte, which int, shares EncryptedShares) erro
 		}
 		sum.Add(sum, e.Mul(e, factor.Mul(word.Evaluate(x), d.weights[i])))
 	}
+
 	if !sum.IsIdentity() {
 		return errors.New("its commitments do not belong to shares of its secrets")
 	}
+
 	return nil
 }

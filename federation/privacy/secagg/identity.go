@@ -45,6 +45,7 @@ func (p Peers) proof(who Identity, client int, shown []byte) ([]byte, error) {
 		return nil, fmt.Errorf("client %d sent the key %s; it had %s before, and no certificate confirms that both "+
 			"are its own", client, Fingerprint(shown), Fingerprint(before))
 	}
+
 	return shown, nil
 }
 

@@ -38,10 +38,12 @@ func derive(from []byte, s Session, purpose string, ids ...int) []byte {
 	for _, id := range ids {
 		info = binary.BigEndian.AppendUint64(info, uint64(id))
 	}
+
 	key, err := hkdf.Key(sha256.New, from, nil, string(info), keySize)
 	if err != nil {
 		panic(err) // only for lengths that SHA-256 cannot give
 	}
+
 	return key
 }
 

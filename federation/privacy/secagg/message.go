@@ -107,6 +107,7 @@ func encode[T any](l layout, m map[int]T, record func(T) []byte) []byte {
 		}
 		out = append(out, b...)
 	}
+
 	return out
 }
 
@@ -116,9 +117,11 @@ func decode[T any](l layout, b []byte, record func([]byte) (T, error)) (map[int]
 	if err == nil && len(rest) > 0 {
 		err = errShort
 	}
+
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", l.what, err)
 	}
+
 	return out, nil
 }
 
@@ -127,31 +130,39 @@ func decodePart[T any](l layout, b []byte, record func([]byte) (T, error)) (map[
 	if len(b) < 4 {
 		return nil, nil, errShort
 	}
+
 	n := int(binary.LittleEndian.Uint32(b))
 	if b = b[4:]; n > maxClients || len(b) < n*l.header() {
 		return nil, nil, errShort
 	}
+
 	out, last := map[int]T{}, -1
 	for ; n > 0; n-- {
 		if len(b) < l.header() {
 			return nil, nil, errShort
 		}
+
 		id, size := int(binary.LittleEndian.Uint32(b)), l.size
 		if l.varies {
 			size = int(binary.LittleEndian.Uint32(b[4:]))
 		}
+
 		if b = b[l.header():]; size > l.size || size > len(b) {
 			return nil, nil, errShort
 		}
+
 		if id <= last || id >= maxID {
 			return nil, nil, fmt.Errorf("client %d follows client %d; numbers must ascend below %d", id, last, maxID)
 		}
+
 		var err error
 		if out[id], err = record(slices.Clone(b[:size])); err != nil {
 			return nil, nil, fmt.Errorf("client %d: %w", id, err)
 		}
+
 		last, b = id, b[size:]
 	}
+
 	return out, b, nil
 }
 
@@ -175,10 +186,12 @@ func DecodeAdvert(b []byte) (advert Advert, err error) {
 	if len(b) < head {
 		return advert, fmt.Errorf("advertisement: %w", errShort)
 	}
+
 	n := int(binary.LittleEndian.Uint16(b[3*keySize:]))
 	if n > maxSignature || len(b) < head+n || len(b) > head+n+maxProof {
 		return advert, fmt.Errorf("advertisement: %w", errShort)
 	}
+
 	_, err = binary.Decode(b, binary.LittleEndian, &advert.Keys)
 	advert.Signature, advert.Proof = slices.Clone(b[head:head+n]), slices.Clone(b[head+n:])
 	return advert, err
@@ -196,13 +209,16 @@ func DecodeJoining(b []byte) (joining Joining, err error) {
 	if len(b) < 4 {
 		return joining, fmt.Errorf("advertisement: %w", errShort)
 	}
+
 	n := int(binary.LittleEndian.Uint32(b))
 	if b = b[4:]; n > len(b) {
 		return joining, fmt.Errorf("advertisement: %w", errShort)
 	}
+
 	if joining.Advert, err = DecodeAdvert(b[:n]); err == nil {
 		joining.Known, err = decode(knownLayout, b[n:], decodeBytes)
 	}
+
 	return joining, err
 }
 
@@ -281,9 +297,11 @@ func DecodeUnmaskRequest(b []byte) (q UnmaskRequest, err error) {
 	if err == nil {
 		q.Dropped, err = DecodeClients(b)
 	}
+
 	if err != nil {
 		return UnmaskRequest{}, fmt.Errorf("question: %w", err)
 	}
+
 	q.Survivors = slices.Sorted(maps.Keys(survivors))
 	return q, nil
 }

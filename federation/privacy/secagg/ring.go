@@ -78,11 +78,13 @@ func (r Ring) Decode(b []byte) ([]uint64, error) {
 	if r.Width < 1 || r.Width > 8 || len(b)%r.Width != 0 {
 		return nil, fmt.Errorf("%d bytes are not a vector of numbers of %d bytes", len(b), r.Width)
 	}
+
 	out := make([]uint64, len(b)/r.Width)
 	for i := range out {
 		var x [8]byte
 		copy(x[:], b[i*r.Width:(i+1)*r.Width])
 		out[i] = binary.LittleEndian.Uint64(x[:])
 	}
+
 	return out, nil
 }

@@ -59,18 +59,22 @@ func (s *Server) Progress() Progress {
 	if s.step > advertise {
 		progress.Roster = s.roster.Encode()
 	}
+
 	if s.step > share {
 		progress.EncryptedShares = map[int][]byte{}
 		for id, e := range s.encrypted {
 			progress.EncryptedShares[id] = e.Encode()
 		}
 	}
+
 	if s.step > check {
 		progress.Senders = s.senders
 	}
+
 	if s.step > mask {
 		progress.Survivors, progress.Sum = s.question.Survivors, s.sum
 	}
+
 	return progress
 }
 
@@ -80,30 +84,38 @@ func Resume(progress Progress, model [sha256.Size]byte, who Identity, peers Peer
 	if err != nil || progress.Roster == nil {
 		return server, err
 	}
+
 	server.model = model
 	if server.roster, err = DecodeRoster(progress.Roster); err != nil {
 		return nil, err
 	}
+
 	for id, a := range server.roster {
 		server.peers[id] = a.Proof
 	}
+
 	if server.step = share; progress.EncryptedShares == nil {
 		return server, nil
 	}
+
 	for id, b := range progress.EncryptedShares {
 		if server.encrypted[id], err = DecodeEncryptedShares(b); err != nil {
 			return nil, err
 		}
 	}
+
 	if server.step = check; progress.Senders == nil {
 		return server, nil
 	}
+
 	if server.step, server.senders = mask, progress.Senders; progress.Survivors == nil {
 		return server, nil
 	}
+
 	for _, id := range progress.Survivors {
 		server.masked[id] = true
 	}
+
 	server.sum = slices.Clone(progress.Sum)
 	_, err = server.Unmask()
 	return server, err
@@ -114,10 +126,12 @@ func (s *Server) enough(from step, have int, what string) error {
 	if s.step != from {
 		return errOrder
 	}
+
 	if have < s.params.Threshold {
 		return fmt.Errorf("secure aggregation: %d clients %s; the threshold is %d: the round gives no sum", have, what,
 			s.params.Threshold)
 	}
+
 	s.step++
 	return nil
 }
@@ -137,6 +151,7 @@ func (s *Server) Clients() []int {
 	case mask:
 		return s.senders
 	}
+
 	return slices.Sorted(maps.Keys(s.masked))
 }
 
@@ -148,30 +163,37 @@ func (s *Server) Join(id int, joining Joining) error {
 	if s.step != advertise {
 		return errOrder
 	}
+
 	if _, ok := s.roster[id]; ok || id < 0 || id >= min(maxID, s.params.Clients) {
 		return fmt.Errorf("client %d advertised twice, or its number is invalid", id)
 	}
+
 	if joining.Envelope == joining.Pair {
 		return fmt.Errorf("client %d has one key for two purposes", id)
 	}
+
 	for other, o := range s.roster {
 		if joining.Envelope == o.Envelope || joining.Pair == o.Pair || joining.Envelope == o.Pair ||
 			joining.Pair == o.Envelope {
 			return fmt.Errorf("client %d has a key of client %d", id, other)
 		}
 	}
+
 	for _, key := range [][keySize]byte{joining.Envelope, joining.Pair, joining.Seed} {
 		if _, err := decodePoint(key[:]); err != nil {
 			return fmt.Errorf("the keys of client %d: %w", id, err)
 		}
 	}
+
 	proof, err := s.peers.proof(s.who, id, joining.Proof)
 	if err != nil {
 		return err
 	}
+
 	if err := s.who.Verify(id, proof, advertised(s.params, id, joining.Keys), joining.Signature); err != nil {
 		return fmt.Errorf("the keys of client %d: %w", id, err)
 	}
+
 	s.peers[id] = proof
 	s.roster[id], s.known[id] = Advert{joining.Keys, joining.Signature, proof}, joining.Known
 	return nil
@@ -184,6 +206,7 @@ func (s *Server) Roster() (Roster, error) {
 			return nil, err
 		}
 	}
+
 	out := maps.Clone(s.roster)
 	for id, a := range out {
 		print := sha256.Sum256(a.Proof)
@@ -196,6 +219,7 @@ func (s *Server) Roster() (Roster, error) {
 			out[id] = a
 		}
 	}
+
 	return out, nil
 }
 
@@ -205,20 +229,24 @@ func (s *Server) Deal(id int, shares EncryptedShares) error {
 	if s.step != share || !ok || s.encrypted[id] != nil {
 		return fmt.Errorf("client %d: %w", id, errOrder)
 	}
+
 	if len(shares) != len(s.roster) {
 		return fmt.Errorf("client %d sent shares for %d clients; it must be the %d of the roster", id, len(shares),
 			len(s.roster))
 	}
+
 	for to, x := range shares {
 		if _, ok := s.roster[to]; !ok || (len(x.Sealed) == 0) != (to == id) {
 			return fmt.Errorf("client %d sent no shares for each other client of the roster", id)
 		}
 	}
+
 	if s.Strict {
 		if err := s.testDegree(own, shares); err != nil {
 			return err
 		}
 	}
+
 	s.encrypted[id] = shares
 	return nil
 }
@@ -229,11 +257,13 @@ func (s *Server) testDegree(own Advert, l EncryptedShares) error {
 		test := newDegreeTest(s.params.Threshold, slices.Sorted(maps.Keys(s.roster)))
 		s.degree = &test
 	}
+
 	for which, secret := range [][keySize]byte{own.Pair, own.Seed} {
 		if err := s.degree.check(secret[:], which, l); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -244,6 +274,7 @@ func (s *Server) Inboxes() (map[int]EncryptedShares, error) {
 			return nil, err
 		}
 	}
+
 	out := map[int]EncryptedShares{}
 	for to := range s.encrypted {
 		out[to] = EncryptedShares{}
@@ -253,6 +284,7 @@ func (s *Server) Inboxes() (map[int]EncryptedShares, error) {
 			}
 		}
 	}
+
 	return out, nil
 }
 
@@ -261,17 +293,20 @@ func (s *Server) Check(id int, complaints Complaints) error {
 	if s.step != check || s.encrypted[id] == nil || s.checked[id] {
 		return fmt.Errorf("client %d: %w", id, errOrder)
 	}
+
 	for dealer := range complaints {
 		if s.encrypted[dealer] == nil || dealer == id {
 			return fmt.Errorf("client %d complains about client %d, which sent it nothing", id, dealer)
 		}
 	}
+
 	s.checked[id] = true
 	for _, dealer := range slices.Sorted(maps.Keys(complaints)) {
 		if liar, why := s.judge(id, dealer, complaints[dealer]); s.liars[liar] == nil {
 			s.liars[liar] = why
 		}
 	}
+
 	return nil
 }
 
@@ -294,6 +329,7 @@ func (s *Server) Exclude(model [sha256.Size]byte) (senders []int, liars map[int]
 			}
 		}
 	}
+
 	s.model = model
 	return s.senders, s.liars, nil
 }
@@ -303,12 +339,15 @@ func (s *Server) Add(id int, masked []uint64) error {
 	if s.step != mask || !slices.Contains(s.senders, id) || s.masked[id] {
 		return fmt.Errorf("client %d: %w", id, errOrder)
 	}
+
 	if len(masked) != s.params.Length {
 		return fmt.Errorf("client %d uploaded %d numbers; it must be %d", id, len(masked), s.params.Length)
 	}
+
 	if s.sum == nil {
 		s.sum = make([]uint64, s.params.Length)
 	}
+
 	s.params.Ring.add(s.sum, masked)
 	s.masked[id] = true
 	return nil
@@ -319,9 +358,11 @@ func (s *Server) Unmask() (UnmaskRequest, error) {
 	if s.step > mask {
 		return s.question, nil
 	}
+
 	if err := s.enough(mask, len(s.masked), "uploaded"); err != nil {
 		return UnmaskRequest{}, err
 	}
+
 	for _, id := range s.senders {
 		if s.masked[id] {
 			s.question.Survivors = append(s.question.Survivors, id)
@@ -329,6 +370,7 @@ func (s *Server) Unmask() (UnmaskRequest, error) {
 			s.question.Dropped = append(s.question.Dropped, id)
 		}
 	}
+
 	return s.question, nil
 }
 
@@ -337,9 +379,11 @@ func (s *Server) Agree(id int, signature []byte) error {
 	if s.step != agreement || !s.masked[id] || s.signed[id] != nil {
 		return fmt.Errorf("client %d: %w", id, errOrder)
 	}
+
 	if err := s.who.Verify(id, s.roster[id].Proof, agreed(s.view(), s.question), signature); err != nil {
 		return fmt.Errorf("client %d did not sign the server's view of the session: %w", id, err)
 	}
+
 	s.signed[id] = signature
 	return nil
 }
@@ -353,10 +397,12 @@ func (s *Server) Signatures() (Signatures, error) {
 	if err := s.enough(agreement, len(s.signed), "agreed on who stayed"); err != nil {
 		return nil, err
 	}
+
 	out := Signatures{}
 	for _, id := range slices.Sorted(maps.Keys(s.signed))[:s.params.Threshold] {
 		out[id] = s.signed[id]
 	}
+
 	return out, nil
 }
 
@@ -365,9 +411,11 @@ func (s *Server) Reveal(id int, shares Shares) error {
 	if s.step != reveal || !s.masked[id] || s.answers[id] != nil {
 		return fmt.Errorf("client %d: %w", id, errOrder)
 	}
+
 	if len(shares) != len(s.senders) {
 		return fmt.Errorf("client %d gave %d shares; it must be %d", id, len(shares), len(s.senders))
 	}
+
 	for owner, b := range shares {
 		if !slices.Contains(s.senders, owner) {
 			return fmt.Errorf("client %d gave a share of client %d, which sent none", id, owner)
@@ -376,6 +424,7 @@ func (s *Server) Reveal(id int, shares Shares) error {
 			return fmt.Errorf("client %d: its share of client %d: %w", id, owner, err)
 		}
 	}
+
 	s.answers[id] = shares
 	return nil
 }
@@ -385,6 +434,7 @@ func (s *Server) Sum() (sum []uint64, survivors []int, liars map[int]error, err 
 	if err := s.enough(reveal, len(s.answers), "answered the last question"); err != nil {
 		return nil, nil, nil, err
 	}
+
 	clients := slices.Sorted(maps.Keys(s.answers))
 	secrets, failed := s.secrets(clients[:s.params.Threshold])
 	if len(failed) > 0 {
@@ -394,11 +444,13 @@ func (s *Server) Sum() (sum []uint64, survivors []int, liars map[int]error, err 
 				liars[id] = err
 			}
 		}
+
 		clients = slices.DeleteFunc(clients, func(id int) bool { return liars[id] != nil })
 		if len(clients) < s.params.Threshold {
 			return nil, nil, liars, fmt.Errorf("secure aggregation: %d clients gave true shares; the threshold is %d: "+
 				"the round gives no sum", len(clients), s.params.Threshold)
 		}
+
 		if secrets, failed = s.secrets(clients); len(failed) > 0 {
 			for _, id := range failed {
 				if err := s.testDegree(s.roster[id], s.encrypted[id]); err != nil {
@@ -408,15 +460,18 @@ func (s *Server) Sum() (sum []uint64, survivors []int, liars map[int]error, err 
 			return nil, nil, liars, ErrDealers
 		}
 	}
+
 	sum = slices.Clone(s.sum) // Progress keeps the masked sum
 	for _, id := range s.question.Survivors {
 		s.params.Ring.addMask(sum, ownMask(secrets[id], s.params.Session, id), true)
 	}
+
 	for _, id := range s.question.Dropped {
 		if err := s.without(sum, secrets[id], id); err != nil {
 			return nil, nil, liars, err
 		}
 	}
+
 	return sum, s.question.Survivors, liars, nil
 }
 
@@ -449,6 +504,7 @@ func (s *Server) secrets(from []int) (out map[int]secret, failed []int) {
 			out[id] = x
 		}
 	}
+
 	return out, failed
 }
 
@@ -473,5 +529,6 @@ func (s *Server) without(sum []uint64, pair secret, id int) error {
 		}
 		s.params.Ring.addMask(sum, pairMask(shared, s.params.Session, v, id, other), id > other)
 	}
+
 	return nil
 }

@@ -36,10 +36,12 @@ func newReconstruction(clients []int) reconstruction {
 	for i, id := range clients {
 		nodes[i] = place(id)
 	}
+
 	zero := field.NewScalar()
 	for i := range nodes {
 		j.weights = append(j.weights, polynomial.LagrangeBase(uint(i), nodes, zero))
 	}
+
 	return j
 }
 
@@ -52,6 +54,7 @@ func (j reconstruction) secret(shares func(client int) []byte) (secret, error) {
 		}
 		sum.Add(sum, term.Mul(v, j.weights[i]))
 	}
+
 	return secret{sum}, nil
 }
 
@@ -61,8 +64,10 @@ func scalar(b []byte) (group.Scalar, error) {
 	if len(b) != secretSize {
 		return nil, fmt.Errorf("%d bytes; it must have %d", len(b), secretSize)
 	}
+
 	if err := v.UnmarshalBinary(b); err != nil {
 		return nil, errors.New("it is not an element of the field")
 	}
+
 	return v, nil
 }

@@ -12,6 +12,7 @@ func (r *round) answer(name string) tensor.Specs {
 	if name == maskedName {
 		return tensor.Specs{{Name: name, Int: true, Shape: []int{packed(t.Length * t.Ring.Width)}}}
 	}
+
 	most := map[string]int{keysName: secagg.MaxJoiningSize(n), sharesName: secagg.MaxEncryptedSharesSize(n),
 		complaintsName: secagg.MaxComplaintsSize(n), agreedName: secagg.MaxSignatureSize,
 		revealName: secagg.MaxSharesSize(n)}

@@ -65,12 +65,15 @@ func (l *Aggregation) WrapAt(side Side) (func(message.Cohort) message.Cohort, er
 	if err == nil {
 		err = checkVersion(side.Dir, there, old.Version)
 	}
+
 	if err != nil {
 		return nil, err
 	}
+
 	if old.Run != side.Run || old.Peers == nil {
 		old = progress{Version: version, Run: side.Run, Peers: secagg.Peers{}}
 	}
+
 	return func(c message.Cohort) message.Cohort {
 		return &cohort{Cohort: c, aggregation: l, side: side, saved: old}
 	}, nil
@@ -109,17 +112,21 @@ func (c *cohort) Run(ctx context.Context, instruction message.Instruction) ([]me
 	if instruction.Kind != message.Train {
 		return c.Cohort.Run(ctx, instruction)
 	}
+
 	r := &round{cohort: c, order: instruction, out: message.Reply{Client: method.AggregatedClient}}
 	err := r.open()
 	if err == nil {
 		err = r.run(ctx)
 	}
+
 	if err == nil {
 		err = r.finish()
 	}
+
 	if err != nil {
 		return nil, fmt.Errorf("round %d: %w", instruction.Round+1, err)
 	}
+
 	return []message.Reply{r.out}, nil
 }
 
@@ -128,6 +135,7 @@ func (r *round) open() (err error) {
 	if r.model, err = modelDigest(r.order); err != nil {
 		return err
 	}
+
 	if old := r.saved.Sessions; len(old) > 0 && old[0].Progress.Terms.Round == r.order.Round {
 		for _, o := range old {
 			s := &session{clients: o.Clients,
@@ -142,8 +150,10 @@ func (r *round) open() (err error) {
 			}
 			r.sessions = append(r.sessions, s)
 		}
+
 		return nil
 	}
+
 	for _, clients := range r.groups() {
 		threshold := r.aggregation.threshold()
 		if r.saved.Invalid.grouped(r.order.Round) {
@@ -158,6 +168,7 @@ func (r *round) open() (err error) {
 		s.server.Strict = r.saved.Strict
 		r.sessions = append(r.sessions, s)
 	}
+
 	return r.save()
 }
 
@@ -172,11 +183,13 @@ func (r *round) save() error {
 	if r.side.Dir == "" {
 		return nil
 	}
+
 	for _, s := range r.sessions {
 		if s.server != nil {
 			r.saved.Sessions = append(r.saved.Sessions, saved{s.clients, s.server.Progress()})
 		}
 	}
+
 	return r.side.write(RecordFile, r.saved)
 }
 
@@ -202,6 +215,7 @@ func (s *session) asked(step int) []int {
 	case step == 0:
 		return s.clients
 	}
+
 	return s.server.Clients()
 }
 
@@ -284,6 +298,7 @@ func (r *round) run(ctx context.Context) error {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -296,6 +311,7 @@ func (r *round) exchange(ctx context.Context, at int, x step) error {
 	if at == trainAt {
 		instruction = r.order
 	}
+
 	instruction.Guarded = r.answer(x.up)
 	instruction.Clients, instruction.PerClient = nil, map[int]tensor.Map{}
 	sessions := map[int]*session{}
@@ -314,9 +330,11 @@ func (r *round) exchange(ctx context.Context, at int, x step) error {
 			}
 		}
 	}
+
 	if len(instruction.Clients) == 0 {
 		return nil
 	}
+
 	slices.Sort(instruction.Clients)
 	replies, err := r.Cohort.Run(ctx, instruction)
 	for _, reply := range replies {
@@ -332,6 +350,7 @@ func (r *round) exchange(ctx context.Context, at int, x step) error {
 		}
 		s.took = append(s.took, reply.Client)
 	}
+
 	return err
 }
 
@@ -356,23 +375,28 @@ func (r *round) finish() error {
 			err = r.aggregation.checkBounds(r.order.Shared, sum, len(survivors), r.side.MaxNorm)
 			invalid = invalid || err != nil
 		}
+
 		if err != nil {
 			r.out.Warnings = append(r.out.Warnings, fmt.Sprintf("round %d: %v", r.order.Round+1, err))
 			continue
 		}
+
 		groups, valid = groups+1, append(valid, session.clients...)
 		r.out.Sum = append(r.out.Sum, survivors...)
 		if total == nil {
 			total = make([]int64, len(sum))
 		}
+
 		for i, v := range sum {
 			total[i] += v
 		}
 	}
+
 	r.out.Notes = map[string]float64{"secagg_refused": float64(len(r.out.Refused))}
 	if len(r.sessions) > 1 {
 		r.out.Notes["secagg_groups"], r.out.Notes["secagg_groups_valid"] = float64(len(r.sessions)), float64(groups)
 	}
+
 	if r.aggregation.config.Least > 0 {
 		before := r.saved.Invalid.Last
 		if text := r.saved.Invalid.note(r.order, valid, invalid); text != "" {
@@ -380,15 +404,18 @@ func (r *round) finish() error {
 		}
 		invalid = invalid || before > 0
 	}
+
 	if invalid || r.saved.Strict != strict { // state for the next rounds
 		if err := r.save(); err != nil {
 			return err
 		}
 	}
+
 	if total == nil {
 		r.out.Skipped = true
 		return nil
 	}
+
 	slices.Sort(r.out.Sum)
 	var clipped float64
 	r.out.Upload, r.out.Stats.Loss, clipped = r.aggregation.mean(r.order.Shared, total, len(r.out.Sum))
@@ -398,6 +425,7 @@ func (r *round) finish() error {
 			"clients uploaded, which changes the mean; raise secure_aggregation.clip (%v) or extra_clip (%v)",
 			100*clipped, r.aggregation.config.Clip, r.aggregation.config.ExtraClip))
 	}
+
 	return nil
 }
 
@@ -406,11 +434,13 @@ func (r *round) sum(s *session) (signed []int64, survivors []int, err error) {
 	if s.err != nil {
 		return nil, nil, s.err
 	}
+
 	sum, survivors, liars, err := s.server.Sum()
 	r.refuse(liars)
 	for _, v := range sum {
 		signed = append(signed, s.terms.Ring.Signed(v))
 	}
+
 	return signed, survivors, err
 }
 

@@ -51,13 +51,16 @@ func (c Config) Check() error {
 		bad("secure_aggregation.threshold", "%v; it must be above 0.5 and at most 1, or 0 for no secure aggregation: "+
 			"with half of the clients a server could open the sums of two halves", c.Threshold)
 	}
+
 	if c.Least < 0 || c.Least == 1 {
 		bad("secure_aggregation.least", "%d; it must be 2 or more, or 0 for no groups: the sum of one client is its "+
 			"upload", c.Least)
 	}
+
 	if c.Statistics != "" && c.Statistics != "refuse" && c.Statistics != "clear" {
 		bad("secure_aggregation.statistics", "%q; it must be refuse or clear", c.Statistics)
 	}
+
 	return errors.Join(errs...)
 }
 
@@ -85,19 +88,23 @@ func New(config Config, weighting string, extras []string, clients, round int) (
 	if err := config.Check(); err != nil {
 		return nil, err
 	}
+
 	if !config.Enabled() || weighting != Uniform && weighting != Examples {
 		return nil, fmt.Errorf("secure aggregation with the threshold %v and clients that count %q", config.Threshold,
 			weighting)
 	}
+
 	if clients < 2 || round < 2 || round > clients {
 		return nil, configtags.KeyErrorf("secure_aggregation", "%d of %d clients in a round; there must be 2 or "+
 			"more, since the sum of one is its upload", round, clients)
 	}
+
 	if config.Enabled() && config.Least > 0 && round < 2*aggregation.groupSize() {
 		return nil, configtags.KeyErrorf("secure_aggregation.least", "%d; the %d clients of a round cannot be split "+
 			"into groups of %d, of which a sum must hold the share %v; lower least, or set it to 0 for no groups",
 			config.Least, round, aggregation.groupSize(), config.Threshold)
 	}
+
 	var err error
 	aggregation.ring, err = aggregation.smallestRing()
 	return aggregation, err

@@ -38,14 +38,17 @@ func (v *invalidSums) note(instruction message.Instruction, valid []int, invalid
 		*v = invalidSums{}
 		return ""
 	}
+
 	v.Suspects = slices.DeleteFunc(slices.Clone(v.Suspects), func(id int) bool { return slices.Contains(valid, id) })
 	if !invalid {
 		return ""
 	}
+
 	v.Last = instruction.Round + 1
 	if n := len(v.Suspects); n == 0 || 2*n > len(instruction.Clients) {
 		return ""
 	}
+
 	return fmt.Sprintf("secure aggregation: clients %v were in no valid sum in %d rounds of groups; check them, and "+
 		"revoke the certificate of a client that lies", v.Suspects, v.Last-v.First)
 }
@@ -56,16 +59,19 @@ func (r *round) groups() [][]int {
 	if r.saved.Invalid.grouped(r.order.Round) {
 		n = max(1, len(clients)/r.aggregation.groupSize())
 	}
+
 	if n > 1 {
 		seed := sha256.Sum256(fmt.Appendf(nil, "%x groups %d", r.side.context(), r.order.Round))
 		rand.New(rand.NewChaCha8(seed)).Shuffle(len(clients), func(i, j int) {
 			clients[i], clients[j] = clients[j], clients[i]
 		})
 	}
+
 	var out [][]int
 	for i := range n {
 		out = append(out, slices.Sorted(slices.Values(clients[i*len(clients)/n:(i+1)*len(clients)/n])))
 	}
+
 	return out
 }
 

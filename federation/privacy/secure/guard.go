@@ -62,12 +62,15 @@ func (l *Aggregation) GuardAt(id int, side Side) (*Guard, error) {
 	if err == nil {
 		err = checkVersion(side.Dir, there, c.record.Version)
 	}
+
 	if err != nil {
 		return nil, err
 	}
+
 	if _, err := side.read(KeysFile, &c.peers); err != nil {
 		return nil, err
 	}
+
 	c.saved, c.version = maps.Clone(c.peers), side.version(RecordFile)
 	if now := l.Guarantees(); !there { // the first session writes it
 		c.record = record{Version: version, Run: side.Run, Client: id, Guarantees: now}
@@ -78,14 +81,17 @@ func (l *Aggregation) GuardAt(id int, side Side) (*Guard, error) {
 		err = fmt.Errorf("this client took part in %s; the server now has %s; if that is intended, use another "+
 			"--state", c.Guarantees, now)
 	}
+
 	if err != nil {
 		return nil, err
 	}
+
 	if m := c.Session; m != nil {
 		if c.session, err = secagg.Restore(id, *m, side.Who, c.peers, rand.Reader); err != nil {
 			return nil, fmt.Errorf("%s: %w", side.Dir, err)
 		}
 	}
+
 	return &Guard{aggregation: l, side: side, clients: map[int]*client{id: c}}, nil
 }
 
@@ -97,10 +103,12 @@ func (g *Guard) client(id int) (*client, error) {
 	if c == nil && g.side.Dir != "" {
 		return nil, fmt.Errorf("client %d is not in this process", id)
 	}
+
 	if c == nil {
 		c = &client{aggregation: g.aggregation, side: g.side, id: id, peers: secagg.Peers{}}
 		g.clients[id] = c
 	}
+
 	return c, nil
 }
 
@@ -110,16 +118,19 @@ func (c *client) save() error {
 		return fmt.Errorf("another process wrote %s in %s; run a client in one process only, or it could be in two "+
 			"sessions", RecordFile, c.side.Dir)
 	}
+
 	if !maps.EqualFunc(c.peers, c.saved, bytes.Equal) {
 		if err := c.side.write(KeysFile, c.peers); err != nil {
 			return err
 		}
 		c.saved = maps.Clone(c.peers)
 	}
+
 	if c.session != nil {
 		m := c.session.State()
 		c.record.Session = &m
 	}
+
 	err := c.side.write(RecordFile, c.record)
 	c.version = c.side.version(RecordFile)
 	return err
@@ -137,12 +148,14 @@ func (g *Guard) Summary(id int) Summary {
 	if err != nil {
 		return Summary{}
 	}
+
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s := Summary{c.Sums, c.Fewest, c.Most, c.Refused, map[int]string{}}
 	for k, proof := range c.peers {
 		s.Keys[k] = secagg.Fingerprint(proof)
 	}
+
 	return s
 }
 
@@ -188,26 +201,32 @@ func (g *Guard) Answer(id int, instruction message.Instruction) (answer tensor.M
 	if !ok {
 		return nil, false, nil
 	}
+
 	client, err := g.client(id)
 	if err != nil {
 		return nil, true, err
 	}
+
 	client.mu.Lock()
 	defer client.mu.Unlock()
 	if instruction.Statistic != keysStep {
 		err = client.checkSession(instruction)
 	}
+
 	if err == nil {
 		answer, err = step(client, instruction)
 	}
+
 	if err != nil {
 		return nil, true, client.recordRefusal(instruction, fmt.Errorf("round %d, client %d, %s: %w",
 			instruction.Round+1,
 			id, instruction.Statistic, err))
 	}
+
 	if err := client.save(); err != nil {
 		return nil, true, err
 	}
+
 	return answer, true, nil
 }
 
@@ -235,9 +254,11 @@ func (c *client) recordRefusal(o message.Instruction, why error) error {
 			return fmt.Errorf("%w; %w", why, err)
 		}
 	}
+
 	if err := c.save(); err != nil {
 		return fmt.Errorf("%w; %w", why, err)
 	}
+
 	return why
 }
 
@@ -249,11 +270,13 @@ func (c *client) begin(o message.Instruction, params secagg.Params) (joining sec
 		return joining, fmt.Errorf("the server states %d clients; this client's configuration has %d", o.Total,
 			c.aggregation.clients)
 	}
+
 	least, groups := c.aggregation.threshold(), c.aggregation.config.Least
 	if params.Threshold != least && (groups == 0 || params.Threshold < groups) {
 		return joining, fmt.Errorf("the server's threshold is %d; this client's configuration requires sums of %d of "+
 			"%d clients", params.Threshold, c.aggregation.Guarantees().Least, c.aggregation.round)
 	}
+
 	switch s := c.session; {
 	case s == nil || params.Round > s.Terms().Round:
 		if s, err = secagg.NewClient(c.id, params, c.side.Who, c.peers, rand.Reader); err != nil {
@@ -267,6 +290,7 @@ func (c *client) begin(o message.Instruction, params secagg.Params) (joining sec
 			"reveal " +
 			"one client's vector")
 	}
+
 	return c.session.Advertise()
 }
 
@@ -275,10 +299,12 @@ func (c *client) share(_ message.Instruction, r secagg.Roster) (secagg.Encrypted
 		return nil, fmt.Errorf("the roster has %d clients; in this client's configuration a round has %d", len(r),
 			c.aggregation.round)
 	}
+
 	if t := c.session.Terms().Threshold; t < c.aggregation.thresholdOf(len(r)) {
 		return nil, fmt.Errorf("the roster has %d clients, and the session's threshold is %d; this client's "+
 			"configuration requires %d", len(r), t, c.aggregation.thresholdOf(len(r)))
 	}
+
 	return c.session.Share(r)
 }
 
@@ -288,11 +314,13 @@ func (c *client) reveal(_ message.Instruction, signed secagg.Signatures) (secagg
 	if err != nil || before {
 		return a, err
 	}
+
 	seen := c.session.Transcript()
 	n := len(seen.Survivors)
 	if c.Sums++; c.Fewest == 0 || n < c.Fewest {
 		c.Fewest = n
 	}
+
 	c.Most = max(c.Most, n)
 	return a, c.side.appendLog(seen)
 }
@@ -303,15 +331,18 @@ func (g *Guard) Protect(id int, o message.Instruction, up *method.Upload, stats 
 	if err != nil {
 		return err
 	}
+
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	masked, err := c.mask(o, *up, stats.Loss)
 	if err != nil {
 		return c.recordRefusal(o, err)
 	}
+
 	if err := c.save(); err != nil {
 		return err
 	}
+
 	*up, *stats = method.Upload{Client: id, N: 1, Shared: tensor.Map{}, Extra: pack(maskedName, masked)},
 		message.Stats{}
 	return nil
@@ -321,28 +352,34 @@ func (c *client) mask(instruction message.Instruction, up method.Upload, loss fl
 	if err := c.checkSession(instruction); err != nil {
 		return nil, err
 	}
+
 	senders, err := read(instruction.PerClient[c.id], sendersName, secagg.DecodeClients)
 	if err != nil {
 		return nil, err
 	}
+
 	if own := message.WithoutGuardPart(instruction.PerClient[c.id]); len(own) > 0 &&
 		c.aggregation.config.Statistics != "clear" {
 		return nil, fmt.Errorf("the instruction has %s for this client only; all clients must train from the same "+
 			"parameters", own.Names()[0])
 	}
+
 	model, err := modelDigest(instruction)
 	if err != nil {
 		return nil, err
 	}
+
 	v, err := c.aggregation.vector(instruction.Shared, up, loss)
 	if err != nil {
 		return nil, err
 	}
+
 	ring := c.session.Terms().Ring
 	values := make([]uint64, len(v))
 	for i, x := range v {
 		values[i] = ring.Element(x)
 	}
+
 	y, err := c.session.Mask(senders, model, values)
 	return ring.Encode(y), err
 }
@@ -359,12 +396,14 @@ func decodeParams(b []byte) (params secagg.Params, err error) {
 	if len(b) != secagg.SessionSize+12 {
 		return params, fmt.Errorf("the session's settings have the wrong size, %d bytes", len(b))
 	}
+
 	copy(params.Session[:], b)
 	params.Threshold = int(binary.LittleEndian.Uint32(b[secagg.SessionSize:]))
 	n := binary.LittleEndian.Uint64(b[secagg.SessionSize+4:])
 	if n > 1<<40 {
 		return params, fmt.Errorf("the session's vectors have the wrong size, %d numbers", n)
 	}
+
 	params.Length = int(n)
 	return params, nil
 }

@@ -50,14 +50,17 @@ func unpack(m tensor.Map, name string) ([]byte, error) {
 	if t == nil || !t.IsInt() || len(t.Ints) < 1 || len(t.Shape) != 1 {
 		return nil, fmt.Errorf("%s is %v; it must hold packed bytes", name, t)
 	}
+
 	n := t.Ints[0]
 	if n < 0 || n > int64(8*(len(t.Ints)-1)) || n <= int64(8*(len(t.Ints)-2)) {
 		return nil, fmt.Errorf("%s states %d bytes in %d numbers", name, n, len(t.Ints)-1)
 	}
+
 	out, err := binary.Append(nil, binary.LittleEndian, t.Ints[1:])
 	if err == nil && slices.ContainsFunc(out[n:], func(b byte) bool { return b != 0 }) {
 		err = fmt.Errorf("%s has data after its %d bytes", name, n)
 	}
+
 	return out[:n], err
 }
 

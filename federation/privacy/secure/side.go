@@ -76,14 +76,17 @@ func (p Side) appendLog(v any) error {
 	if p.Dir == "" {
 		return nil
 	}
+
 	b, err := json.Marshal(v)
 	if err != nil {
 		return err
 	}
+
 	f, err := os.OpenFile(filepath.Join(p.Dir, LogFile), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}
+
 	_, err = f.Write(append(b, '\n'))
 	return errors.Join(err, f.Close())
 }

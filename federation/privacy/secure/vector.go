@@ -35,6 +35,7 @@ func (l *Aggregation) quantize(x, unit float64) (v int64, cut bool) {
 	case v < -l.maxInteger():
 		return -l.maxInteger(), true
 	}
+
 	return v, false
 }
 
@@ -56,11 +57,13 @@ func (l *Aggregation) vector(received tensor.Map, up method.Upload, loss float64
 	if l.weighting == Examples {
 		weight = int64(max(1, min(up.N, l.config.Examples)))
 	}
+
 	out, clipped := make([]int64, 0, l.length(received)), int64(0)
 	add := func(name string, old, now *tensor.Tensor, unit float64) error {
 		if now == nil || now.IsInt() || !now.SameShape(received[name]) {
 			return fmt.Errorf("parameter %s is uploaded as %v, but the server sent %v", name, now, received[name])
 		}
+
 		for i, v := range now.Data {
 			x := float64(v)
 			if old != nil {
@@ -72,13 +75,16 @@ func (l *Aggregation) vector(received tensor.Map, up method.Upload, loss float64
 			}
 			out = append(out, weight*q)
 		}
+
 		return nil
 	}
+
 	for _, name := range received.Names() {
 		if err := add(name, received[name], up.Shared[name], l.Step()); err != nil {
 			return nil, err
 		}
 	}
+
 	for _, prefix := range l.extras {
 		for _, name := range received.Names() {
 			if err := add(name, nil, up.Extra[prefix+"/"+name], l.extraStep()); err != nil {
@@ -86,10 +92,12 @@ func (l *Aggregation) vector(received tensor.Map, up method.Upload, loss float64
 			}
 		}
 	}
+
 	if len(up.Extra) > len(l.extras)*len(received) {
 		return nil, fmt.Errorf("the method uploads %v beside the shared parameters, which secure aggregation cannot "+
 			"add up", up.Extra.Names())
 	}
+
 	q, _ := l.quantize(loss, maxLoss/float64(l.maxInteger()))
 	return append(out, weight, q, min(clipped, l.maxInteger())), nil
 }
@@ -104,32 +112,40 @@ func (l *Aggregation) checkBounds(sent tensor.Map, sum []int64, n int, maxNorm f
 		return fmt.Errorf("secure aggregation: the sum over %d clients is not used, since %s is %d, which no valid "+
 			"vectors have; a client uploaded an invalid vector", n, what, v)
 	}
+
 	weight, most := trailer[atWeight], l.maxInteger()*int64(n)
 	if weight < int64(n) || weight > int64(n)*int64(l.maxWeight()) {
 		return bad("the total weight", weight)
 	}
+
 	if v := trailer[atLoss]; v > most || v < -most {
 		return bad("the loss", v)
 	}
+
 	if v := trailer[atClipped]; v < 0 || v > int64(n)*int64(numbers) {
 		return bad("the number of clipped elements", v)
 	}
+
 	for i, v := range sum[:numbers] {
 		if v > weight*l.maxInteger() || v < -weight*l.maxInteger() {
 			return bad(fmt.Sprintf("element %d", i), v)
 		}
 	}
+
 	if maxNorm < 0 {
 		return nil
 	}
+
 	if maxNorm == 0 {
 		maxNorm = message.MaxUpdateNorm(sent)
 	}
+
 	up, _, _ := l.mean(sent, sum, n)
 	if d := message.UpdateNorm(sent, up.Shared); !(d <= maxNorm) {
 		return fmt.Errorf("secure aggregation: the sum over %d clients is not used, since their mean moves the "+
 			"parameters by the norm %.4g; at most %.4g is accepted (--max-norm)", n, d, maxNorm)
 	}
+
 	return nil
 }
 
@@ -139,6 +155,7 @@ func (l *Aggregation) mean(sent tensor.Map, sum []int64, n int) (up method.Uploa
 	trailer := sum[numbers:]
 	weight := trailer[atWeight]
 	up = method.Upload{Client: method.AggregatedClient, N: int(weight), Shared: tensor.Map{}, Extra: tensor.Map{}}
+
 	part := func(old, like *tensor.Tensor, unit float64) *tensor.Tensor {
 		t := tensor.New(like.Shape...)
 		for i := range t.Data {
@@ -151,14 +168,17 @@ func (l *Aggregation) mean(sent tensor.Map, sum []int64, n int) (up method.Uploa
 		sum = sum[len(t.Data):]
 		return t
 	}
+
 	for _, name := range sent.Names() {
 		up.Shared[name] = part(sent[name], sent[name], l.Step())
 	}
+
 	for _, prefix := range l.extras {
 		for _, name := range sent.Names() {
 			up.Extra[prefix+"/"+name] = part(nil, sent[name], l.extraStep())
 		}
 	}
+
 	loss = float64(trailer[atLoss]) / float64(n) * maxLoss / float64(l.maxInteger())
 	return up, loss, float64(trailer[atClipped]) / float64(n) / float64(max(1, numbers))
 }

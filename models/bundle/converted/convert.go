@@ -42,34 +42,43 @@ func Convert(src, out string, options Options) (*bundle.Bundle, error) {
 		return nil, oneLine(err)
 	}
 	defer ckpt.Close()
+
 	out, err = filepath.Abs(out)
 	if err != nil {
 		return nil, err
 	}
+
 	if err := apart(ckpt, out); err != nil {
 		return nil, err
 	}
+
 	weights, err := checkpoint.CLIP(ckpt)
 	if err != nil {
 		return nil, err
 	}
+
 	if err := bundle.CheckName(filepath.Base(out)); err != nil {
 		return nil, err
 	}
+
 	if options.Context == nil {
 		options.Context = context.Background()
 	}
+
 	if options.Progress == nil {
 		options.Progress = func(int64, int64) {}
 	}
+
 	j := &conversion{Options: options, ckpt: ckpt, weights: weights}
 	if err := j.describe(); err != nil {
 		return nil, fmt.Errorf("%s: %w", src, err)
 	}
+
 	j.manifest.Name = filepath.Base(out)
 	if err := atomicfile.Folder(out, bundle.ManifestFile, j.write); err != nil {
 		return nil, fmt.Errorf("%s: converting %s: %w", out, src, explain(err))
 	}
+
 	j.read.Save(out)
 	return newBundle(out, j.manifest)
 }
@@ -80,9 +89,11 @@ func apart(c *checkpoint.Checkpoint, out string) error {
 	if err != nil {
 		return err
 	}
+
 	if dir == out || strings.HasPrefix(dir, out+string(filepath.Separator)) {
 		return fmt.Errorf("%s: the checkpoint lies in the folder for the bundle, %s: choose another one", c.Path(), out)
 	}
+
 	return nil
 }
 
@@ -123,13 +134,16 @@ func (j *conversion) describe() error {
 		TokenizerFile: tokenizerFile, Text: a.Text, Vision: a.Vision,
 		Files: map[string]bundle.File{}, Notes: a.Warnings, Origin: j.Origin,
 	}
+
 	if a.Text.Bidirectional {
 		j.note("the text tower has no causal mask: every class and prompt passes through it completely, and classes " +
 			"share no computation")
 	}
+
 	if err := j.manifest.checkTowers(); err != nil {
 		return err
 	}
+
 	return j.preprocessing()
 }
 
@@ -138,17 +152,21 @@ func (j *conversion) write(dir string) error {
 	if err := j.vocabulary(dir); err != nil {
 		return err
 	}
+
 	if err := j.writeWeights(dir); err != nil {
 		return err
 	}
+
 	image, text := imageModel(j.manifest.Vision, table(j.manifest.Weights)), textModel(j.manifest.Text,
 		table(j.manifest.Weights))
 	if err := bundle.WriteGraph(filepath.Join(dir, ImageFile), ".", image); err != nil {
 		return fmt.Errorf("%s: %w", ImageFile, err)
 	}
+
 	if err := bundle.WriteGraph(filepath.Join(dir, TextFile), ".", text); err != nil {
 		return fmt.Errorf("%s: %w", TextFile, err)
 	}
+
 	if j.Gradients {
 		if err := bundle.WriteGradient(filepath.Join(dir, bundle.ImageGradientFile), ".", image[0],
 			bundle.PixelsInput); err != nil {
@@ -159,16 +177,19 @@ func (j *conversion) write(dir string) error {
 			return err
 		}
 	}
+
 	list, err := os.ReadDir(dir)
 	if err != nil {
 		return err
 	}
+
 	j.read = bundle.Hashes{}
 	for _, e := range list {
 		if j.manifest.Files[e.Name()], err = j.read.File(j.Context, dir, e.Name()); err != nil {
 			return err
 		}
 	}
+
 	j.manifest.Version = bundle.VersionOf(j.manifest.Files)
 	return j.manifest.write(filepath.Join(dir, bundle.ManifestFile))
 }

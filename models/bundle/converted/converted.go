@@ -37,14 +37,17 @@ func nameOf(dir string) (string, bool) {
 	if err != nil {
 		return "", false
 	}
+
 	var keys map[string]json.RawMessage
 	if json.Unmarshal(data, &keys) == nil && keys["weights"] == nil && keys["vision"] == nil {
 		return "", false
 	}
+
 	m, err := parseManifest(data)
 	if err != nil {
 		return "", true
 	}
+
 	return m.Name, true
 }
 
@@ -53,16 +56,20 @@ func open(dir string, run bundle.Runner) (*bundle.Bundle, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	if err := bundle.Verify(dir, manifest.Files, false, remedy); err != nil {
 		return nil, err
 	}
+
 	b, err := newBundle(dir, manifest)
 	if err == nil && run != nil {
 		err = b.Towers.(towers).prove(run)
 	}
+
 	if err != nil {
 		return nil, fmt.Errorf("bundle %s: %w", manifest.Name, err)
 	}
+
 	return b, nil
 }
 
@@ -75,17 +82,21 @@ func newBundle(dir string, manifest Manifest) (*bundle.Bundle, error) {
 	if t.imageBox, err = t.box(bundle.ImageGradientFile, bundle.ImageOutput, bundle.PixelsInput); err != nil {
 		return nil, err
 	}
+
 	if t.textBox, err = t.box(bundle.TextGradientFile, bundle.TextOutput, bundle.EmbeddingsInput,
 		bundle.EOTInput); err != nil {
 		return nil, err
 	}
+
 	text, vision := manifest.Text, manifest.Vision // of a box, what can be reached
 	if t.textBox != nil {
 		text = clip.TextArch{Width: text.Width, Context: text.Context, EmbedDim: text.EmbedDim, Pad: text.Pad}
 	}
+
 	if t.imageBox != nil {
 		vision = clip.VisionArch{Image: vision.Image, EmbedDim: vision.EmbedDim}
 	}
+
 	return &bundle.Bundle{Name: manifest.Name, Architecture: manifest.Architecture, Source: manifest.Source, Text: text,
 		Vision:     vision,
 		LogitScale: manifest.LogitScale, LogitBias: manifest.LogitBias, Preprocess: manifest.Preprocess,
@@ -145,9 +156,11 @@ func (t towers) prove(run bundle.Runner) error {
 			return err
 		}
 	}
+
 	if t.textBox == nil {
 		return nil
 	}
+
 	a := t.manifest.Text
 	emb := graph.New().Input(bundle.EmbeddingsInput, graph.Float, graph.Static(2, a.Context, a.Width))
 	read := emb.Graph().Ints(a.Context/2, a.Context-1)
@@ -220,6 +233,7 @@ func (t towers) Digest() string {
 	if err != nil { // a manifest can always be written as JSON
 		panic(err)
 	}
+
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:])
 }

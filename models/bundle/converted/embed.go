@@ -29,34 +29,42 @@ func materialise(name string, files fs.FS) (b *bundle.Bundle, err error) {
 			err = fmt.Errorf("bundle %s: %w", name, err)
 		}
 	}()
+
 	cache, err := bundle.CacheDir()
 	if err != nil {
 		return nil, err
 	}
+
 	key, err := contentKey(files)
 	if err != nil {
 		return nil, err
 	}
+
 	dir := filepath.Join(cache, "embedded", key, name)
 	if b, err := open(dir, nil); err == nil {
 		return b, nil
 	}
+
 	parent := filepath.Dir(dir)
 	if err := os.MkdirAll(parent, 0o777); err != nil {
 		return nil, err
 	}
+
 	src, err := os.MkdirTemp(parent, atomicfile.PartialPrefix+"source-")
 	if err != nil {
 		return nil, err
 	}
 	defer os.RemoveAll(src)
+
 	if err := os.CopyFS(src, files); err != nil {
 		return nil, explain(err)
 	}
+
 	fresh := filepath.Join(src, name)
 	if _, err := Convert(src, fresh, Options{}); err != nil {
 		return nil, err
 	}
+
 	if err := os.Rename(fresh, dir); err != nil {
 		if b, err := open(dir, nil); err == nil {
 			return b, nil // another process was faster
@@ -68,6 +76,7 @@ func materialise(name string, files fs.FS) (b *bundle.Bundle, err error) {
 			return nil, err
 		}
 	}
+
 	atomicfile.SyncFolder(parent)
 	return open(dir, nil)
 }
@@ -78,23 +87,28 @@ func contentKey(files fs.FS) (string, error) {
 	if err != nil {
 		return "", err
 	}
+
 	h := sha256.New()
 	fmt.Fprintf(h, "form %d\n", bundle.Version)
 	for _, entry := range list {
 		if entry.IsDir() {
 			continue
 		}
+
 		f, err := files.Open(entry.Name())
 		if err != nil {
 			return "", err
 		}
+
 		one := sha256.New()
 		_, err = io.Copy(one, f)
 		f.Close()
 		if err != nil {
 			return "", err
 		}
+
 		fmt.Fprintf(h, "%q %x\n", entry.Name(), one.Sum(nil))
 	}
+
 	return hex.EncodeToString(h.Sum(nil)[:12]), nil
 }

@@ -17,12 +17,14 @@ func inspect(path string) (bundle.Report, error) {
 		return bundle.Report{}, oneLine(err)
 	}
 	defer ckpt.Close()
+
 	report := bundle.Report{Kind: bundle.KindCheckpoint, Path: path, Format: string(ckpt.Format())}
 	for _, f := range append(ckpt.WeightFiles(), ckpt.Files()...) {
 		if st, err := os.Stat(f); err == nil {
 			report.Files = append(report.Files, bundle.FileReport{Name: filepath.Base(f), Size: st.Size()})
 		}
 	}
+
 	for _, name := range ckpt.Names() {
 		h, err := ckpt.Tensor(name)
 		if err != nil {
@@ -30,6 +32,7 @@ func inspect(path string) (bundle.Report, error) {
 		}
 		report.Add(name, h.DType, h.Shape, "")
 	}
+
 	if w, err := checkpoint.CLIP(ckpt); err != nil {
 		report.Problem = err.Error()
 	} else {
@@ -38,6 +41,7 @@ func inspect(path string) (bundle.Report, error) {
 			report.Problem = err.Error()
 		}
 	}
+
 	if report.Arch == nil && ckpt.Format() == checkpoint.StateDict && strings.HasSuffix(path, ".safetensors") {
 		f, err := safetensors.Open(path)
 		if err != nil {
@@ -46,5 +50,6 @@ func inspect(path string) (bundle.Report, error) {
 		defer f.Close()
 		report.Kind, report.Metadata = bundle.KindSafetensors, f.Metadata()
 	}
+
 	return report, nil
 }

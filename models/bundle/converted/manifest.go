@@ -59,10 +59,12 @@ func readManifest(dir string) (Manifest, error) {
 	if err != nil {
 		return Manifest{}, err
 	}
+
 	m, err := parseManifest(data)
 	if err != nil {
 		return Manifest{}, fmt.Errorf("%s: %w", filepath.Join(dir, bundle.ManifestFile), err)
 	}
+
 	return m, nil
 }
 
@@ -76,14 +78,17 @@ func parseManifest(data []byte) (Manifest, error) {
 		return manifest, fmt.Errorf("bundle version %d, this program reads versions %d and, with gradient files, %d: "+
 			"convert the checkpoint again", manifest.Version, bundle.Version, bundle.GradientVersion)
 	}
+
 	dec := json.NewDecoder(bytes.NewReader(data))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&manifest); err != nil {
 		return manifest, fmt.Errorf("not the JSON of a bundle: %w", err)
 	}
+
 	if _, err := dec.Token(); err != io.EOF {
 		return manifest, errors.New("not the JSON of a bundle: text follows it")
 	}
+
 	return manifest, manifest.check()
 }
 
@@ -91,18 +96,23 @@ func (m Manifest) check() error {
 	if err := bundle.CheckName(m.Name); err != nil {
 		return err
 	}
+
 	if err := m.checkTowers(); err != nil {
 		return err
 	}
+
 	if err := m.Preprocess.Validate(); err != nil {
 		return err
 	}
+
 	if err := m.Texts.Check(); err != nil {
 		return fmt.Errorf("texts: %w", err)
 	}
+
 	if err := clip.CheckScale(m.LogitScale, m.LogitBias); err != nil {
 		return err
 	}
+
 	switch {
 	case m.Preprocess.Size != m.Vision.Image:
 		return fmt.Errorf("preprocessing makes images of %d pixels, the image tower takes %d", m.Preprocess.Size,
@@ -110,6 +120,7 @@ func (m Manifest) check() error {
 	case math.Abs(math.Log(m.LogitScale)-m.LogScale) > 1e-4:
 		return fmt.Errorf("logit_scale %g is not the exponential of logit_scale_log %g", m.LogitScale, m.LogScale)
 	}
+
 	for name, f := range m.Files {
 		if name == bundle.ManifestFile || bundle.CheckName(name) != nil {
 			return fmt.Errorf("files: %q is not the name of a file in the bundle", name)
@@ -118,14 +129,17 @@ func (m Manifest) check() error {
 			return fmt.Errorf("files: %s has size %d and SHA-256 %q", name, f.Size, f.SHA256)
 		}
 	}
+
 	if v := bundle.VersionOf(m.Files); m.Version != v {
 		return fmt.Errorf("bundle version %d, but with these files it is %d", m.Version, v)
 	}
+
 	for _, name := range []string{ImageFile, TextFile, m.TokenizerFile} {
 		if _, ok := m.Files[name]; !ok {
 			return fmt.Errorf("files: %q is not listed", name)
 		}
 	}
+
 	return m.checkWeights()
 }
 
@@ -138,12 +152,15 @@ func (m Manifest) checkTowers() error {
 			return fmt.Errorf("a size of %d is above the limit of %d", n, bundle.MaxExtent)
 		}
 	}
+
 	if err := arch.Check(); err != nil {
 		return err
 	}
+
 	if err := vision.Check(); err != nil {
 		return err
 	}
+
 	for _, s := range []struct {
 		what      string
 		have, got int
@@ -154,6 +171,7 @@ func (m Manifest) checkTowers() error {
 			return fmt.Errorf("%s is %d, but the towers say %d", s.what, s.have, s.got)
 		}
 	}
+
 	return nil
 }
 
@@ -163,9 +181,11 @@ func (m Manifest) write(path string) error {
 	if err := m.check(); err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
+
 	data, err := json.MarshalIndent(m, "", " ")
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
+
 	return writeFile(path, append(data, '\n'))
 }

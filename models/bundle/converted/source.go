@@ -21,6 +21,7 @@ func (j *conversion) preprocessing() error {
 	if err != nil {
 		return err
 	}
+
 	p := preprocess.CLIP(j.manifest.ImageSize)
 	if cfg != nil {
 		data, err := json.Marshal(cfg)
@@ -36,11 +37,13 @@ func (j *conversion) preprocessing() error {
 			return err
 		}
 	}
+
 	if p.Size != j.manifest.ImageSize {
 		j.note("the preprocessing makes images of %d pixels, but the image tower takes %d, which is used", p.Size,
 			j.manifest.ImageSize)
 		p.Size = j.manifest.ImageSize
 	}
+
 	j.manifest.Preprocess = p
 	return nil
 }
@@ -55,21 +58,26 @@ func (j *conversion) vocabulary(dir string) error {
 			}
 		}
 	}
+
 	if path == "" {
 		return fmt.Errorf("the checkpoint has no vocabulary: add --vocab bpe_simple_vocab_16e6.txt.gz (OpenAI's " +
 			"file), or --vocab FOLDER with tokenizer.json or vocab.json and merges.txt")
 	}
+
 	path, err := tokenizer.FindFile(path)
 	if err != nil {
 		return err
 	}
+
 	t, err := tokenizer.Load(path)
 	if err == nil {
 		t, err = j.weights.Arch.Texts.Apply(t)
 	}
+
 	if err != nil {
 		return err
 	}
+
 	j.manifest.Texts = t.Cleaning()
 	rows := j.weights.Arch.Vocab
 	switch n := t.VocabSize(); {
@@ -85,13 +93,16 @@ func (j *conversion) vocabulary(dir string) error {
 	case n < rows:
 		j.note("the checkpoint embeds %d tokens, of which the vocabulary has %d", rows, n)
 	}
+
 	if j.manifest.Text.Pad = t.Pad(); j.weights.Arch.PadToken >= 0 && t.Pad() != j.weights.Arch.PadToken {
 		return fmt.Errorf("%s pads texts with token %d, but the text tower masks token %d: give its own "+
 			"vocabulary with --vocab", path, t.Pad(), j.weights.Arch.PadToken)
 	}
+
 	if err := j.endToken(t); err != nil {
 		return err
 	}
+
 	return atomicfile.Write(filepath.Join(dir, tokenizerFile), t.Write)
 }
 
@@ -110,6 +121,7 @@ func (j *conversion) endToken(t *tokenizer.Tokenizer) error {
 		return fmt.Errorf("the configuration reads texts at token %d, but the vocabulary ends them with %d: give the "+
 			"model's own vocabulary with --vocab", end, t.EOT())
 	}
+
 	return nil
 }
 
@@ -121,10 +133,12 @@ func (j *conversion) writeWeights(dir string) error {
 	if files == nil {
 		items = j.weights.Fused()
 	}
+
 	total := int64(0)
 	for _, it := range items {
 		total += 4 * int64(tensor.Size(it.Shape))
 	}
+
 	progress := func(done int64) { j.Progress(done, total) }
 	places := map[string]TensorLocation{}
 	if files != nil {
@@ -136,6 +150,7 @@ func (j *conversion) writeWeights(dir string) error {
 		}
 		progress = func(n int64) { j.Progress(done+n, total) }
 	}
+
 	if len(items) > 0 {
 		written, err := writeWeights(j.Context, filepath.Join(dir, weightsFile), weightsFile, items, progress)
 		if err != nil {
@@ -143,6 +158,7 @@ func (j *conversion) writeWeights(dir string) error {
 		}
 		maps.Copy(places, written)
 	}
+
 	j.manifest.Tokens = places[checkpoint.TokenEmbedding]
 	delete(places, checkpoint.TokenEmbedding)
 	j.manifest.Weights = places
@@ -166,9 +182,11 @@ func inPlace(items []checkpoint.Tensor) []string {
 			files = append(files, h.File)
 		}
 	}
+
 	if making && slices.ContainsFunc(files, func(path string) bool { return filepath.Base(path) == weightsFile }) {
 		return nil // the name is taken
 	}
+
 	return files
 }
 
@@ -185,6 +203,7 @@ func (j *conversion) link(dir string, items []checkpoint.Tensor, files []string,
 			j.note("%s was copied, because it cannot be linked from where it is", filepath.Base(path))
 		}
 	}
+
 	done := int64(0)
 	for _, h := range items {
 		if err := parts(j.Context, h.Handle, func(*tensor.Tensor) error { return nil }); err != nil {
@@ -195,5 +214,6 @@ func (j *conversion) link(dir string, items []checkpoint.Tensor, files []string,
 		places[h.Name] = TensorLocation{File: filepath.Base(h.File), Offset: h.Offset, Length: h.Length,
 			DType: h.DType, Shape: h.Shape}
 	}
+
 	return done, nil
 }

@@ -39,6 +39,7 @@ func forms(name string, shape []int) map[string][]int {
 		}
 		return out
 	}
+
 	return nil
 }
 
@@ -47,6 +48,7 @@ func (m Manifest) checkWeights() error {
 	if n := 12*(m.Text.Layers+m.Vision.Layers) + 2*len(m.Vision.Convolutions()); len(m.Weights) < n {
 		return fmt.Errorf("weights: %d tensors, the towers have more than %d", len(m.Weights), n)
 	}
+
 	for _, need := range []map[string][]int{m.Text.Shapes(), m.Vision.Shapes()} {
 		for name, shape := range need {
 			want := map[string][]int{name: shape}
@@ -55,6 +57,7 @@ func (m Manifest) checkWeights() error {
 					want = other
 				}
 			}
+
 			for name, shape := range want {
 				p, ok := m.Weights[name]
 				if !ok {
@@ -66,14 +69,17 @@ func (m Manifest) checkWeights() error {
 			}
 		}
 	}
+
 	for name, p := range m.Weights {
 		if err := m.checkPlace(name, p); err != nil {
 			return err
 		}
 	}
+
 	if s := m.Tokens.Shape; len(s) != 2 || s[0] < 3 || s[0] > bundle.MaxRows || s[1] != m.TextWidth {
 		return fmt.Errorf("token_embedding is %v, must be [vocabulary,%d]", s, m.TextWidth)
 	}
+
 	return m.checkPlace("token_embedding", m.Tokens)
 }
 
@@ -82,6 +88,7 @@ func (m Manifest) checkPlace(name string, location TensorLocation) error {
 	if !ok {
 		return fmt.Errorf("%s lies in %q, which is not among the files", name, location.File)
 	}
+
 	n := int64(4)
 	for _, d := range location.Shape {
 		if d < 1 || n > (1<<50)/int64(d) {
@@ -89,6 +96,7 @@ func (m Manifest) checkPlace(name string, location TensorLocation) error {
 		}
 		n *= int64(d)
 	}
+
 	switch {
 	case location.DType != "F32":
 		return fmt.Errorf("%s is stored as %q, must be F32", name, location.DType)
@@ -99,6 +107,7 @@ func (m Manifest) checkPlace(name string, location TensorLocation) error {
 			location.Offset+location.Length,
 			location.File, file.Size)
 	}
+
 	return nil
 }
 
@@ -115,5 +124,6 @@ func (t table) Node(g *graph.Graph, name string, shape ...int) graph.Node {
 	case tensor.Size(p.Shape) != tensor.Size(shape):
 		return g.Fail("weight %s is %v in the bundle, the architecture needs %v", name, p.Shape, shape)
 	}
+
 	return g.Weight(name, graph.Float, graph.External{File: p.File, Offset: p.Offset, Length: p.Length}, shape...)
 }

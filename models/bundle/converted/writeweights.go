@@ -25,16 +25,19 @@ func writeWeights(ctx context.Context, path, file string, items []checkpoint.Ten
 	for i, it := range items {
 		entries[i] = safetensors.Entry{Name: it.Name, DType: "F32", Shape: it.Shape}
 	}
+
 	places, done := map[string]TensorLocation{}, int64(0)
 	err := atomicfile.Write(path, func(w io.Writer) error {
 		out, err := safetensors.NewWriter(w, entries, map[string]string{"format": "pt"}, startsAt)
 		if err != nil {
 			return err
 		}
+
 		for i, at := range out.Infos() {
 			places[items[i].Name] = TensorLocation{File: file, Offset: at.Offset, Length: at.Length, DType: at.DType,
 				Shape: at.Shape}
 		}
+
 		for _, it := range items {
 			err := parts(ctx, it.Handle, func(t *tensor.Tensor) error {
 				if err := out.Put(it.Name, t); err != nil {
@@ -48,8 +51,10 @@ func writeWeights(ctx context.Context, path, file string, items []checkpoint.Ten
 				return err
 			}
 		}
+
 		return out.Close()
 	})
+
 	return places, err
 }
 
@@ -61,6 +66,7 @@ func parts(ctx context.Context, handle *checkpoint.Handle, use func(*tensor.Tens
 		rows = handle.Shape[0]
 		step = max(1, maxPart/max(1, tensor.Size(handle.Shape[1:])))
 	}
+
 	for low := 0; low < rows; low += step {
 		part := handle
 		if step < rows {
@@ -69,19 +75,24 @@ func parts(ctx context.Context, handle *checkpoint.Handle, use func(*tensor.Tens
 				return err
 			}
 		}
+
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
+
 		t, err := part.Load()
 		if err != nil {
 			return err
 		}
+
 		if i := t.NonFinite(); i >= 0 {
 			return fmt.Errorf("tensor %q holds %v: the checkpoint is damaged", handle.Name, t.Data[i])
 		}
+
 		if err := use(t); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }

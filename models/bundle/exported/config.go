@@ -68,17 +68,21 @@ func readConfig(dir string) (c config, ok bool, err error) {
 	if err != nil {
 		return c, false, nil
 	}
+
 	var keys map[string]json.RawMessage
 	if json.Unmarshal(data, &keys) != nil || keys["weights"] != nil || keys["vision"] != nil {
 		return c, false, nil
 	}
+
 	if c, err = parseConfig(data); err == nil {
 		c.Name = cmp.Or(c.Name, filepath.Base(dir))
 		err = bundle.CheckName(c.Name)
 	}
+
 	if err != nil {
 		err = fmt.Errorf("%s: %w", filepath.Join(dir, bundle.ManifestFile), err)
 	}
+
 	return c, true, err
 }
 
@@ -87,6 +91,7 @@ func parseConfig(data []byte) (config, error) {
 	if old := []byte(`"joint_dim"`); bytes.Contains(data, old) {
 		return h, errors.New("key joint_dim is called embed_dim now: rename it")
 	}
+
 	dec := json.NewDecoder(bytes.NewReader(data))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&h); err != nil {
@@ -96,22 +101,27 @@ func parseConfig(data []byte) (config, error) {
 			"embeddings, ids, eot, attention_mask, position_ids, output, causal}, token_embedding {file, tensor}, "+
 			"files, notes", err)
 	}
+
 	if _, err := dec.Token(); err != io.EOF {
 		return h, errors.New("not the JSON of a bundle: text follows it")
 	}
+
 	if h.Version < 0 || h.Version > bundle.GradientVersion {
 		return h, fmt.Errorf("bundle version %d, this program reads versions up to %d", h.Version,
 			bundle.GradientVersion)
 	}
+
 	for _, n := range []int{h.TextWidth, h.EmbedDim, h.ImageSize, h.Context} {
 		if n < 0 || n > bundle.MaxExtent {
 			return h, fmt.Errorf("a size of %d must be from 1 to %d, or left out", n, bundle.MaxExtent)
 		}
 	}
+
 	for _, f := range []string{h.Model, h.Image.File, h.Text.File} {
 		if f != "" && (!filepath.IsLocal(filepath.FromSlash(f)) || strings.ContainsAny(f, "\\\x00")) {
 			return h, fmt.Errorf("%q is not the path of a file inside the bundle", f)
 		}
 	}
+
 	return h, nil
 }

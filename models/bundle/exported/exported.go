@@ -49,12 +49,14 @@ func nameOf(dir string) (string, bool) {
 	if err != nil {
 		return "", ok
 	}
+
 	if _, err := os.Stat(filepath.Join(dir, bundle.ManifestFile)); !ok && errors.Is(err, os.ErrNotExist) {
 		if !looksExported(dir) {
 			return "", len(pairs(dir)) > 0 // not a bundle; opening it explains how to name the towers
 		}
 		return filepath.Base(dir), true
 	}
+
 	return c.Name, ok
 }
 
@@ -74,19 +76,23 @@ func open(spec bundle.Spec, run bundle.Runner) (*bundle.Bundle, error) {
 	} else {
 		m.config, _, err = readConfig(spec.Folder)
 	}
+
 	if err != nil {
 		return nil, err
 	}
+
 	config, backbone := &m.config, m.bundle
 	config.Name = cmp.Or(spec.Name, config.Name, filepath.Base(spec.Folder))
 	config.Variant = cmp.Or(spec.Variant, config.Variant)
 	if spec.LogitScale != 0 {
 		config.LogitScale, config.LogScale = spec.LogitScale, nil
 	}
+
 	config.LogitBias = cmp.Or(spec.LogitBias, config.LogitBias)
 	if err := bundle.CheckName(config.Name); err != nil {
 		return nil, fmt.Errorf("%s: %w", backbone.Dir, err)
 	}
+
 	backbone.Name, backbone.Architecture, backbone.Source = config.Name, cmp.Or(config.Architecture,
 		"ONNX"), cmp.Or(config.Source, "exported towers")
 	backbone.Notes = config.Notes
@@ -99,10 +105,12 @@ func open(spec bundle.Spec, run bundle.Runner) (*bundle.Bundle, error) {
 		}
 		return nil, err
 	}
+
 	m.recognise(run)
 	if err := m.proveBoxes(run); err != nil {
 		return nil, fmt.Errorf("bundle %s: %w", backbone.Name, err)
 	}
+
 	m.openBatches(run)
 	backbone.Towers = m
 	return backbone, nil
@@ -113,9 +121,11 @@ func common(a, b string) (dir, inA, inB string, err error) {
 	if a, err = filepath.Abs(a); err != nil {
 		return "", "", "", err
 	}
+
 	if b, err = filepath.Abs(b); err != nil {
 		return "", "", "", err
 	}
+
 	for dir = a; ; dir = filepath.Dir(dir) {
 		inA, _ = filepath.Rel(dir, a)
 		if inB, err = filepath.Rel(dir, b); err == nil && filepath.IsLocal(inB) {
@@ -131,15 +141,18 @@ func (m *model) open() error {
 	if err := m.verify(false); err != nil {
 		return err
 	}
+
 	imageFile, textFile, err := m.towerFiles()
 	if err != nil {
 		return err
 	}
+
 	open := map[string]*graph.File{}
 	for _, name := range []string{imageFile, textFile} {
 		if open[name] != nil {
 			continue
 		}
+
 		f, err := graph.OpenFile(m.bundle.Dir, name)
 		if _, missing := os.Stat(filepath.Join(m.bundle.Dir, filepath.FromSlash(name))); err != nil &&
 			errors.Is(missing, os.ErrNotExist) {
@@ -147,23 +160,30 @@ func (m *model) open() error {
 				"towers), \"image\": {\"file\": ...} or \"text\": {\"file\": ...}",
 				name, m.bundle.Dir, bundle.ManifestFile)
 		}
+
 		if err != nil {
 			return err
 		}
+
 		open[name] = f
 	}
+
 	if m.image, err = newImageTower(m.bundle.Dir, open[imageFile], imageFile, m.config.Image); err != nil {
 		return fmt.Errorf("%s: %w", imageFile, err)
 	}
+
 	if err := m.describe(); err != nil {
 		return err
 	}
+
 	if m.text, err = newTextTower(m.bundle.Dir, open[textFile], textFile, m.config.Text); err != nil {
 		return fmt.Errorf("%s: %w", textFile, err)
 	}
+
 	if err := m.finish(); err != nil {
 		return err
 	}
+
 	return m.list()
 }
 
@@ -192,18 +212,22 @@ func (m *model) towerFiles() (image, text string, err error) {
 		}
 		return image, text, nil
 	}
+
 	found, err := findTowers(m.bundle.Dir, m.config.Variant)
 	if err != nil {
 		return "", "", err
 	}
+
 	names := found.image.file
 	if found.text != found.image {
 		names += " and " + found.text.file
 	}
+
 	m.decided("layout", "%s: %s", found.origin, names)
 	if len(found.others) > 0 {
 		m.decided("other variants", "%s (choose with variant)", files(found.others))
 	}
+
 	return cmp.Or(image, found.image.file), cmp.Or(text, found.text.file), nil
 }
 
@@ -213,10 +237,12 @@ func (m *model) describe() error {
 	if err != nil {
 		return err
 	}
+
 	p, err := m.preprocessing()
 	if err != nil {
 		return err
 	}
+
 	b := m.bundle
 	b.LogitScale, b.LogitBias, b.Preprocess = scale, bias, p
 	b.Vision = clip.VisionArch{Image: m.image.size, EmbedDim: m.image.embedDim}
@@ -230,23 +256,28 @@ func (m *model) finish() error {
 	if err != nil {
 		return err
 	}
+
 	if err := textTower.findTable(m.bundle.Dir, h.Tokens, tokens.VocabSize(), h.TextWidth); err != nil {
 		return err
 	}
+
 	if rows := textTower.table.rows; tokens.VocabSize() > rows {
 		return fmt.Errorf("the tokenizer has %d tokens, the token embedding of %s %d rows: they do not belong "+
 			"together; put the vocabulary of this model beside the text tower, or name it as \"tokenizer\" in %s",
 			tokens.VocabSize(), textTower.name, rows, bundle.ManifestFile)
 	}
+
 	textTower.sos, textTower.eotID, textTower.pad = tokens.SOS(), tokens.EOT(), tokens.Pad()
 	filler, err := tokens.Encode("x")
 	if err != nil || len(filler) == 0 {
 		filler = []int{1}
 	}
+
 	textTower.filler = filler[0]
 	if err := textTower.measure(cmp.Or(h.Context, m.said.context), h.Context != 0); err != nil {
 		return fmt.Errorf("%s: %w", textTower.name, err)
 	}
+
 	for _, c := range []struct {
 		key       string
 		said, got int
@@ -257,12 +288,14 @@ func (m *model) finish() error {
 			return fmt.Errorf("%s says %s %d, %s has %d", bundle.ManifestFile, c.key, c.said, textTower.name, c.got)
 		}
 	}
+
 	if textTower.embedDim != m.image.embedDim {
 		return fmt.Errorf("%s has features of size %d (output %s), %s of size %d (output %s): export both with "+
 			"their projections to the common space",
 			m.image.name, m.image.embedDim, m.image.output.Name(), textTower.name, textTower.embedDim,
 			textTower.output.Name())
 	}
+
 	backbone.TokenRows = textTower.table.rows
 	backbone.Text = clip.TextArch{Width: textTower.table.width, Context: textTower.context,
 		EmbedDim: textTower.embedDim,

@@ -25,12 +25,14 @@ func (m *model) list() error {
 	if file := m.text.table.file; file != "" {
 		m.files = append(m.files, file)
 	}
+
 	graphs := []*graph.File{m.image.file, m.text.file}
 	for _, b := range []*bundle.Box{m.image.box, m.text.box} {
 		if b != nil {
 			m.files, graphs = append(m.files, b.Name()), append(graphs, b.File)
 		}
 	}
+
 	for _, f := range graphs {
 		files, err := onnx.ExternalFiles(f.Proto)
 		if err != nil {
@@ -38,6 +40,7 @@ func (m *model) list() error {
 		}
 		m.files = append(m.files, files...)
 	}
+
 	slices.Sort(m.files)
 	m.files = slices.Compact(m.files)
 	for _, name := range m.files {
@@ -45,6 +48,7 @@ func (m *model) list() error {
 			return err
 		}
 	}
+
 	m.digest = sync.OnceValue(m.sum)
 	return nil
 }
@@ -72,16 +76,19 @@ func (m *model) sum() string {
 	if texts := m.bundle.Texts; texts != (tokenizer.TextCleaning{}) {
 		h.Texts = &texts
 	}
+
 	for _, name := range m.files {
 		have, err := bundle.HashFiles(m.bundle.Dir, []string{name}, false)
 		if h.Files[name] = have[name]; err != nil {
 			h.Files[name] = bundle.File{SHA256: err.Error()}
 		}
 	}
+
 	text, err := json.Marshal(h)
 	if err != nil { // it was read from JSON
 		panic(err)
 	}
+
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:])
 }
@@ -92,16 +99,19 @@ func (m *model) tokenizer() (*tokenizer.Tokenizer, error) {
 	if name != "" && !filepath.IsLocal(filepath.FromSlash(name)) {
 		return nil, fmt.Errorf("tokenizer %q is not the path of a file inside the bundle", name)
 	}
+
 	regular := func(file string) bool {
 		st, err := os.Stat(filepath.Join(m.bundle.Dir, filepath.FromSlash(file)))
 		return err == nil && st.Mode().IsRegular()
 	}
+
 	dirs := places(m.textDir, m.text.name)
 	if regular(name) {
 		m.read, dirs = append(m.read, name), nil
 	} else if name != "" {
 		dirs = []string{name}
 	}
+
 	for _, dir := range dirs {
 		before := len(m.read)
 		for _, file := range append(tokenizer.FileNames(), tokenizer.ConfigName) {
@@ -114,11 +124,13 @@ func (m *model) tokenizer() (*tokenizer.Tokenizer, error) {
 			break
 		}
 	}
+
 	m.bundle.Vocabulary = name
 	t, err := tokenizer.Load(filepath.Join(m.bundle.Dir, filepath.FromSlash(name)))
 	if err != nil {
 		return nil, err
 	}
+
 	return m.treated(t)
 }
 
@@ -144,14 +156,17 @@ func (m *model) treated(t *tokenizer.Tokenizer) (*tokenizer.Tokenizer, error) {
 			}
 		}
 	}
+
 	if texts.StripSep {
 		return nil, fmt.Errorf("strip_sep_token is not supported for exported towers, whose graphs may look for the "+
 			"separator: convert the checkpoint, or write the key texts, as {\"clean\": \"whitespace\"}, in %s if "+
 			"texts keep it", bundle.ManifestFile)
 	}
+
 	t, err := texts.Apply(t)
 	if err == nil {
 		m.bundle.Texts = t.Cleaning()
 	}
+
 	return t, err
 }

@@ -22,6 +22,7 @@ func WriteRecorded(b *bundle.Bundle, out string, gradients bool) error {
 	if !ok {
 		return fmt.Errorf("bundle %s holds no exported models, so nothing has to be recorded", b.Name)
 	}
+
 	config, read := m.settled(), bundle.Hashes{}
 	err := atomicfile.Folder(out, bundle.ManifestFile, func(dir string) error {
 		for _, name := range m.files {
@@ -34,6 +35,7 @@ func WriteRecorded(b *bundle.Bundle, out string, gradients bool) error {
 				return err
 			}
 		}
+
 		files := m.files
 		if gradients {
 			more, err := m.writeGradients(dir)
@@ -42,6 +44,7 @@ func WriteRecorded(b *bundle.Bundle, out string, gradients bool) error {
 			}
 			files = slices.Concat(files, more)
 		}
+
 		for _, name := range files {
 			f, err := read.File(context.Background(), dir, name)
 			if err != nil {
@@ -49,16 +52,20 @@ func WriteRecorded(b *bundle.Bundle, out string, gradients bool) error {
 			}
 			config.Files[name] = f
 		}
+
 		config.Version = bundle.VersionOf(config.Files)
 		data, err := json.MarshalIndent(config, "", " ")
 		if err != nil {
 			return err
 		}
+
 		return atomicfile.Write(filepath.Join(dir, bundle.ManifestFile), atomicfile.Bytes(append(data, '\n')))
 	})
+
 	if err == nil {
 		read.Save(out)
 	}
+
 	return err
 }
 
@@ -85,6 +92,7 @@ func (m *model) settled() config {
 	if b.Texts != (tokenizer.TextCleaning{}) {
 		c.Texts = &b.Texts
 	}
+
 	c.Image = imageConfig{File: imageTower.name, Input: imageTower.input.Name(),
 		Output:  nameIn(imageTower.file, imageTower.output),
 		Patches: nameIn(imageTower.file, imageTower.patches)}
@@ -93,9 +101,11 @@ func (m *model) settled() config {
 		EOT:  name(textTower.eot),
 		Mask: name(textTower.mask), Positions: name(textTower.positions), Output: name(textTower.output),
 		Causal: &causal}
+
 	if textTower.embeddings.OK() && textTower.table.file != "" {
 		c.Tokens = &tokenTable{File: textTower.table.file, Offset: textTower.table.offset, DType: textTower.table.dtype,
 			Shape: []int{textTower.table.rows, textTower.table.width}}
 	}
+
 	return c
 }

@@ -23,6 +23,7 @@ func (m *model) proveBoxes(run bundle.Runner) error {
 			return err
 		}
 	}
+
 	if b := m.text.box; b != nil && run != nil {
 		f, err := textTower.bothForms(m.text, max(2, textTower.batch))
 		if err == nil {
@@ -30,6 +31,7 @@ func (m *model) proveBoxes(run bundle.Runner) error {
 		}
 		return err
 	}
+
 	return nil
 }
 
@@ -43,6 +45,7 @@ func (m *model) writeGradients(dir string) (names []string, err error) {
 		return bundle.WriteGradient(filepath.Join(dir, filepath.FromSlash(name)), path.Dir(tower),
 			graph.Output{Name: output, Node: features.Cast(graph.Float)}, input)
 	}
+
 	if i := m.image; i.box == nil && isFloat(i.input) {
 		if _, rounded := rounds(i.output); !rounded {
 			g := graph.New()
@@ -51,15 +54,18 @@ func (m *model) writeGradients(dir string) (names []string, err error) {
 			err = write(i.name, bundle.ImageGradientFile, nameIn(i.file, i.output), out[0], i.input.Name())
 		}
 	}
+
 	if textTower := *m.text; textTower.box == nil && err == nil {
 		// it is recognised
 		if textTower.batch = staticAxis(textTower.inputs()[0], 0); textTower.batch > 0 && textTower.open == nil {
 			textTower.open, _ = searchOpening(textTower.batch, m.bundle.Dir, m.run, textTower.opened)
 		}
+
 		g, feed := graph.New(), map[graph.Node]graph.Node{}
 		for _, in := range textTower.inputs() {
 			feed[in] = again(g, in, textTower.open)
 		}
+
 		for _, c := range textTower.cut {
 			shape := append(feed[textTower.ids].Shape()[:2:2], graph.StaticDim(textTower.table.width))
 			x := g.Input(textTower.prompted(), graph.Float, shape)
@@ -68,10 +74,12 @@ func (m *model) writeGradients(dir string) (names []string, err error) {
 			}
 			feed[c] = wide(x, c)
 		}
+
 		out := textTower.open.inline(g, []graph.Node{textTower.output}, feed, 0)
 		err = write(textTower.name, bundle.TextGradientFile, nameIn(textTower.file, textTower.output), out[0],
 			textTower.prompted())
 	}
+
 	return names, err
 }
 
@@ -81,9 +89,11 @@ func again(g *graph.Graph, in graph.Node, open *opening) graph.Node {
 	if graph.IsHalf(t) {
 		t = graph.Float
 	}
+
 	shape := slices.Clone(in.Shape())
 	if open != nil && len(shape) > 0 && shape[0].Is(open.n) {
 		shape[0] = graph.Sym("batch")
 	}
+
 	return g.Input(in.Name(), t, shape)
 }

@@ -37,6 +37,7 @@ func newImageTower(dir string, file *graph.File, name string, config imageConfig
 	if err != nil {
 		return nil, err
 	}
+
 	if config.Input != "" {
 		if tower.input, err = namedInput(file, "image.input", config.Input); err != nil {
 			return nil, err
@@ -49,19 +50,23 @@ func newImageTower(dir string, file *graph.File, name string, config imageConfig
 		}
 		tower.input = in[0]
 	}
+
 	if err := checkSizes(tower.input); err != nil {
 		return nil, err
 	}
+
 	c := []int{staticAxis(tower.input, 1), staticAxis(tower.input, 3)}
 	if tower.last = c[1] == 3 && c[0] != 3; !isPixels(tower.input) || !tower.last && c[0] != 3 && c[0] != 0 {
 		return nil, fmt.Errorf("its input is %s; the image tower must take %s: export it so", describe(tower.input),
 			imageRole.takes)
 	}
+
 	tower.levels = normalised(dir, tower.input, tower.output)
 	tower.batch = staticAxis(tower.input, 0)
 	if err := checkBatch(tower.input, tower.batch); err != nil {
 		return nil, err
 	}
+
 	if config.Patches != "" {
 		o, ok := file.Output(config.Patches)
 		if !ok {
@@ -73,6 +78,7 @@ func newImageTower(dir string, file *graph.File, name string, config imageConfig
 	} else if o, ok := file.Output(bundle.PatchesOutput); ok && o.Rank() == 3 {
 		tower.patches = o
 	}
+
 	tower.box, err = bundle.OpenBox(dir, path.Join(path.Dir(name), bundle.ImageGradientFile),
 		nameIn(file, tower.output),
 		tower.input.Name())
@@ -86,6 +92,7 @@ func newImageTower(dir string, file *graph.File, name string, config imageConfig
 			tower.batch = cmp.Or(staticAxis(tower.input, 0), tower.batch)
 		}
 	}
+
 	return tower, err
 }
 
@@ -118,31 +125,39 @@ func (t *imageTower) measure(hint int, said bool) error {
 	default:
 		t.size = cmp.Or(max(h, w), hint)
 	}
+
 	if said && hint != t.size {
 		return fmt.Errorf("%s says image_size %d, the tower takes %d", bundle.ManifestFile, hint, t.size)
 	}
+
 	if t.size > maxSide {
 		return fmt.Errorf("it takes images of %d pixels on a side; at most %d are supported", t.size, maxSide)
 	}
+
 	if err := checkBatch(t.input, t.batch, 3, t.size, t.size); err != nil {
 		return err
 	}
+
 	image, patches, err := t.try(t.size)
 	if err != nil && t.input.DType() == graph.Uint8 {
 		t.rounded = true // the operator that reads the pixels takes no floats
 		image, patches, err = t.try(t.size)
 	}
+
 	if err != nil {
 		return err
 	}
+
 	if s, ok := image.Shape().Ints(); !ok || len(s) != 2 || s[0] != 2 {
 		return fmt.Errorf("output %s has shape %v for two images; features must be [batch,size]: write another value "+
 			"as \"image\": {\"output\": NAME} in %s, or export one row for each image", t.output.Name(), image.Shape(),
 			bundle.ManifestFile)
 	}
+
 	if t.embedDim = image.Dim(1); t.embedDim < 1 || t.embedDim > bundle.MaxExtent {
 		return fmt.Errorf("features of size %d", t.embedDim)
 	}
+
 	if t.patches.OK() {
 		s, ok := patches.Shape().Ints()
 		if !ok || len(s) != 3 || s[2] != t.embedDim || s[1] > bundle.MaxExtent {
@@ -151,6 +166,7 @@ func (t *imageTower) measure(hint int, said bool) error {
 		}
 		t.count = s[1]
 	}
+
 	return nil
 }
 
@@ -162,9 +178,11 @@ func (t *imageTower) guess() (int, error) {
 			fit = append(fit, size)
 		}
 	}
+
 	if len(fit) == 1 {
 		return fit[0], nil
 	}
+
 	return 0, fmt.Errorf("input %s leaves the image size open: write \"image_size\" in %s",
 		describe(t.input), bundle.ManifestFile)
 }
@@ -182,15 +200,18 @@ func (t *imageTower) build(g *graph.Graph, pixels graph.Node) (image, patches gr
 	if t.batch == 0 || n == t.batch {
 		return t.once(g, pixels)
 	}
+
 	var images, others []graph.Node
 	for _, rows := range chunks(g, n, t.batch) {
 		image, patches = t.once(g, pixels.Rows(g.Ints(rows...)))
 		images, others = append(images, image), append(others, patches)
 	}
+
 	image = graph.Concat(0, images...).Slice(0, 0, n)
 	if t.patches.OK() {
 		patches = graph.Concat(0, others...).Slice(0, 0, n)
 	}
+
 	return image, patches
 }
 
@@ -199,17 +220,21 @@ func (t *imageTower) once(g *graph.Graph, pixels graph.Node) (image, patches gra
 	if t.box == nil {
 		roots = append(roots, t.output)
 	}
+
 	if t.patches.OK() {
 		roots = append(roots, t.patches)
 	}
+
 	feed := map[graph.Node]graph.Node{t.input: t.feed(g, pixels)}
 	out := t.open.inline(g, roots, feed, staticAxis(pixels, 0))
 	if t.patches.OK() {
 		patches = out[len(out)-1].Cast(graph.Float)
 	}
+
 	if t.box != nil {
 		return t.box.Features(map[string]graph.Node{t.input.Name(): feed[t.input]}), patches
 	}
+
 	return out[0].Cast(graph.Float), patches
 }
 
@@ -231,10 +256,12 @@ func (t *imageTower) model() (*onnx.ModelProto, error) {
 	if err := g.Err(); err != nil {
 		return nil, fmt.Errorf("%s: %w", t.name, err)
 	}
+
 	list := []graph.Output{{Name: bundle.ImageOutput, Node: image}}
 	if patches.OK() {
 		list = append(list, graph.Output{Name: bundle.PatchesOutput, Node: patches})
 	}
+
 	return graph.Model(list...)
 }
 
@@ -244,6 +271,7 @@ func (t *imageTower) prompted(g *graph.Graph, pixels graph.Node, prompts clip.Vi
 	if prompts.Pixels.OK() {
 		pixels = pixels.Add(prompts.Pixels)
 	}
+
 	switch {
 	case prompts.PixelsOnly():
 		image, patches = t.build(g, pixels)
@@ -262,8 +290,10 @@ func (t *imageTower) prompted(g *graph.Graph, pixels graph.Node, prompts clip.Vi
 		}
 		image = t.streamed(g, t.stream, pixels, prompts)
 	}
+
 	if err := g.Err(); err != nil {
 		return image, patches, fmt.Errorf("%s: %w", t.name, err)
 	}
+
 	return image, patches, nil
 }

@@ -81,6 +81,7 @@ func exportsIn(dir string) []export {
 			out = append(out, x)
 		}
 	}
+
 	top, _ := os.ReadDir(dir)
 	add("", top)
 	listed := 0
@@ -92,6 +93,7 @@ func exportsIn(dir string) []export {
 			listed++
 		}
 	}
+
 	return out
 }
 
@@ -117,6 +119,7 @@ func choose(role string, list []export, variant string) (export, error) {
 		return export{}, fmt.Errorf("two files could be the %s, %s and %s: name one in %s, with "+
 			"image=IMAGE.onnx,text=TEXT.onnx, or by its variant", role, fit[0].file, fit[1].file, bundle.ManifestFile)
 	}
+
 	return fit[0], nil
 }
 
@@ -150,9 +153,11 @@ func findTowers(dir, variant string) (f found, err error) {
 				l.origin, l.image)
 		}
 	}
+
 	if len(fit) > 0 && !fit[0].combined() { // layouts of two files come first in the table
 		fit = slices.DeleteFunc(fit, layout.combined)
 	}
+
 	two := pairs(dir)
 	switch {
 	case len(fit) == 0 && len(two) > 0:
@@ -168,15 +173,18 @@ func findTowers(dir, variant string) (f found, err error) {
 		return f, fmt.Errorf("its files have the names of two exporters, %s and %s (%s): name the files to use in %s",
 			fit[0].origin, fit[1].origin, files(list), bundle.ManifestFile)
 	}
+
 	l := fit[0]
 	f.origin = l.origin
 	image, text := matching(list, l.image), matching(list, l.text)
 	if f.image, err = choose("image tower", image, variant); err != nil {
 		return f, err
 	}
+
 	if f.text, err = choose("text tower", text, variant); err != nil {
 		return f, err
 	}
+
 	f.others = slices.DeleteFunc(slices.Concat(image, text), func(e export) bool { return e == f.image || e == f.text })
 	return f, nil
 }
@@ -187,12 +195,14 @@ func findTower(dir string, image bool, variant string) (e export, origin string,
 	if image {
 		role = "image tower"
 	}
+
 	switch st, err := os.Stat(dir); {
 	case err != nil:
 		return e, "", fmt.Errorf("the %s: %w", role, err)
 	case !st.IsDir():
 		return e, "", fmt.Errorf("%s is neither a folder nor an .onnx file: name one that holds the %s", dir, role)
 	}
+
 	list := exportsIn(dir)
 	for _, l := range layouts {
 		own := l.text
@@ -204,12 +214,15 @@ func findTower(dir string, image bool, variant string) (e export, origin string,
 			return e, l.origin, err
 		}
 	}
+
 	if fit := matching(list, "model"); len(fit) > 0 {
 		list = fit
 	}
+
 	if len(list) == 0 {
 		return e, "", fmt.Errorf("%s holds no .onnx file: name the folder of the %s, or its file", dir, role)
 	}
+
 	e, err = choose(role, list, variant)
 	return e, "a folder for each tower, as in fastembed", err
 }
@@ -240,11 +253,13 @@ func pairs(dir string) []string {
 			if err != nil {
 				continue
 			}
+
 			name, _, _ = strings.Cut(filepath.ToSlash(name), "/")
 			image, text := imageFolder.ReplaceAllString(name, "$1*$3"), textFolder.ReplaceAllString(name, "$1*$3")
 			if (image == name) == (text == name) || !holdsONNX(sub) {
 				continue
 			}
+
 			if image != name {
 				images[image] = sub
 			} else {
@@ -252,12 +267,14 @@ func pairs(dir string) []string {
 			}
 		}
 	}
+
 	var out []string
 	for key, image := range images {
 		if text := texts[key]; text != "" {
 			out = append(out, fmt.Sprintf("image=%s,text=%s", image, text))
 		}
 	}
+
 	slices.Sort(out)
 	return out
 }

@@ -18,16 +18,19 @@ func (t *textTower) try(length int) (graph.Shape, error) {
 	for i := range tokens {
 		tokens[i], read[i] = make([]int, length), length-1
 	}
+
 	emb := g.Input(bundle.EmbeddingsInput, graph.Float, graph.Static(n, length, t.table.width))
 	f := t.build(g, emb, tokens, read)
 	if err := g.Err(); err != nil {
 		return nil, err
 	}
+
 	if s, ok := f.Shape().Ints(); !ok || len(s) != 2 || s[0] != n {
 		return nil, fmt.Errorf("output %s has shape %v for %d texts of %d tokens; features must be [texts,size]: "+
 			"write another value as \"text\": {\"output\": NAME} in %s, or export one row for each text",
 			t.output.Name(), f.Shape(), n, length, bundle.ManifestFile)
 	}
+
 	return f.Shape(), nil
 }
 
@@ -38,30 +41,37 @@ func (t *textTower) measure(hint int, said bool) error {
 	if t.context == 0 && said {
 		t.context = hint
 	}
+
 	if t.context == 0 {
 		if err := t.findContext(); err != nil && hint == 0 {
 			return err
 		}
 		t.context = cmp.Or(t.context, hint)
 	}
+
 	if t.context > maxContext {
 		return fmt.Errorf("texts of %d tokens; at most %d are supported", t.context, maxContext)
 	}
+
 	if err := checkBatch(t.inputs()[0], t.batch, t.context, t.table.width); err != nil {
 		return err
 	}
+
 	shape, err := t.try(t.context)
 	if err != nil {
 		return fmt.Errorf("with %d tokens: %w", t.context, err)
 	}
+
 	if t.embedDim = shape[1].N; t.embedDim < 1 || t.embedDim > bundle.MaxExtent {
 		return fmt.Errorf("features of size %d", t.embedDim)
 	}
+
 	if t.length == 0 && t.causal && t.context > 3 {
 		_, err1 := t.try(t.context - 1)
 		_, err2 := t.try(3)
 		t.short = err1 == nil && err2 == nil
 	}
+
 	return nil
 }
 
@@ -82,6 +92,7 @@ func (t *textTower) findContext() error {
 			}
 		}
 	}
+
 	slices.Sort(sizes)
 	for _, n := range sizes[:min(len(sizes), maxTries)] {
 		if _, err := t.try(n); err != nil {
@@ -91,14 +102,17 @@ func (t *textTower) findContext() error {
 			fit = append(fit, n)
 		}
 	}
+
 	if len(fit) == 1 {
 		t.context = fit[0]
 		return nil
 	}
+
 	could := ""
 	if len(fit) > 0 {
 		could = fmt.Sprintf(" (it could be %v)", fit)
 	}
+
 	return fmt.Errorf("its graph does not determine the context length%s: write \"context_length\" "+
 		"in %s", could, bundle.ManifestFile)
 }
@@ -121,6 +135,7 @@ func (t *textTower) prompts(g *graph.Graph, suffixes *clip.Suffixes, list []clip
 		}
 		longest = max(longest, slices.Max(suffixes.Lengths(p)))
 	}
+
 	var parts []graph.Node
 	var tokens [][]int
 	var read, counts []int
@@ -129,8 +144,10 @@ func (t *textTower) prompts(g *graph.Graph, suffixes *clip.Suffixes, list []clip
 		parts, tokens, read, counts = append(parts, emb), append(tokens, ids...), append(read, at...),
 			append(counts, len(ids))
 	}
+
 	if len(parts) == 1 {
 		return []graph.Node{t.build(g, parts[0], tokens, read)}
 	}
+
 	return t.build(g, graph.Concat(0, parts...), tokens, read).Split(0, counts...)
 }

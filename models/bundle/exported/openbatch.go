@@ -52,6 +52,7 @@ func (o *opening) inline(g *graph.Graph, roots []graph.Node, replace map[graph.N
 	if o == nil || batch == o.n {
 		return inlined(g, roots, replace, nil)
 	}
+
 	c, spots := &opening{n: o.n, choice: o.choice}, map[graph.Node]spot{}
 	for old, now := range replace {
 		if size := staticAxis(old, 0); size > 0 && size%o.n == 0 && now.Rank() > 0 && !now.Shape()[0].Is(size) {
@@ -61,13 +62,16 @@ func (o *opening) inline(g *graph.Graph, roots []graph.Node, replace map[graph.N
 			}
 		}
 	}
+
 	out := inlined(g, roots, replace, func(op *graph.Op, in []graph.Node,
 		apply func([]graph.Node) ([]graph.Node, error)) ([]graph.Node, error) {
 		return c.transform(g, spots, op, slices.Clone(in), apply)
 	})
+
 	if o.search {
 		o.met = c.met
 	}
+
 	return out
 }
 
@@ -90,6 +94,7 @@ func (o *opening) next() bool {
 			return true
 		}
 	}
+
 	return false
 }
 
@@ -109,6 +114,7 @@ func (o *opening) transform(g *graph.Graph, spots map[graph.Node]spot, op *graph
 			}
 		}
 	}
+
 	var carrier graph.Node // the first input that carries the batch
 	var at spot
 	for _, n := range op.In {
@@ -117,15 +123,18 @@ func (o *opening) transform(g *graph.Graph, spots map[graph.Node]spot, op *graph
 			break
 		}
 	}
+
 	if carrier.OK() && standard {
 		if err := o.adapt(g, spots, op, in, carrier, at); err != nil {
 			return nil, err
 		}
 	}
+
 	out, err := apply(in)
 	if err != nil {
 		return nil, err
 	}
+
 	for i, n := range out {
 		s, err := changed(op.Out[i], n, carrier, at, op)
 		if err != nil {
@@ -135,6 +144,7 @@ func (o *opening) transform(g *graph.Graph, spots map[graph.Node]spot, op *graph
 			spots[op.Out[i]] = *s
 		}
 	}
+
 	return out, nil
 }
 
@@ -143,11 +153,13 @@ func (o *opening) numbers(n graph.Node) bool {
 	if !n.OK() || !isInt(n) || n.Op().Literal() == nil || n.Rank() != 1 || n.Dim(0) != o.n {
 		return false
 	}
+
 	for i, d := range n.ConstantInts() {
 		if !d.Is(i) {
 			return false
 		}
 	}
+
 	return len(n.ConstantInts()) == o.n
 }
 
@@ -201,6 +213,7 @@ func (o *opening) adapt(g *graph.Graph, spots map[graph.Node]spot, op *graph.Op,
 			}
 		}
 	}
+
 	return nil
 }
 
@@ -219,10 +232,12 @@ func (o *opening) targets(from []int, at spot, to []int) []spot {
 		if lead == 0 || before%lead != 0 {
 			continue
 		}
+
 		outer := before / lead
 		if d%(outer*o.n) != 0 {
 			continue
 		}
+
 		switch s := (spot{j, outer}); {
 		case d == o.n && outer == 1:
 			own = append(own, s)
@@ -232,6 +247,7 @@ func (o *opening) targets(from []int, at spot, to []int) []spot {
 			rest = append(rest, s)
 		}
 	}
+
 	return append(own, rest...)
 }
 
@@ -244,6 +260,7 @@ func changed(old, now, carrier graph.Node, at spot, op *graph.Op) (*spot, error)
 		}
 		return nil, nil
 	}
+
 	axis := -1
 	for i, d := range now.Shape() {
 		if d.Is(was[i]) {
@@ -254,6 +271,7 @@ func changed(old, now, carrier graph.Node, at spot, op *graph.Op) (*spot, error)
 		}
 		axis = i
 	}
+
 	switch {
 	case axis < 0 && carrier.OK() && op.Kind != "Shape" && op.Kind != "Size":
 		return nil, errLost
@@ -262,6 +280,7 @@ func changed(old, now, carrier graph.Node, at spot, op *graph.Op) (*spot, error)
 	case !carrier.OK():
 		return &spot{axis, 1}, nil
 	}
+
 	if op.Kind == "Softmax" || op.Kind == "LogSoftmax" {
 		along := op.Attrs.Int("axis", -1)
 		if along < 0 {
@@ -271,6 +290,7 @@ func changed(old, now, carrier graph.Node, at spot, op *graph.Op) (*spot, error)
 			return nil, errLost
 		}
 	}
+
 	outer := at.outer
 	if slices.Contains([]string{"Reshape", "Flatten", "Squeeze", "Unsqueeze"}, op.Kind) {
 		from, known := carrier.Shape().Ints()
@@ -279,6 +299,7 @@ func changed(old, now, carrier graph.Node, at spot, op *graph.Op) (*spot, error)
 			outer = at.outer * tensor.Size(from[:at.axis]) / lead
 		}
 	}
+
 	return &spot{axis, outer}, nil
 }
 
@@ -296,6 +317,7 @@ func searchOpening(n int, dir string, run bundle.Runner,
 	if run == nil || n > maxOpened {
 		return nil, errors.New("it was not tried")
 	}
+
 	o := &opening{n: n, choice: map[string]int{}, search: true}
 	var last error
 	for built, proven := 0, 0; built < maxBuilt && proven < maxProven; built++ {
@@ -312,6 +334,7 @@ func searchOpening(n int, dir string, run bundle.Runner,
 			break
 		}
 	}
+
 	return nil, last
 }
 
@@ -386,6 +409,7 @@ func (t *textTower) bothForms(other *textTower, rows int) (f bundle.TwoForms, er
 		tokens[i] = make([]int, t.context)
 		read[i] = min(t.context-1, 2+i%max(1, t.context-2))
 	}
+
 	f.Want, f.Got = t.build(g, emb, tokens, read), other.build(g, emb, tokens, read)
 	f.In = tensor.Map{bundle.EmbeddingsInput: bundle.Noise(rows, t.context, t.table.width)}
 	return f, g.Err()

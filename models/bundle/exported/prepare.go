@@ -44,6 +44,7 @@ func inside(data []byte, size int) (p preprocess.Preprocess, ok bool, err error)
 	if err := json.Unmarshal(data, &f); err != nil || f.Preprocess == nil {
 		return p, false, err
 	}
+
 	p, err = preprocess.FromOpenCLIP(f.Preprocess, size)
 	return p, true, err
 }
@@ -61,6 +62,7 @@ func sizesOf(data []byte) (s said) {
 		VisionHF sizes `json:"vision_config"`
 		TextHF   sizes `json:"text_config"`
 	}
+
 	var f struct {
 		towers
 		Model towers `json:"model_cfg"`
@@ -68,6 +70,7 @@ func sizesOf(data []byte) (s said) {
 	if json.Unmarshal(data, &f) != nil {
 		return s
 	}
+
 	first := func(list ...json.Number) int {
 		for _, n := range list {
 			if v, err := n.Int64(); err == nil && v > 0 && v <= bundle.MaxExtent {
@@ -76,6 +79,7 @@ func sizesOf(data []byte) (s said) {
 		}
 		return 0
 	}
+
 	return said{image: first(f.Vision.Image, f.VisionHF.Image, f.Model.Vision.Image),
 		context: first(f.Text.Context, f.TextHF.Longest, f.Model.Text.Context)}
 }
@@ -88,9 +92,11 @@ func places(dir, file string) []string {
 	if path.Base(own) == "onnx" {
 		list = append(list, path.Dir(own))
 	}
+
 	if dir = path.Clean(dir); !slices.Contains(list, dir) {
 		list = append(list, dir)
 	}
+
 	return list
 }
 
@@ -119,6 +125,7 @@ func (m *model) look(at []string, file string) (name string, data []byte, err er
 		data, err = io.ReadAll(io.LimitReader(f, 1<<24))
 		return name, data, err
 	}
+
 	return "", nil, nil
 }
 
@@ -135,6 +142,7 @@ func (m *model) preprocessing() (preprocess.Preprocess, error) {
 		s := sizesOf(data)
 		m.said = said{cmp.Or(m.said.image, s.image), cmp.Or(m.said.context, s.context)}
 	}
+
 	size := cmp.Or(h.ImageSize, imageTower.fixedSize(), m.said.image, 224)
 	p, from := preprocess.CLIP(size), ""
 	for _, s := range sources {
@@ -142,9 +150,11 @@ func (m *model) preprocessing() (preprocess.Preprocess, error) {
 		if err != nil {
 			return p, err
 		}
+
 		if name == "" {
 			continue
 		}
+
 		q, ok, err := s.read(data, size)
 		switch {
 		case err != nil:
@@ -156,21 +166,26 @@ func (m *model) preprocessing() (preprocess.Preprocess, error) {
 			p, from = q, name
 		}
 	}
+
 	known := cmp.Or(h.ImageSize, imageTower.fixedSize())
 	if from != "" {
 		known = cmp.Or(known, p.Size)
 		m.decided("preprocessing", "as %s says", from)
 	}
+
 	if err := imageTower.measure(cmp.Or(known, m.said.image), h.ImageSize != 0); err != nil {
 		return p, fmt.Errorf("%s: %w", imageTower.name, err)
 	}
+
 	if from == "" {
 		p.Size = imageTower.size
 	}
+
 	if imageTower.levels > 0 {
 		p.Mean, p.Std = [3]float32{}, [3]float32{1 / imageTower.levels, 1 / imageTower.levels, 1 / imageTower.levels}
 		m.decided("normalisation", "inside the graph, of pixels from 0 to %g", imageTower.levels)
 	}
+
 	if h.Preprocess != nil {
 		dec := json.NewDecoder(bytes.NewReader(h.Preprocess))
 		dec.DisallowUnknownFields()
@@ -180,11 +195,14 @@ func (m *model) preprocessing() (preprocess.Preprocess, error) {
 	} else if from == "" {
 		m.bundle.Notes = append(m.bundle.Notes, "preprocess is not given: that of OpenAI's models")
 	}
+
 	if err := p.Validate(); err != nil {
 		return p, err
 	}
+
 	if p.Size != imageTower.size {
 		return p, fmt.Errorf("preprocess: images of %d pixels for a tower that takes %d", p.Size, imageTower.size)
 	}
+
 	return p, nil
 }

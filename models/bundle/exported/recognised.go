@@ -39,11 +39,13 @@ func (c weight) in(g *graph.Graph) (graph.Node, error) {
 		list, err := graph.Inline(g, []graph.Node{c.node}, nil)
 		return append(list, graph.Node{})[0], err
 	}
+
 	parts := slices.DeleteFunc(slices.Clone(c.packed.In[1:]), func(n graph.Node) bool { return !n.OK() })
 	list, err := graph.Inline(g, parts, nil)
 	if err != nil {
 		return graph.Node{}, err
 	}
+
 	return ops.NBitsWeight(c.packed.Attrs, append([]graph.Node{{}}, list...))
 }
 
@@ -53,6 +55,7 @@ func (w weights) linear(name string, l linear, in, out int) error {
 		return fmt.Errorf("%s is a layer of %d to %d values, must be of %d to %d with a bias", name, l.in, l.out, in,
 			out)
 	}
+
 	w.put(name+"weight", l.w)
 	w.put(name+"bias", l.b)
 	w[name+"weight"] = weight{w[name+"weight"].node, !l.rows, l.packed}
@@ -78,16 +81,20 @@ func (w named) Node(g *graph.Graph, name string, shape ...int) graph.Node {
 	if !ok {
 		return g.Fail("weight %s was not found in the export", name)
 	}
+
 	n, err := weight.in(g)
 	if err != nil {
 		return g.Fail("weight %s: %w", name, err)
 	}
+
 	if n.DType() != graph.Float {
 		n = n.Cast(graph.Float)
 	}
+
 	if weight.turned {
 		n = n.Transpose(1, 0)
 	}
+
 	have, ok := n.Shape().Ints()
 	switch {
 	case ok && slices.Equal(have, shape):
@@ -98,6 +105,7 @@ func (w named) Node(g *graph.Graph, name string, shape ...int) graph.Node {
 		width := shape[len(shape)-1]
 		n = n.Reshape(-1, width).Slice(0, 0, tensor.Size(shape)/width)
 	}
+
 	return n.Reshape(shape...)
 }
 
@@ -115,12 +123,14 @@ func (m *model) recogniseText(run bundle.Runner) (*recognised, error) {
 	if textTower.embeddings.OK() {
 		feeds = []graph.Node{textTower.embeddings}
 	}
+
 	matcher := newMatcher(m.bundle.Dir, "", textTower.output, feeds...)
 	err := matcher.match(textTower.output, "ln_final", "text_projection", "text_projection.weight",
 		func(n graph.Node) error { return matcher.textStart(n, textTower.context) })
 	if err != nil {
 		return nil, err
 	}
+
 	r := &recognised{clip.Text{TextArch: clip.TextArch{Width: matcher.width, Layers: matcher.layers,
 		Heads: matcher.heads, MLP: matcher.mlp, Context: textTower.context, EmbedDim: matcher.embedDim,
 		Activation: matcher.act, Eps: matcher.eps}}, named{"", matcher.weights}}
@@ -132,6 +142,7 @@ func (m *model) recogniseText(run bundle.Runner) (*recognised, error) {
 	case run == nil:
 		return nil, errors.New("it was not compared")
 	}
+
 	return r, m.prove(r, run)
 }
 
@@ -148,11 +159,13 @@ func (m *model) recognise(run bundle.Runner) {
 		m.decided("text form", "plain (%v): with %d prompt tokens a step costs about %d times that of a recognised or "+
 			"converted tower", err, prompt, (t.extent(1+prompt+name)+name/2)/name)
 	}
+
 	imageTower := m.image
 	if imageTower.box != nil {
 		m.decided("image prompts", "of pixels only, with the gradient in %s", imageTower.box.Name())
 		return
 	}
+
 	var err error
 	if imageTower.vit, err = m.recogniseImage(run); err == nil {
 		m.bundle.Vision = imageTower.vit.VisionArch
@@ -160,11 +173,13 @@ func (m *model) recognise(run bundle.Runner) {
 			"comparison of both forms", m.bundle.Vision.Layers)
 		return
 	}
+
 	s, other := imageTower.findStream(m.bundle.Dir, run)
 	if other != nil {
 		m.decided("image prompts", "of pixels only (%v; %v)", err, other)
 		return
 	}
+
 	imageTower.stream = s
 	m.bundle.Vision.Width, m.bundle.Vision.Layers = s.width, len(s.values)
 	m.decided("image prompts", "prompt tokens before %d blocks, which run as exported (%v), after a "+
@@ -187,19 +202,23 @@ func (m *model) prove(r *recognised, run bundle.Runner) error {
 		}
 		return ids
 	}
+
 	length := min(4, textTower.context-1-slices.Max(proofClasses)-2)
 	if length < 1 {
 		return fmt.Errorf("a context of %d is too short to compare both forms", textTower.context)
 	}
+
 	ids := convert.Slice(proofClasses, func(n int) []int { return append(tokens(n+1), textTower.eotID) })
 	suffixes, err := clip.NewSuffixes(make([]string, len(ids)), ids, textTower.sos, textTower.table.width, m.Embed)
 	if err != nil {
 		return err
 	}
+
 	rows, err := m.Embed(tokens(length))
 	if err != nil {
 		return err
 	}
+
 	g := graph.New()
 	ctx := g.Input("ctx", graph.Float, graph.Static(length, textTower.table.width))
 	prompts := []clip.Prompt{{Ctx: ctx}}
@@ -214,19 +233,23 @@ func (m *model) prove(r *recognised, run bundle.Runner) error {
 		}
 		list = append(list, graph.Output{Name: form, Node: f}, graph.Output{Name: form + " gradient", Node: dx[0]})
 	}
+
 	model, err := graph.Model(list...)
 	if err != nil {
 		return err
 	}
+
 	out, err := run(model, m.bundle.Dir, tensor.Map{"ctx": tensor.Of(rows, length, textTower.table.width)})
 	if err != nil {
 		return err
 	}
+
 	for _, what := range []string{"", " gradient"} {
 		if err := bundle.SameFeatures(out["shared"+what], out["plain"+what]); err != nil {
 			return fmt.Errorf("it resembles CLIP's, but its%s %w from CLIP's", what, err)
 		}
 	}
+
 	return nil
 }
 
@@ -244,6 +267,7 @@ func (m *model) recogniseImage(run bundle.Runner) (*recognisedViT, error) {
 	if run == nil {
 		return nil, errors.New("it was not compared")
 	}
+
 	matcher := newMatcher(m.bundle.Dir, "visual.", imageTower.output, imageTower.input)
 	var conv graph.Node
 	err := matcher.match(imageTower.output, "ln_post", "proj", "visual_projection.weight",
@@ -251,13 +275,16 @@ func (m *model) recogniseImage(run bundle.Runner) (*recognisedViT, error) {
 			r.front, conv, err = matcher.visionStart(n)
 			return err
 		})
+
 	if err != nil {
 		return nil, err
 	}
+
 	patch := conv.Op().X(1).Dim(2)
 	if s, _ := conv.Op().Attrs.Ints("strides"); !slices.Equal(s, []int{patch, patch}) {
 		return nil, fmt.Errorf("patches of %d pixels that overlap or have gaps: strides %v", patch, s)
 	}
+
 	r.named = named{"visual.", matcher.weights}
 	r.VisionArch = clip.VisionArch{Width: matcher.width, Layers: matcher.layers, Heads: matcher.heads, MLP: matcher.mlp,
 		Patch: patch,

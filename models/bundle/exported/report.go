@@ -23,10 +23,12 @@ func (m *model) Report(report *bundle.Report) {
 	if i.patches.OK() {
 		found("patch features", "%s: %d of an image", describe(i.patches), i.count)
 	}
+
 	length := fmt.Sprintf("texts run at %d tokens", textTower.context)
 	if textTower.short {
 		length = "texts are padded only to the longest one"
 	}
+
 	found("text tower", "%s: width %d, context %d, features of size %d; %s", textTower.name, textTower.table.width,
 		textTower.context,
 		textTower.embedDim, length)
@@ -39,16 +41,19 @@ func (m *model) Report(report *bundle.Report) {
 			found(p.what, "%s", describe(p.n))
 		}
 	}
+
 	if len(textTower.cut) > 0 {
 		labels := convert.Slice(textTower.cut, func(c graph.Node) string { return c.Op().Label() })
 		found("prompts replace the output of", "%s", strings.Join(labels, ", "))
 	}
+
 	found("causal", "%t", textTower.causal)
 	found("text features", "%s", describe(textTower.output))
 	where := textTower.table.file
 	if where == "" {
 		where = textTower.name
 	}
+
 	found("token embedding", "[%d,%d] %s in %s", textTower.table.rows, textTower.table.width, textTower.table.dtype,
 		where)
 	for _, name := range m.files {

@@ -40,16 +40,19 @@ func (m *model) findScale() (scale, bias float64, err error) {
 			m.bundle.Notes = append(m.bundle.Notes, "logit_scale is not given: 100, as in OpenAI's models")
 		}
 	}
+
 	if err := clip.CheckScale(scale, bias); err != nil {
 		if from == "" {
 			return 0, 0, fmt.Errorf("%s: %w", filepath.Join(m.bundle.Dir, bundle.ManifestFile), err)
 		}
 		return 0, 0, fmt.Errorf("%w; it comes from %s: write another logit_scale in %s", err, from, bundle.ManifestFile)
 	}
+
 	if h.LogScale != nil && math.Abs(math.Log(scale)-*h.LogScale) > 1e-4 {
 		return 0, 0, fmt.Errorf("logit_scale %g is not the exponential of logit_scale_log %g: leave one of them out",
 			scale, *h.LogScale)
 	}
+
 	return scale, bias, nil
 }
 
@@ -60,18 +63,21 @@ func (m *model) scaleBeside() (scale, bias float64, from string) {
 	if m.imageDir != "" {
 		root = filepath.Join(root, filepath.FromSlash(m.imageDir))
 	}
+
 	size := func(name string) int64 {
 		if st, err := os.Stat(filepath.Join(root, filepath.FromSlash(name))); err == nil {
 			return st.Size()
 		}
 		return math.MaxInt64
 	}
+
 	var whole []export
 	for _, l := range layouts {
 		if l.combined() {
 			whole = append(whole, matching(exportsIn(root), l.image)...)
 		}
 	}
+
 	slices.SortStableFunc(whole, func(a, b export) int { return cmp.Compare(size(a.file), size(b.file)) })
 	for _, e := range whole {
 		at := path.Join(m.imageDir, e.file)
@@ -81,6 +87,7 @@ func (m *model) scaleBeside() (scale, bias float64, from string) {
 			}
 		}
 	}
+
 	for _, dir := range places(m.imageDir, m.image.name) {
 		c, err := checkpoint.Open(filepath.Join(m.bundle.Dir, filepath.FromSlash(dir)), checkpoint.Options{})
 		if err != nil {
@@ -92,6 +99,7 @@ func (m *model) scaleBeside() (scale, bias float64, from string) {
 			return math.Exp(scale), bias, "the checkpoint " + filepath.Base(c.WeightFiles()[0])
 		}
 	}
+
 	return 0, 0, ""
 }
 

@@ -39,12 +39,15 @@ func (t *imageTower) findStream(dir string, run bundle.Runner) (*stream, error) 
 	if run == nil {
 		return nil, errors.New("it was not compared")
 	}
+
 	if t.batch > 0 || t.open != nil {
 		return nil, errors.New("its batch was fixed by the export")
 	}
+
 	if op, ok := rounds(t.output); ok {
 		return nil, fmt.Errorf("%s rounds activations", op.Label())
 	}
+
 	s := &stream{at: map[graph.Node]graph.Node{}}
 	g := graph.New()
 	pixels := t.feed(g, bundle.AddPixelsInput(g, refBatch, t.size))
@@ -58,9 +61,11 @@ func (t *imageTower) findStream(dir string, run bundle.Runner) (*stream, error) 
 		}
 		return out, err
 	})
+
 	if err != nil {
 		return nil, err
 	}
+
 	matcher := newMatcher(dir, "visual.", t.output, t.input)
 	var sums []graph.Node // the input of the first block, and the residual sums after it
 	attentions := 0
@@ -69,21 +74,26 @@ func (t *imageTower) findStream(dir string, run bundle.Runner) (*stream, error) 
 			matcher.active[op.Out[0]] {
 			attentions++
 		}
+
 		if !is(op.Out[0], "Add") || !matcher.active[op.X(0)] || !matcher.active[op.X(1)] || !s.tokens(op.Out[0]) {
 			continue
 		}
+
 		for _, first := range []graph.Node{op.X(0), op.X(1)} {
 			if len(sums) == 0 && s.tokens(first) && matcher.dominates(first, t.output) {
 				sums = append(sums, first)
 			}
 		}
+
 		if len(sums) > 0 && slices.Equal(s.sizes(op.Out[0]), s.sizes(sums[0])) {
 			sums = append(sums, op.Out[0])
 		}
 	}
+
 	if len(sums) == 0 || attentions == 0 {
 		return nil, errors.New("no residual blocks with attention were found after an embedding of patches")
 	}
+
 	// A block has one sum after its attention and one after its feed-forward layers; attention may also pool the
 	// tokens.
 	s.values = sums[:1]
@@ -96,6 +106,7 @@ func (t *imageTower) findStream(dir string, run bundle.Runner) (*stream, error) 
 			s.values = starts
 		}
 	}
+
 	first := s.sizes(s.values[0])
 	s.axis = 1 - slices.Index(first, refBatch)
 	s.rows, s.width = first[s.axis], first[2]
@@ -103,6 +114,7 @@ func (t *imageTower) findStream(dir string, run bundle.Runner) (*stream, error) 
 	if _, err := matcher.normAt(matcher.back(s.values[0], arranging), "ln_pre", s.norm); err != nil {
 		s.norm = nil
 	}
+
 	s.eps = matcher.eps
 	s.proof = sync.OnceValue(func() error { return t.proveStream(s, dir, run) })
 	return s, nil
@@ -138,6 +150,7 @@ func (m *matcher) dominates(n, output graph.Node) bool {
 			}
 		}
 	}
+
 	return true
 }
 
@@ -153,11 +166,13 @@ func (t *imageTower) streamed(g *graph.Graph, s *stream, pixels graph.Node, prom
 	case len(prompts.Deep) >= len(s.values):
 		return g.Fail("%d deep prompts for the %d blocks that were found", len(prompts.Deep), len(s.values))
 	}
+
 	tokens := prompts.Tokens
 	if tokens.OK() && s.norm != nil && !prompts.Normed {
 		w := named{"", s.norm}
 		tokens = nn.LayerNorm(tokens, w.Node(g, "ln_pre.weight", s.width), w.Node(g, "ln_pre.bias", s.width), s.eps)
 	}
+
 	feed := t.feed(g, pixels)
 	first := inlined(g, s.values[:1], map[graph.Node]graph.Node{t.input: feed}, nil)[0]
 	return s.through(g, t, first, s.rows, feed, func(block int, x graph.Node, count int) (graph.Node, int) {
@@ -185,6 +200,7 @@ func (s *stream) through(g *graph.Graph, t *imageTower, x graph.Node, count int,
 		x, count = enter(i, x, count)
 		x = s.rest(g, x, from, to, count, t.input, feed)
 	}
+
 	return x.Cast(graph.Float)
 }
 
@@ -201,6 +217,7 @@ func (t *imageTower) proveStream(s *stream, dir string, run bundle.Runner) error
 	if err != nil {
 		return fmt.Errorf("with all tokens twice, %w", err)
 	}
+
 	return nil
 }
 
@@ -209,9 +226,11 @@ func (s *stream) join(x graph.Node, count int, tokens graph.Node) (graph.Node, i
 	if s.axis == 0 {
 		x = x.Transpose(1, 0, 2)
 	}
+
 	if count > s.rows {
 		x = x.Slice(1, 0, s.rows)
 	}
+
 	g, p := x.Graph(), tokens.Dim(-2)
 	pad := func(x graph.Node, pads ...int) graph.Node {
 		return g.Apply(graph.Standard, "Pad", nil, x, g.Ints(pads...))
@@ -220,10 +239,12 @@ func (s *stream) join(x graph.Node, count int, tokens graph.Node) (graph.Node, i
 	if tokens.Rank() == 3 {
 		front = []int{0, s.rows, 0, 0, 0, 0}
 	}
+
 	x = pad(x, 0, 0, 0, 0, p, 0).Add(pad(tokens, front...)) // addition supports a symbolic batch
 	if s.axis == 0 {
 		x = x.Transpose(1, 0, 2)
 	}
+
 	return x, s.rows + p
 }
 
@@ -242,6 +263,7 @@ func (s *stream) rest(g *graph.Graph, x, from, to graph.Node, count int, input, 
 			return g.Fail("%w", h.Err())
 		}
 	}
+
 	replace := map[graph.Node]graph.Node{from: x, input: feed}
 	return inlined(g, []graph.Node{to}, replace, func(op *graph.Op, in []graph.Node,
 		apply func([]graph.Node) ([]graph.Node, error)) ([]graph.Node, error) {
@@ -270,10 +292,12 @@ func (w *widening) transform(op *graph.Op, in []graph.Node,
 			break
 		}
 	}
+
 	kind := op.Kind
 	if data := len(op.In) > 0 && len(w.spots[op.In[0]]) > 0; op.Domain != graph.Standard || !data {
 		kind = ""
 	}
+
 	switch kind {
 	case "Reshape":
 		var err error
@@ -292,19 +316,23 @@ func (w *widening) transform(op *graph.Op, in []graph.Node,
 			w.targets[op] = sizes
 		}
 	}
+
 	if sizes, ok := w.targets[op]; ok {
 		in = slices.Clone(in)
 		in[1] = in[1].Graph().Ints(sizes...)
 	}
+
 	out, err := apply(in)
 	if err != nil {
 		return nil, err
 	}
+
 	for i, n := range out {
 		was, now := w.sizes(op.Out[i]), n.Shape()
 		if len(was) != len(now) {
 			continue
 		}
+
 		for axis, d := range now {
 			if d.Is(was[axis]) {
 				continue
@@ -316,6 +344,7 @@ func (w *widening) transform(op *graph.Op, in []graph.Node,
 			w.spots[op.Out[i]] = append(w.spots[op.Out[i]], at)
 		}
 	}
+
 	return out, nil
 }
 
@@ -334,6 +363,7 @@ func (w *widening) reshape(op *graph.Op) ([]spot, error) {
 		out = append(out, fit[0])
 		target[fit[0].axis] = to[fit[0].axis] / w.rows * w.count
 	}
+
 	open := 0
 	for i, d := range target {
 		if d%refBatch == 0 {
@@ -341,9 +371,11 @@ func (w *widening) reshape(op *graph.Op) ([]spot, error) {
 			open++
 		}
 	}
+
 	if open > 1 {
 		return nil, errTokens
 	}
+
 	w.targets[op] = target
 	return out, nil
 }

@@ -40,28 +40,34 @@ func newTextTower(dir string, file *graph.File, name string, config textConfig) 
 	if tower.output, _, _, err = pick(dir, file, config.Output, textRole); err != nil {
 		return nil, err
 	}
+
 	if err := tower.roles(config); err != nil {
 		return nil, err
 	}
+
 	var others []string
 	for _, in := range tower.inputs() {
 		if in != tower.embeddings {
 			others = append(others, in.Name())
 		}
 	}
+
 	tower.box, err = bundle.OpenBox(dir, path.Join(path.Dir(name), bundle.TextGradientFile), nameIn(file, tower.output),
 		tower.prompted(), others...)
 	if err == nil && tower.box == nil {
 		err = tower.checkRounding()
 	}
+
 	if err != nil {
 		return nil, err
 	}
+
 	if !tower.embeddings.OK() {
 		if err := tower.cutOff(); err != nil {
 			return nil, err
 		}
 	}
+
 	for _, in := range tower.inputs() {
 		if n := staticAxis(in, 0); n > 0 && in != tower.positions {
 			tower.batch = n
@@ -73,15 +79,18 @@ func newTextTower(dir string, file *graph.File, name string, config textConfig) 
 			tower.length = n
 		}
 	}
+
 	if tower.box != nil { // it runs in place of the file
 		x, _ := tower.box.File.Graph.InputNamed(tower.prompted())
 		tower.batch, tower.length = staticAxis(x, 0), cmp.Or(staticAxis(x, 1), tower.length)
 	}
+
 	tower.causal = config.Causal != nil && *config.Causal || config.Causal == nil && looksCausal(dir, tower.output)
 	if config.Causal == nil && !tower.causal {
 		tower.notes = append(tower.notes, "no causal mask was found in "+name+": every text runs at the full "+
 			"context; write \"text\": {\"causal\": true} if tokens after the end token have no influence")
 	}
+
 	return tower, nil
 }
 
@@ -97,6 +106,7 @@ func (t *textTower) roles(p textConfig) error {
 	if err := checkSizes(list...); err != nil {
 		return err
 	}
+
 	for _, r := range []struct {
 		key, name string
 		to        *graph.Node
@@ -112,6 +122,7 @@ func (t *textTower) roles(p textConfig) error {
 		*r.to = n
 		list = slices.DeleteFunc(list, func(in graph.Node) bool { return in == n })
 	}
+
 	var unclear []graph.Node
 	take := func(to *graph.Node, in graph.Node) {
 		if to.OK() {
@@ -120,6 +131,7 @@ func (t *textTower) roles(p textConfig) error {
 		}
 		*to = in
 	}
+
 	for _, in := range list {
 		name := strings.ToLower(in.Name())
 		switch rank := in.Rank(); {
@@ -137,6 +149,7 @@ func (t *textTower) roles(p textConfig) error {
 			unclear = append(unclear, in)
 		}
 	}
+
 	const hint = `write "text": {"embeddings" or "ids", "eot", "attention_mask", "position_ids": NAME} in ` +
 		bundle.ManifestFile
 	switch all := describe(reached(t.file, t.output)...); {
@@ -149,6 +162,7 @@ func (t *textTower) roles(p textConfig) error {
 		return fmt.Errorf("it has %s, but none marks the end of a text: export it with the index of the end token "+
 			"[classes] or with the token ids beside the embeddings", all)
 	}
+
 	return nil
 }
 
@@ -159,6 +173,7 @@ func (t *textTower) cutOff() error {
 		if op.Domain != graph.Standard || len(op.In) == 0 {
 			continue
 		}
+
 		switch op.Kind {
 		case "Cast", "Identity", "Reshape", "Squeeze", "Unsqueeze", "Flatten":
 			if is[op.In[0]] {
@@ -175,10 +190,12 @@ func (t *textTower) cutOff() error {
 			}
 		}
 	}
+
 	if len(t.cut) == 0 {
 		return fmt.Errorf("no look-up (Gather) of a constant table by %s was found that could be cut off: export the "+
 			"tower with embeddings [classes,length,width] as input", describe(t.ids))
 	}
+
 	return nil
 }
 
@@ -231,6 +248,7 @@ func constantBehind(n graph.Node) graph.Node {
 			return graph.Node{}
 		}
 	}
+
 	return graph.Node{}
 }
 
@@ -254,6 +272,7 @@ func looksCausal(dir string, output graph.Node) bool {
 			return true
 		}
 	}
+
 	return false
 }
 
@@ -263,6 +282,7 @@ func (t *textTower) build(g *graph.Graph, emb graph.Node, tokens [][]int, read [
 	if t.batch == 0 {
 		return t.once(g, emb, tokens, read)
 	}
+
 	var out []graph.Node
 	for _, rows := range chunks(g, len(tokens), t.batch) {
 		var some [][]int
@@ -272,6 +292,7 @@ func (t *textTower) build(g *graph.Graph, emb graph.Node, tokens [][]int, read [
 		}
 		out = append(out, t.once(g, emb.Rows(g.Ints(rows...)), some, at))
 	}
+
 	return graph.Concat(0, out...).Slice(0, 0, len(tokens))
 }
 
@@ -286,10 +307,12 @@ func (t *textTower) once(g *graph.Graph, emb graph.Node, tokens [][]int, read []
 		}
 		return g.Const(tensor.OfInts(v, n, length)).Cast(like.DType())
 	}
+
 	feed := map[graph.Node]graph.Node{}
 	if t.embeddings.OK() {
 		feed[t.embeddings] = wide(emb, t.embeddings)
 	}
+
 	for _, c := range t.cut {
 		x := emb
 		if c.Rank() == 2 {
@@ -297,6 +320,7 @@ func (t *textTower) once(g *graph.Graph, emb graph.Node, tokens [][]int, read []
 		}
 		feed[c] = wide(x, c)
 	}
+
 	if t.ids.OK() { // the graph uses ids only to find the end token, which is put where features are read
 		feed[t.ids] = integers(t.ids, func(c, i int) int {
 			switch id := tokens[c][i]; {
@@ -313,6 +337,7 @@ func (t *textTower) once(g *graph.Graph, emb graph.Node, tokens [][]int, read []
 			}
 		})
 	}
+
 	if t.mask.OK() {
 		feed[t.mask] = wide(integers(t.mask, func(c, i int) int {
 			if i <= read[c] {
@@ -321,18 +346,21 @@ func (t *textTower) once(g *graph.Graph, emb graph.Node, tokens [][]int, read []
 			return 0
 		}), t.mask)
 	}
+
 	if t.positions.OK() {
 		feed[t.positions] = integers(t.positions, func(_, i int) int { return i })
 		if staticAxis(t.positions, 0) == 1 {
 			feed[t.positions] = feed[t.positions].Slice(0, 0, 1)
 		}
 	}
+
 	if t.eot.OK() {
 		feed[t.eot] = g.Ints(read...).Cast(t.eot.DType())
 		if t.eot.Rank() == 2 {
 			feed[t.eot] = feed[t.eot].Unsqueeze(1)
 		}
 	}
+
 	if t.box != nil {
 		values := map[string]graph.Node{t.prompted(): emb}
 		for _, in := range t.inputs() {
@@ -342,6 +370,7 @@ func (t *textTower) once(g *graph.Graph, emb graph.Node, tokens [][]int, read []
 		}
 		return t.box.Features(values)
 	}
+
 	return t.open.inline(g, []graph.Node{t.output}, feed, n)[0].Cast(graph.Float)
 }
 

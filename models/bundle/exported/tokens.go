@@ -45,9 +45,11 @@ func (t *textTower) findTable(dir string, said *tokenTable, vocabulary, width in
 	if !t.embeddings.OK() {
 		return t.table.of(dir, t.table.source)
 	}
+
 	if w := staticAxis(t.embeddings, 2); w > 0 {
 		width = w
 	}
+
 	if said != nil {
 		err := t.table.read(dir, *said, vocabulary)
 		if err == nil && width != 0 && t.table.width != width {
@@ -58,6 +60,7 @@ func (t *textTower) findTable(dir string, said *tokenTable, vocabulary, width in
 		}
 		return nil
 	}
+
 	var fit []graph.Node
 	for _, p := range t.file.Proto.Graph.Initializer {
 		if n, ok := t.file.Node(p.Name); ok && n.Rank() == 2 && staticAxis(n, 0) >= vocabulary && (width == 0 ||
@@ -65,10 +68,12 @@ func (t *textTower) findTable(dir string, said *tokenTable, vocabulary, width in
 			fit = append(fit, n)
 		}
 	}
+
 	if len(fit) == 1 {
 		t.notes = append(t.notes, fmt.Sprintf("token_embedding is not given: tensor %s of %s", fit[0].Name(), t.name))
 		return t.table.of(dir, fit[0])
 	}
+
 	return fmt.Errorf("the rows of the tokens are not in %s: write \"token_embedding\": {\"file\": "+
 		"\"tokens.safetensors\", \"tensor\": NAME} in %s, a tensor [%d or more,%d]",
 		t.name, bundle.ManifestFile, vocabulary, width)
@@ -80,18 +85,22 @@ func (e *embeddingTable) of(dir string, n graph.Node) error {
 	if !ok || !isTable(shape) {
 		return fmt.Errorf("the token embedding has shape %v, must be [vocabulary,width]", n.Shape())
 	}
+
 	e.rows, e.width, e.dtype = shape[0], shape[1], bundle.TypeName(n.DType())
 	if n.Op().Literal() == nil {
 		return e.dequantise(dir, n.Op())
 	}
+
 	if p, ok := n.Op().Literal().ExternalPlace(); ok {
 		e.file, e.offset = p.File, p.Offset
 		return e.check(dir)
 	}
+
 	e.inline = n.Op().Literal().Bytes()
 	if len(e.inline) != e.rows*e.width*safetensors.ElementSize(e.dtype) {
 		return fmt.Errorf("the token embedding holds %d bytes for %v of %s", len(e.inline), shape, e.dtype)
 	}
+
 	return nil
 }
 
@@ -108,20 +117,24 @@ func (e *embeddingTable) dequantise(dir string, op *graph.Op) error {
 			zero = constantBehind(op.In[2]).Op().Literal().Bytes()
 		}
 	}
+
 	if len(scale) != 1 || len(zero) != 1 || len(raw) != e.rows*e.width {
 		return errors.New("the token embedding is quantised by rows or blocks, which is not supported: take a float " +
 			"export")
 	}
+
 	number := func(b byte) float32 { return float32(b) }
 	if op.In[0].DType() == onnx.TensorProto_INT8 {
 		number = func(b byte) float32 { return float32(int8(b)) }
 	} else if op.In[0].DType() != graph.Uint8 {
 		return fmt.Errorf("the token embedding is stored as %v", op.In[0].DType())
 	}
+
 	e.dtype, e.inline = "F32", make([]byte, 0, 4*len(raw))
 	for _, b := range raw {
 		e.inline = binary.LittleEndian.AppendUint32(e.inline, math.Float32bits((number(b)-number(zero[0]))*scale[0]))
 	}
+
 	return nil
 }
 
@@ -129,6 +142,7 @@ func (e *embeddingTable) read(dir string, table tokenTable, vocabulary int) erro
 	if table.File == "" || !filepath.IsLocal(filepath.FromSlash(table.File)) {
 		return fmt.Errorf("file %q is not the path of a file inside the bundle", table.File)
 	}
+
 	path := filepath.Join(dir, filepath.FromSlash(table.File))
 	switch {
 	case table.Shape != nil:
@@ -177,6 +191,7 @@ func (e *embeddingTable) read(dir string, table tokenTable, vocabulary int) erro
 		*e = embeddingTable{file: table.File, offset: info.Offset, dtype: info.DType, rows: info.Shape[0],
 			width: info.Shape[1]}
 	}
+
 	return e.check(dir)
 }
 
@@ -186,10 +201,12 @@ func (e *embeddingTable) check(dir string) error {
 	if size == 0 || e.dtype[0] != 'F' && e.dtype[0] != 'B' {
 		return fmt.Errorf("the token embedding is stored as %q; F32, F16, BF16 and F64 can be read", e.dtype)
 	}
+
 	f, err := onnx.OpenExternal(dir, e.place())
 	if err != nil {
 		return fmt.Errorf("the token embedding: %w", err)
 	}
+
 	return f.Close()
 }
 
@@ -204,11 +221,13 @@ func (e *embeddingTable) lookUp(dir string, ids []int) ([]float32, error) {
 	if e.file == "" {
 		return bundle.EmbeddingRows(bytes.NewReader(e.inline), 0, e.dtype, e.rows, e.width, ids)
 	}
+
 	f, err := onnx.OpenExternal(dir, e.place())
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
+
 	return bundle.EmbeddingRows(f, e.offset, e.dtype, e.rows, e.width, ids)
 }
 
@@ -219,6 +238,7 @@ func floatsOf(dir string, n graph.Node) []float32 {
 	if !ok || size == 0 || tensor.Size(shape)*size > 1<<20 {
 		return nil
 	}
+
 	raw := n.Op().Literal().Bytes()
 	if p, ok := n.Op().Literal().ExternalPlace(); ok {
 		var err error
@@ -226,6 +246,7 @@ func floatsOf(dir string, n graph.Node) []float32 {
 			return nil
 		}
 	}
+
 	out := tensor.New(shape...)
 	if n.DType() == graph.Bool || n.DType() == onnx.TensorProto_UINT8 {
 		for i := range min(len(raw), len(out.Data)) {
@@ -233,9 +254,11 @@ func floatsOf(dir string, n graph.Node) []float32 {
 		}
 		return out.Data
 	}
+
 	if len(raw) != len(out.Data)*size || safetensors.Decode(bundle.TypeName(n.DType()), raw, out, 0) != nil {
 		return nil
 	}
+
 	return out.Data
 }
 
@@ -246,10 +269,12 @@ func triangle(dir string, n graph.Node) bool {
 		!n.Shape().Size().Is(n.Dim(r-1)*n.Dim(r-1)) {
 		return false
 	}
+
 	v, side := floatsOf(dir, n), n.Dim(r-1)
 	if v == nil {
 		return false
 	}
+
 	for i := range side {
 		for j := range side {
 			want := v[0]
@@ -261,5 +286,6 @@ func triangle(dir string, n graph.Node) bool {
 			}
 		}
 	}
+
 	return v[0] != v[1]
 }

@@ -33,9 +33,11 @@ func (m *model) ClassFeatures(g *graph.Graph, suffixes *clip.Suffixes, prompts [
 	if r := m.text.shared; r != nil {
 		return r.Prompts(g, r, suffixes, prompts), g.Err()
 	}
+
 	if len(prompts) == 0 {
 		return nil, nil
 	}
+
 	if slices.ContainsFunc(prompts, func(p clip.Prompt) bool {
 		return !p.Ctx.OK() || p.PerImage() || p.NoPositions || len(p.Deep) > 0 || !p.Changes.None() || p.Own != nil
 	}) {
@@ -46,6 +48,7 @@ func (m *model) ClassFeatures(g *graph.Graph, suffixes *clip.Suffixes, prompts [
 		return nil, fmt.Errorf("an exported text tower supports no deep prompts, low-rank changes, adapters or "+
 			"prompts for each image, as %s; convert a checkpoint of the model (promptfed convert)", why)
 	}
+
 	return m.text.prompts(g, suffixes, prompts), g.Err()
 }
 
@@ -53,10 +56,12 @@ func (m *model) TextFeatures(g *graph.Graph, ids [][]int) (graph.Node, error) {
 	if r := m.text.shared; r != nil {
 		return r.Sequences(g, r, ids, m.Embed), g.Err()
 	}
+
 	longest := 0
 	for _, s := range ids {
 		longest = max(longest, len(s))
 	}
+
 	length := m.text.extent(longest)
 	var flat, read []int
 	tokens := make([][]int, len(ids))
@@ -64,10 +69,12 @@ func (m *model) TextFeatures(g *graph.Graph, ids [][]int) (graph.Node, error) {
 		tokens[i] = append(slices.Clone(s), slices.Repeat([]int{m.text.pad}, length-len(s))...)
 		flat, read = append(flat, tokens[i]...), append(read, len(s)-1)
 	}
+
 	rows, err := m.Embed(flat)
 	if err != nil {
 		return graph.Node{}, err
 	}
+
 	emb := g.Const(tensor.Of(rows, len(ids), length, m.text.table.width))
 	return m.text.build(g, emb, tokens, read), g.Err()
 }

@@ -41,12 +41,14 @@ func newMatcher(dir, prefix string, output graph.Node, feeds ...graph.Node) *mat
 	for _, n := range feeds {
 		m.active[n] = true
 	}
+
 	for _, op := range graph.Reachable(output) {
 		active := slices.ContainsFunc(slices.Concat(op.In, op.Uses), func(in graph.Node) bool { return m.active[in] })
 		for _, o := range op.Out {
 			m.active[o] = m.active[o] || active && o.DType() != 0 && graph.Differentiable(o.DType())
 		}
 	}
+
 	return m
 }
 
@@ -70,6 +72,7 @@ func (m *matcher) source(op *graph.Op) (out graph.Node) {
 			out = in
 		}
 	}
+
 	return out
 }
 
@@ -129,14 +132,17 @@ func (m *matcher) linearAt(n graph.Node) (l linear, ok bool) {
 	case is(n, "MatMul"):
 		l = linear{x: op.X(0), w: op.X(1)}
 	}
+
 	if !l.x.OK() || !m.active[l.x] || l.packed == nil && !m.constant(l.w, 2) || l.b.OK() && !m.constant(l.b, 0) {
 		return l, false
 	}
+
 	if l.packed == nil {
 		if l.in, l.out = l.w.Dim(0), l.w.Dim(1); l.rows {
 			l.in, l.out = l.out, l.in
 		}
 	}
+
 	return l, !l.b.OK() || l.b.Shape().Size().Is(l.out)
 }
 
@@ -152,6 +158,7 @@ func (m *matcher) linearBehind(n graph.Node, kinds []string) (linear, bool) {
 		}
 		n = from
 	}
+
 	return linear{}, false
 }
 
@@ -183,16 +190,20 @@ func (m *matcher) normAt(n graph.Node, name string, to weights) (x graph.Node, e
 			}
 		}
 	}
+
 	if !x.OK() || !m.active[x] || !m.constant(gain, 0) || !m.constant(bias, 0) || eps <= 0 {
 		return x, fmt.Errorf("no layer norm %s was found", m.prefix+name)
 	}
+
 	size := gain.Shape().Size()
 	if m.width == 0 && size.Static() {
 		m.width, m.eps = size.N, eps
 	}
+
 	if !size.Is(m.width) || !bias.Shape().Size().Is(m.width) || eps != m.eps {
 		return x, fmt.Errorf("layer norm %s differs from the others in size or epsilon", m.prefix+name)
 	}
+
 	to.put(name+".weight", gain)
 	to.put(name+".bias", bias)
 	return x, nil
@@ -205,16 +216,20 @@ func (m *matcher) match(output graph.Node, final, projection, transposed string,
 	if !ok || linear.b.OK() {
 		return errors.New("no projection without bias was found in front of the features")
 	}
+
 	x, err := m.normAt(m.back(linear.x, choosing), final, m.weights)
 	if err != nil {
 		return err
 	}
+
 	if m.embedDim = linear.out; linear.in != m.width {
 		return fmt.Errorf("a projection of %d values after a tower of width %d", linear.in, m.width)
 	}
+
 	if linear.rows {
 		projection = transposed
 	}
+
 	m.weights[projection] = weight{node: linear.w, packed: linear.packed}
 	var blocks []weights
 	for n := m.back(x, choosing); ; m.layers++ {
@@ -230,14 +245,17 @@ func (m *matcher) match(output graph.Node, final, projection, transposed string,
 		}
 		n, blocks = before, append(blocks, w)
 	}
+
 	for i, w := range blocks {
 		for name, c := range w {
 			m.weights[fmt.Sprintf("transformer.resblocks.%d.%s", m.layers-1-i, name)] = c
 		}
 	}
+
 	if m.width%m.heads != 0 {
 		return fmt.Errorf("width %d does not divide into %d heads", m.width, m.heads)
 	}
+
 	return nil
 }
 
@@ -248,11 +266,13 @@ func (m *matcher) block(n graph.Node) (before graph.Node, w weights, err error) 
 	if err != nil {
 		return before, nil, err
 	}
+
 	before, out, err := m.residual(middle, "ln_1", w, func(out linear) (linear, error) { return m.attention(out.x, w) })
 	if err == nil {
 		err = errors.Join(w.linear("mlp.c_proj.", down, m.mlp, m.width),
 			w.linear("attn.out_proj.", out, m.width, m.width))
 	}
+
 	return before, w, err
 }
 
@@ -265,21 +285,25 @@ func (m *matcher) residual(n graph.Node, norm string, w weights,
 		if !is(n, "Add") || !m.active[n.Op().X(0)] || !m.active[n.Op().X(1)] {
 			break
 		}
+
 		rest := m.back(n.Op().X(1-i), arranging)
 		linear, ok := m.linearAt(m.back(n.Op().X(i), arranging))
 		if !ok {
 			continue
 		}
+
 		first, e := inner(linear)
 		if e != nil {
 			err = e
 			continue
 		}
+
 		x, e := m.normAt(m.back(first.x, arranging), norm, w)
 		if e == nil && m.back(x, arranging) == rest {
 			return rest, linear, nil
 		}
 	}
+
 	return x, last, err
 }
 
@@ -296,9 +320,11 @@ func (m *matcher) feedForward(down linear, w weights) (up linear, err error) {
 		if seen[n] {
 			continue
 		}
+
 		if seen[n] = true; len(seen) > maxBetween || slices.Contains(m.feeds, n) {
 			return up, errors.New("no feed-forward layers were found")
 		}
+
 		if l, ok := m.linearAt(n); ok {
 			if up.x.OK() && up != l {
 				return up, errors.New("feed-forward layers of several branches")
@@ -306,18 +332,21 @@ func (m *matcher) feedForward(down linear, w weights) (up linear, err error) {
 			up = l
 			continue
 		}
+
 		switch kind := n.Op().Kind; {
 		case kind == "Sigmoid" || kind == "QuickGelu":
 			act = nn.QuickGELU
 		case kind == "Erf" || kind == "Gelu":
 			act = nn.GELU
 		}
+
 		for _, in := range n.Op().In {
 			if in.OK() && m.active[in] {
 				visit = append(visit, in)
 			}
 		}
 	}
+
 	switch {
 	case !up.x.OK() || act == "":
 		return up, errors.New("no feed-forward layers with QuickGELU or GELU between them were found")
@@ -326,6 +355,7 @@ func (m *matcher) feedForward(down linear, w weights) (up linear, err error) {
 	case m.act != act:
 		return up, errors.New("blocks of several activations")
 	}
+
 	return up, w.linear("mlp.c_fc.", up, m.width, m.mlp)
 }
 
@@ -346,19 +376,24 @@ func (m *matcher) attention(n graph.Node, w weights) (first linear, err error) {
 			sides = []graph.Node{s.Op().X(0), s.Op().X(1), op.X(1)}
 		}
 	}
+
 	if len(sides) == 0 || !sides[0].OK() {
 		return first, errors.New("no attention was found")
 	}
+
 	heads := n.Op().Attrs.Int("q_num_heads", n.Op().Attrs.Int("num_heads", 0))
 	if d := staticAxis(sides[0], sides[0].Rank()-1); heads == 0 && d > 0 {
 		heads = m.width / d
 	}
+
 	if m.heads == 0 {
 		m.heads = heads
 	}
+
 	if heads < 1 || heads != m.heads {
 		return first, fmt.Errorf("attention of %d heads", heads)
 	}
+
 	var all [3]linear
 	for i, side := range sides {
 		l, ok := m.linearBehind(side, scaling)
@@ -366,12 +401,15 @@ func (m *matcher) attention(n graph.Node, w weights) (first linear, err error) {
 			return first, errors.New("queries, keys and values are no projections of one value")
 		}
 	}
+
 	if all[0] == all[1] && all[0] == all[2] {
 		return all[0], w.linear("attn.in_proj_", all[0], m.width, 3*m.width)
 	}
+
 	for i, name := range []string{"attn.q_proj.", "attn.k_proj.", "attn.v_proj."} {
 		err = errors.Join(err, w.linear(name, all[i], m.width, m.width))
 	}
+
 	return all[0], err
 }
 
@@ -391,18 +429,21 @@ func (m *matcher) visionStart(n graph.Node) (front, conv graph.Node, err error) 
 	if err != nil {
 		return front, conv, err
 	}
+
 	sum := m.back(x, arranging)
 	tokens := m.source(sum.Op())
 	join := m.back(tokens, arranging)
 	if !is(sum, "Add") || !is(join, "Concat") || len(join.Op().In) != 2 {
 		return front, conv, errors.New("no sum of positions with class token and patches was found")
 	}
+
 	patches := m.source(join.Op())
 	conv = m.back(patches, arranging)
 	w := conv.Op().X(1)
 	if !is(conv, "Conv") || conv.Op().X(2).OK() || !m.constant(w, 4) || w.Dim(0) != m.width || w.Dim(1) != 3 {
 		return front, conv, errors.New("no convolution of patches without bias was found")
 	}
+
 	m.weights.put("conv1.weight", w)
 	return conv.Op().X(0), conv, errors.Join(m.table("class_embedding", other(join.Op(), patches), 1),
 		m.table("positional_embedding", other(sum.Op(), tokens), 2))
@@ -414,6 +455,7 @@ func (m *matcher) table(name string, n graph.Node, rows int) error {
 		s, ok := c.Shape().Ints()
 		return ok && m.constant(c, 0) && len(s) > 0 && s[len(s)-1] == m.width && tensor.Size(s) >= rows*m.width
 	}
+
 	var fit []graph.Node
 	if n.OK() && fits(n) {
 		fit = append(fit, n)
@@ -424,9 +466,11 @@ func (m *matcher) table(name string, n graph.Node, rows int) error {
 			}
 		}
 	}
+
 	if len(fit) != 1 {
 		return fmt.Errorf("%d tables could be %s%s", len(fit), m.prefix, name)
 	}
+
 	m.weights.put(name, fit[0])
 	return nil
 }

@@ -71,27 +71,34 @@ func pick(dir string, file *graph.File, name string, r role) (n graph.Node, scal
 			fit = append(fit, o)
 		}
 	}
+
 	if n, ok := file.Node(name); ok && r.could(file, n) {
 		return n, scale, bias, nil // an inner value, such as the features in a file whose output is similarities
 	}
+
 	if name != "" {
 		return n, 0, 0, fmt.Errorf("%s.output %q in %s is none of its outputs %s", r.key, name, bundle.ManifestFile,
 			describe(outputs(file.Outputs)...))
 	}
+
 	if len(fit) == 1 {
 		return fit[0].Node, scale, bias, nil
 	}
+
 	for _, u := range r.usual {
 		if i := slices.IndexFunc(fit, func(o graph.Output) bool { return o.Name == u }); i >= 0 {
 			return fit[i].Node, scale, bias, nil
 		}
 	}
+
 	if len(fit) == 0 && image.OK() {
 		return map[string]graph.Node{"image": image, "text": text}[r.key], scale, bias, nil
 	}
+
 	if len(fit) == 0 {
 		return n, 0, 0, r.missing(file)
 	}
+
 	return n, 0, 0, fmt.Errorf("the output that holds the features is not clear among %s: write \"%s\": "+
 		"{\"output\": NAME} in %s", describe(outputs(fit)...), r.key, bundle.ManifestFile)
 }
@@ -110,6 +117,7 @@ func (r role) missing(f *graph.File) error {
 			}
 		}
 	}
+
 	pixels := slices.ContainsFunc(in, isPixels)
 	ids := slices.ContainsFunc(in, func(n graph.Node) bool { return isInt(n) && n.Rank() <= 2 })
 	switch {
@@ -124,6 +132,7 @@ func (r role) missing(f *graph.File) error {
 			"image=IMAGE.onnx,text=TEXT.onnx or as \"image\": {\"file\": ...} and \"text\": {\"file\": ...} in %s",
 			r.key, describe(in...), bundle.ManifestFile)
 	}
+
 	return fmt.Errorf("it takes %s; the %s tower must take %s: export it so", describe(in...), r.key, r.takes)
 }
 
@@ -144,13 +153,16 @@ func similarities(dir string, file *graph.File) (image, text graph.Node, scale, 
 		if op.Domain != graph.Standard || op.Kind != "MatMul" && op.Kind != "Gemm" {
 			continue
 		}
+
 		a, b := op.In[0], op.In[1]
 		if takesText(file, a) {
 			a, b = b, a
 		}
+
 		if !imageRole.could(file, a) || !textRole.could(file, b) {
 			continue
 		}
+
 		scale = 1
 		image, scale = unscaled(dir, a, scale)
 		text, scale = unscaled(dir, b, scale)
@@ -168,11 +180,14 @@ func similarities(dir string, file *graph.File) (image, text graph.Node, scale, 
 				bias = by
 			}
 		}
+
 		if scale == 1 {
 			scale = 0
 		}
+
 		return image, text, scale, bias
 	}
+
 	return graph.Node{}, graph.Node{}, 0, 0
 }
 
@@ -201,15 +216,18 @@ func constant(dir string, n graph.Node) float64 {
 	if !n.OK() {
 		return 0
 	}
+
 	op := n.Op()
 	if op.Kind == "Exp" && op.Domain == graph.Standard {
 		if v := constantsOf(dir, op.In[0]); len(v) == 1 {
 			return math.Exp(float64(v[0]))
 		}
 	}
+
 	if v := constantsOf(dir, n); len(v) == 1 {
 		return float64(v[0])
 	}
+
 	return 0
 }
 
@@ -230,6 +248,7 @@ func normalised(dir string, input, output graph.Node) float32 {
 			readers[in] = append(readers[in], op)
 		}
 	}
+
 	factor, changed := 1.0, input.DType() == graph.Uint8
 walk:
 	for n := input; len(readers[n]) == 1; n = readers[n][0].Out[0] {
@@ -256,12 +275,14 @@ walk:
 			break walk
 		}
 	}
+
 	switch {
 	case !changed:
 		return 0
 	case factor < 0.2 || input.DType() == graph.Uint8: // 1/255 divided by a standard deviation of 0.2 or more
 		return 255
 	}
+
 	return 1
 }
 
@@ -274,6 +295,7 @@ func reached(f *graph.File, n graph.Node) []graph.Node {
 			out = append(out, in)
 		}
 	}
+
 	return out
 }
 
@@ -320,6 +342,7 @@ func checkBatch(in graph.Node, batch int, sizes ...int) error {
 		return fmt.Errorf("input %s: its batch is fixed at %d, and at most %d are supported, since memory always "+
 			"holds that many rows: %s", describe(in), batch, maxBatch, hint)
 	}
+
 	n := max(1, batch)
 	for _, s := range sizes {
 		if s > maxInput/n {
@@ -328,6 +351,7 @@ func checkBatch(in graph.Node, batch int, sizes ...int) error {
 		}
 		n *= max(1, s)
 	}
+
 	return nil
 }
 
@@ -342,11 +366,13 @@ func chunks(g *graph.Graph, n, batch int) [][]int {
 			"batch (dynamic_axes or dynamic_shapes)", batch, n)
 		n = 1
 	}
+
 	out := make([][]int, (n+batch-1)/batch)
 	for i := range out {
 		for j := range batch {
 			out[i] = append(out[i], min(i*batch+j, n-1))
 		}
 	}
+
 	return out
 }

@@ -52,11 +52,13 @@ func New(t testing.TB, folder string) *Server {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for _, e := range list {
 		if server.Files[e.Name()], err = os.ReadFile(filepath.Join(folder, e.Name())); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	server.Hub = httptest.NewServer(http.HandlerFunc(server.hub))
 	server.CDN = httptest.NewServer(http.HandlerFunc(server.network))
 	t.Cleanup(server.Hub.Close)
@@ -86,20 +88,24 @@ func (s *Server) hub(w http.ResponseWriter, r *http.Request) {
 	if s.Refuse != nil && s.Refuse(w, r) {
 		return
 	}
+
 	if s.NeedsToken && r.Header.Get("Authorization") != "Bearer "+Token {
 		w.Header().Set("X-Error-Code", "GatedRepo")
 		w.WriteHeader(http.StatusUnauthorized)
 		return
 	}
+
 	path := r.URL.Path
 	if rest, ok := strings.CutPrefix(path, "/api/models/ORG/NAME/revision/"); ok {
 		s.info(w, rest)
 		return
 	}
+
 	if name, ok := strings.CutPrefix(path, "/api/resolve-cache/"); ok {
 		s.send(w, r, name)
 		return
 	}
+
 	name, ok := strings.CutPrefix(strings.Replace(path, "/main/", "/"+Commit+"/", 1), "/ORG/NAME/resolve/"+Commit+"/")
 	data, there := s.Files[name]
 	switch {
@@ -137,15 +143,18 @@ func (s *Server) info(w http.ResponseWriter, revision string) {
 		w.WriteHeader(http.StatusNotFound)
 		return
 	}
+
 	var files []map[string]any
 	for name := range s.Files {
 		files = append(files, map[string]any{"rfilename": name})
 	}
+
 	answer := map[string]any{"id": "ORG/NAME", "sha": Commit, "siblings": files, "cardData": nil,
 		"tags": []string{"clip", "license:" + s.License}}
 	if s.Info != nil {
 		s.Info(answer)
 	}
+
 	json.NewEncoder(w).Encode(answer)
 }
 
@@ -159,6 +168,7 @@ func (s *Server) send(w http.ResponseWriter, r *http.Request, name string) {
 	if s.Content != nil {
 		data = s.Content(name, data)
 	}
+
 	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(data))
 }
 
@@ -170,20 +180,25 @@ func (s *Server) network(w http.ResponseWriter, r *http.Request) {
 		s.Leaked = append(s.Leaked, r.URL.Path)
 		s.mu.Unlock()
 	}
+
 	if s.Refuse != nil && s.Refuse(w, r) {
 		return
 	}
+
 	name := filepath.Base(r.URL.Path)
 	data := s.Files[name]
 	if s.Content != nil {
 		data = s.Content(name, data)
 	}
+
 	if s.NoRanges {
 		r.Header.Del("Range")
 	}
+
 	if s.CutAfter > 0 {
 		w = &cut{w, s.CutAfter}
 	}
+
 	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(data))
 }
 

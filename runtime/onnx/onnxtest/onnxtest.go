@@ -36,6 +36,7 @@ func (f Field) Number(n int64) (undo func()) {
 	default:
 		f.put(protoreflect.ValueOfInt64(n))
 	}
+
 	return func() { f.put(f.old) }
 }
 
@@ -58,12 +59,14 @@ func fields(m protoreflect.Message, path string) (out []Field) {
 			out = append(out, Field{path, f.Kind() == protoreflect.StringKind, f.Kind(), old, put})
 		}
 	}
+
 	list := m.Descriptor().Fields()
 	for i := range list.Len() {
 		f := list.Get(i)
 		if !m.Has(f) {
 			continue
 		}
+
 		v, path := m.Get(f), path+"."+string(f.Name())
 		switch {
 		case f.IsList() && f.Message() != nil:
@@ -83,6 +86,7 @@ func fields(m protoreflect.Message, path string) (out []Field) {
 			add(f, path, v, func(x protoreflect.Value) { m.Set(f, x) })
 		}
 	}
+
 	if t, ok := m.Interface().(*onnx.TensorProto); ok && t.DataType == int32(onnx.TensorProto_INT64) {
 		for i := 0; i+8 <= min(8*perList, len(t.RawData)); i += 8 {
 			at := t.RawData[i:]
@@ -91,5 +95,6 @@ func fields(m protoreflect.Message, path string) (out []Field) {
 				func(x protoreflect.Value) { binary.LittleEndian.PutUint64(at, uint64(x.Int())) }})
 		}
 	}
+
 	return out
 }

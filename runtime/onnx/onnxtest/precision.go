@@ -21,12 +21,14 @@ func LowerConstants(model *onnx.ModelProto, low onnx.TensorProto_DataType) *onnx
 			inside[t.Name], t.DataLocation = true, onnx.TensorProto_EXTERNAL
 		}
 	}
+
 	model = LowerPrecision(model, low)
 	for _, t := range model.Graph.Initializer {
 		if inside[t.Name] {
 			t.DataLocation = onnx.TensorProto_DEFAULT
 		}
 	}
+
 	return model
 }
 
@@ -49,6 +51,7 @@ func LowerPrecision(model *onnx.ModelProto, low onnx.TensorProto_DataType) *onnx
 		add("Sub", to+"_d", to+"_s", from)
 		add("Sub", to, to+"_s", to+"_d")
 	}
+
 	for _, node := range g.Node {
 		to := slices.Clone(node.Output)
 		isLow := func(name string) bool { return strings.HasSuffix(strings.TrimRight(name, "_"), "_low") }
@@ -69,6 +72,7 @@ func LowerPrecision(model *onnx.ModelProto, low onnx.TensorProto_DataType) *onnx
 			out = append(out, node)
 		}
 	}
+
 	g.Node = out
 	return model
 }

@@ -50,6 +50,7 @@ func OffDevice(m *onnx.ModelProto) (sizes, kernels []string) {
 	if err != nil {
 		return []string{err.Error()}, nil
 	}
+
 	var roots []graph.Node
 	for _, o := range f.Outputs {
 		if _, ok := o.Node.Shape().Ints(); !ok {
@@ -57,15 +58,18 @@ func OffDevice(m *onnx.ModelProto) (sizes, kernels []string) {
 		}
 		roots = append(roots, o.Node)
 	}
+
 	reads := graph.ReadersOf(func(graph.Node) bool { return true }, roots...)
 	for _, op := range graph.Reachable(roots...) {
 		if op.IsInput() || op.Literal() != nil {
 			continue
 		}
+
 		data, kind := op.X(map[string]int{"Where": 1, "OneHot": 2}[op.Kind]), op.Kind
 		if op.Domain != graph.Standard {
 			kind = op.Domain + "." + kind
 		}
+
 		number := op.Out[0].Shape().Size().Is(1) && data.DType() == graph.Int64 &&
 			(op.Out[0].DType() == graph.Int64 || op.Out[0].DType() == graph.Float)
 		switch dtype := strings.ToLower(data.DType().String()); {
@@ -74,12 +78,14 @@ func OffDevice(m *onnx.ModelProto) (sizes, kernels []string) {
 		case reads[op] && !computes(kind, dtype):
 			kernels = append(kernels, kind+" of "+dtype)
 		}
+
 		for _, i := range hostInputs[kind] {
 			if x := op.X(i); reads[op] && x.OK() && x.Op().Literal() == nil {
 				sizes = append(sizes, fmt.Sprintf("%s with input %d of %s", kind, i, x.Op().Label()))
 			}
 		}
 	}
+
 	slices.Sort(sizes)
 	slices.Sort(kernels)
 	return slices.Compact(sizes), slices.Compact(kernels)
@@ -103,6 +109,7 @@ func CheckOnDevice(t *testing.T) {
 			found.Store(bad, nil)
 		}
 	}
+
 	t.Cleanup(func() {
 		ort.OnFixed = nil
 		found.Range(func(bad, _ any) bool {
@@ -121,9 +128,11 @@ func Run(t testing.TB, model *onnx.ModelProto, dir string, in tensor.Map) tensor
 	if slices.ContainsFunc(fixed.Graph.Node, own) {
 		kernels = nil
 	}
+
 	for _, bad := range append(sizes, kernels...) {
 		t.Errorf("with fixed sizes it has %s", bad)
 	}
+
 	return out
 }
 
@@ -136,10 +145,12 @@ func RunFixed(t testing.TB, model *onnx.ModelProto, dir string, in tensor.Map) (
 	for name, x := range in {
 		shapes[name] = x.Shape
 	}
+
 	fixed, err := graph.FixSizes(model, shapes)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	compute := func(m *onnx.ModelProto, level ort.OptLevel) tensor.Map {
 		out, err := ort.RunOnce(context.Background(), m, ort.Options{WeightsDir: dir, OptLevel: level}, in)
 		if err != nil {
@@ -147,6 +158,7 @@ func RunFixed(t testing.TB, model *onnx.ModelProto, dir string, in tensor.Map) (
 		}
 		return out
 	}
+
 	out, got := compute(model, ort.OptAll), compute(fixed, ort.OptAll)
 	switch {
 	case !OnCPU():
@@ -158,6 +170,7 @@ func RunFixed(t testing.TB, model *onnx.ModelProto, dir string, in tensor.Map) (
 			t.Errorf("%s differs where sizes are fixed", name)
 		}
 	}
+
 	return out, fixed
 }
 

@@ -64,10 +64,12 @@ func CheckClose(t testing.TB, what string, got, want *tensor.Tensor) {
 	if got == nil || !got.SameShape(want) {
 		t.Fatalf("%s: %v, want %v", what, got, want)
 	}
+
 	worst := 0.0
 	for i := range want.Data {
 		worst = max(worst, math.Abs(float64(got.Data[i]-want.Data[i])))
 	}
+
 	if !(worst <= Tolerance(1e-4)*want.MaxAbs()) {
 		t.Errorf("%s: differs by %g where the largest value is %g", what, worst, want.MaxAbs())
 	}
@@ -80,9 +82,11 @@ func CheckOneLineError(t testing.TB, what string, err error, parts ...string) {
 		t.Errorf("%s: no error", what)
 		return
 	}
+
 	if strings.Contains(err.Error(), "\n") {
 		t.Errorf("%s: error of several lines: %v", what, err)
 	}
+
 	for _, p := range parts {
 		if !strings.Contains(err.Error(), p) {
 			t.Errorf("%s: error %q does not say %q", what, err, p)

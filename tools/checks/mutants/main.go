@@ -41,6 +41,7 @@ func main() {
 			failed = true
 		}
 	}
+
 	if failed || flag.NArg() == 0 {
 		os.Exit(1)
 	}
@@ -64,9 +65,11 @@ func load(name string) (target, []site, error) {
 	if err != nil {
 		return t, nil, fmt.Errorf("go list %s: %w", name, err)
 	}
+
 	if err := json.Unmarshal(out, &t); err != nil {
 		return t, nil, err
 	}
+
 	var all []site
 	for _, f := range append(t.GoFiles, t.CgoFiles...) {
 		source, err := os.ReadFile(filepath.Join(t.Dir, f))
@@ -79,6 +82,7 @@ func load(name string) (target, []site, error) {
 		}
 		all = append(all, sites...)
 	}
+
 	return t, all, nil
 }
 
@@ -88,6 +92,7 @@ func check(name string, count int, seed uint64, list bool) (bool, error) {
 	if err != nil {
 		return false, err
 	}
+
 	h := fnv.New64a()
 	h.Write([]byte(target.ImportPath))
 	draw := rand.New(rand.NewPCG(seed, h.Sum64()))
@@ -98,13 +103,16 @@ func check(name string, count int, seed uint64, list bool) (bool, error) {
 		}
 		return true, nil
 	}
+
 	if target.scratch, err = os.MkdirTemp("", "mutants"); err != nil {
 		return false, err
 	}
 	defer os.RemoveAll(target.scratch)
+
 	if err := target.measure(); err != nil {
 		return false, err
 	}
+
 	counts := map[string]int{}
 	for planted := 0; planted < min(count, len(all)-counts[unbuilt]); {
 		s := all[planted+counts[unbuilt]]
@@ -119,6 +127,7 @@ func check(name string, count int, seed uint64, list bool) (bool, error) {
 		planted++
 		fmt.Printf("%-11s %s\n", verdict, target.name(s))
 	}
+
 	missed := counts[notFound] + counts[notReached]
 	fmt.Printf("%s: the tests find %d of %d faults, beside %d equivalent ones\n", target.ImportPath, counts[found],
 		counts[found]+missed, counts[equal])
@@ -134,6 +143,7 @@ func (t *target) measure() error {
 	if len(t.TestGoFiles)+len(t.XTestGoFiles) == 0 {
 		return nil
 	}
+
 	profile := filepath.Join(t.scratch, "cover")
 	run := []string{"test", "-vet=off", "-count=1", t.ImportPath}
 	began := time.Now()
@@ -143,12 +153,14 @@ func (t *target) measure() error {
 			return fmt.Errorf("the tests of %s fail without a fault: %s", t.ImportPath, out)
 		}
 	}
+
 	t.limit = 3*time.Since(began) + 30*time.Second
 	list, err := cover.ParseProfiles(profile)
 	t.blocks = map[string][]cover.ProfileBlock{}
 	for _, p := range list {
 		t.blocks[path.Base(p.FileName)] = p.Blocks
 	}
+
 	return err
 }
 
@@ -179,28 +191,34 @@ func (t *target) try(s site) (string, error) {
 	if err != nil {
 		return "", err
 	}
+
 	fault := filepath.Join(t.scratch, "fault.go")
 	text := slices.Concat(source[:s.start], []byte(s.by), source[s.end:])
 	if err := os.WriteFile(fault, text, 0o600); err != nil {
 		return "", err
 	}
+
 	overlay, err := json.Marshal(map[string]any{"Replace": map[string]string{file: fault}})
 	if err != nil {
 		return "", err
 	}
+
 	replaced := filepath.Join(t.scratch, "overlay.json")
 	if err := os.WriteFile(replaced, overlay, 0o600); err != nil {
 		return "", err
 	}
+
 	if strings.Contains(equivalent, "\n"+t.ImportPath+"/"+s.key()+" (") {
 		return equal, nil
 	}
+
 	if !t.reaches(s) {
 		if exec.Command("go", "build", "-o", os.DevNull, "-overlay", replaced, t.ImportPath).Run() != nil {
 			return unbuilt, nil
 		}
 		return notReached, nil
 	}
+
 	out, err := exec.Command("go", "test", "-overlay", replaced, "-vet=off", "-count=1", "-failfast", "-timeout",
 		t.limit.String(), t.ImportPath).CombinedOutput()
 	var exit *exec.ExitError
@@ -212,5 +230,6 @@ func (t *target) try(s site) (string, error) {
 	case bytes.Contains(out, []byte("[build failed]")):
 		return unbuilt, nil
 	}
+
 	return found, nil
 }

@@ -49,6 +49,7 @@ func sitesOf(file string, source []byte) ([]site, error) {
 	if err != nil || ast.IsGenerated(tree) {
 		return nil, err
 	}
+
 	for _, d := range tree.Decls {
 		f.function = ""
 		if d, ok := d.(*ast.FuncDecl); ok {
@@ -56,6 +57,7 @@ func sitesOf(file string, source []byte) ([]site, error) {
 		}
 		ast.Inspect(d, f.visit)
 	}
+
 	return f.sites, nil
 }
 
@@ -95,6 +97,7 @@ func (f *finder) visit(n ast.Node) bool {
 			f.replace(n.Cond, n.Cond.Pos(), int(n.Cond.End()-n.Cond.Pos()), "false && ("+f.text(n.Cond)+")")
 		}
 	}
+
 	return true
 }
 
@@ -151,9 +154,11 @@ func leaves(b *ast.BlockStmt) bool {
 	if len(b.List) == 0 {
 		return false
 	}
+
 	switch b.List[len(b.List)-1].(type) {
 	case *ast.ReturnStmt, *ast.BranchStmt:
 		return true
 	}
+
 	return false
 }

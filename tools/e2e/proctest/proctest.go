@@ -22,6 +22,7 @@ func Main(m *testing.M, p *Programs, others ...string) {
 	if err != nil {
 		panic(err)
 	}
+
 	*p = Programs{filepath.Join(dir, "promptfed"), dir}
 	if made := os.Getenv("PROMPTFED_TEST_SMOKE"); made != "" {
 		b, err := os.ReadFile(filepath.Join(made, "bin", "promptfed"))
@@ -34,6 +35,7 @@ func Main(m *testing.M, p *Programs, others ...string) {
 	} else {
 		others = append(others, "promptfed/tools/promptfed")
 	}
+
 	if len(others) > 0 {
 		build := append([]string{"build", "-ldflags", "-s -w", "-o", dir + string(filepath.Separator)}, others...)
 		if text, err := exec.Command("go", build...).CombinedOutput(); err != nil {
@@ -41,10 +43,12 @@ func Main(m *testing.M, p *Programs, others ...string) {
 			panic(err)
 		}
 	}
+
 	if os.Getenv("ONNXRUNTIME_LIB") == "" {
 		lib, _ := filepath.Abs("../../../bin/libonnxruntime.so.1")
 		os.Setenv("ONNXRUNTIME_LIB", lib)
 	}
+
 	code := m.Run()
 	os.RemoveAll(dir)
 	os.Exit(code)

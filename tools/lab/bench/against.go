@@ -37,9 +37,11 @@ func (r *rivals) ask(mode string, d *duel, opening, what string) (string, error)
 	if mode == "compiled" {
 		limit = r.slow
 	}
+
 	if limit = min(limit, time.Until(r.deadline)); limit <= 0 {
 		return "", errors.New("no time left")
 	}
+
 	if opponent == nil || opponent.dead {
 		var err error
 		if opponent, err = r.start(); err != nil {
@@ -47,12 +49,14 @@ func (r *rivals) ask(mode string, d *duel, opening, what string) (string, error)
 		}
 		r.byMode[mode] = opponent
 	}
+
 	if opponent.opened != d || opponent.opening != opening {
 		if _, err := opponent.within(limit, opening); err != nil {
 			return "", err
 		}
 		opponent.opened, opponent.opening = d, opening
 	}
+
 	return opponent.within(limit, what)
 }
 
@@ -78,53 +82,66 @@ func ComparePyTorch(ctx context.Context, options Options, python string) (report
 	if options.Backbone != nil {
 		return report, errors.New("--against measures random weights: leave --backbone out")
 	}
+
 	if i := slices.IndexFunc(options.Only, func(part string) bool { return !slices.Contains(parts, part) }); i >= 0 {
 		return report, fmt.Errorf("--only %s: the parts are %s", options.Only[i], strings.Join(parts, ", "))
 	}
+
 	if len(options.Only) == 0 {
 		options.Only = parts
 	}
+
 	if len(options.Classes) == 0 && options.Session.OnDevice() && !options.Quick {
 		options.Classes = []string{"cifar10", "cifar100", "thousand"}
 	}
+
 	if options.images == nil {
 		options.images, options.precisions = fullBackbones, []string{"float32", "tf32", "bfloat16"}
 	}
+
 	if !options.Session.OnDevice() {
 		options.precisions = []string{"float32"}
 	}
+
 	options, lists, err := options.complete()
 	if err != nil {
 		return report, err
 	}
+
 	dir, remove, err := scratch("2 GB")
 	if err != nil {
 		return report, err
 	}
 	defer func() { err = errors.Join(err, remove()) }()
+
 	device := "cpu"
 	theirs := &rivals{byMode: map[string]*opponent{}, deadline: time.Now().Add(time.Hour), slow: 10 * time.Minute}
 	if options.Session.OnDevice() {
 		options.Threads = options.Threads[:1]
 		theirs.slow = 4 * time.Minute
 	}
+
 	if options.Session.OnDevice() && options.Quick {
 		theirs.deadline, theirs.slow = time.Now().Add(200*time.Second), 70*time.Second
 	}
+
 	if options.Session.Provider == ort.CUDA {
 		device = fmt.Sprint("cuda:", options.Session.Device)
 	}
+
 	theirs.start = func() (*opponent, error) { return startOpponent(ctx, opponents["pytorch"], python, device) }
 	defer theirs.close()
 	first, err := theirs.start()
 	if err != nil {
 		return report, err
 	}
+
 	theirs.byMode["eager"] = first
 	results := Table{Columns: []string{"workload", "threads", "precision", "ours ms (min-max)", "PyTorch's best",
 		"ms (min-max)", "ours / PyTorch", "images/s", "PyTorch", "gradients differ"},
 		Notes: []string{"times are medians of synchronised runs; \"ours / PyTorch\" is the median of ratios within a " +
 			"turn; differences, also of features, are from PyTorch's first form, eager in float32"}}
+
 	all := Table{Columns: []string{"workload", "threads", "precision", "form", "mode", "ms (min-max)",
 		"gradients differ"}}
 	for _, duel := range options.duels(lists, dir) {
@@ -133,6 +150,7 @@ func ComparePyTorch(ctx context.Context, options Options, python string) (report
 				return report, fmt.Errorf("%s: %w", duel.name, err)
 			}
 		}
+
 		options.Progress("weights and inputs", 1, 1)
 		for _, threads := range options.Threads {
 			for _, precision := range options.precisions {
@@ -144,6 +162,7 @@ func ComparePyTorch(ctx context.Context, options Options, python string) (report
 			}
 		}
 	}
+
 	report.Title = fmt.Sprintf("steps and features against those written by hand in PyTorch %s, on %s; %d cores, %s",
 		first.Version, cmp.Or(first.Device, device), runtime.NumCPU(), platform())
 	report.Tables = []Table{results, all}
@@ -164,6 +183,7 @@ func (o Options) duel(ctx context.Context, d *duel, precision string, threads in
 	if time.Now().After(theirs.deadline) {
 		refused = errors.New("no time left")
 	}
+
 	var got *tensor.Tensor
 	if refused == nil {
 		var c *contestant
@@ -171,11 +191,13 @@ func (o Options) duel(ctx context.Context, d *duel, precision string, threads in
 			ours.contestant = *c
 		}
 	}
+
 	for range warmUps + 1 {
 		if refused == nil {
 			_, refused = ours.once(ctx)
 		}
 	}
+
 	ours.failed = refused
 	like := cmp.Or(got, d.want)
 	opening := fmt.Sprintf("open %s %s %d %s", d.tower, precision, threads, d.dir)
@@ -196,21 +218,26 @@ func (o Options) duel(ctx context.Context, d *duel, precision string, threads in
 			all = append(all, r)
 		}
 	}
+
 	if ours.failed == nil && d.want != nil {
 		ours.differ = distance(got, d.want)
 	}
+
 	if ours.failed == nil && precision == "float32" && ours.differ > sameGradient {
 		ours.failed = fmt.Errorf("the results of the two sides differ by %.1g: they are not the same", ours.differ)
 	}
+
 	o.Progress(label, 1, 1)
 	rounds, runs := 3, 3
 	if o.Session.OnDevice() || !o.Quick {
 		runs = 6
 	}
+
 	contestants := []*contestant{&ours.contestant}
 	for _, r := range all {
 		contestants = append(contestants, &r.contestant)
 	}
+
 	return ours, all, o.bursts(ctx, label, rounds, runs, contestants...)
 }
 
@@ -224,6 +251,7 @@ func (o Options) modes(d *duel, form, precision string) []string {
 	case d.compiles && form == d.forms[0] && precision == "float32":
 		return []string{"eager", "graph", "compiled"}
 	}
+
 	return []string{"eager", "graph"}
 }
 
@@ -234,12 +262,15 @@ func (d *duel) compare(r *rival, p *opponent, what, precision string, shape []in
 	if err != nil {
 		return err
 	}
+
 	if d.want == nil && precision == "float32" {
 		d.want = got
 	}
+
 	if d.want != nil {
 		r.differ = distance(got, d.want)
 	}
+
 	return nil
 }
 
@@ -253,6 +284,7 @@ func (d *duel) report(ours *rival, rivals []*rival, precision string, threads in
 		}
 		return a
 	}
+
 	for _, x := range append([]*rival{ours}, rivals...) {
 		cells := []any{d.name, threads, precision, cmp.Or(x.form, "ours"), x.mode}
 		if x.failed != nil {
@@ -268,17 +300,21 @@ func (d *duel) report(ours *rival, rivals []*rival, precision string, threads in
 			than = faster(than, x)
 		}
 	}
+
 	row := []any{d.name, threads, precision, "not measured", "none", "", "", "", "", ""}
 	rate := func(x *rival) Number { return Number{float64(d.images) / median(x.seconds), "%.0f"} }
 	if ours.failed == nil {
 		row[3], row[7], row[9] = ours.timing(), rate(ours), scientific(ours.differ)
 	}
+
 	if best != nil {
 		row[4], row[5], row[8] = best.form+", "+best.mode, best.timing(), rate(best)
 	}
+
 	if ours.failed == nil && best != nil {
 		row[6] = Number{ratio(&ours.contestant, &best.contestant), "%.2f"}
 	}
+
 	results.add(row...)
 	if want := d.wanted[precision]; want > 0 && ours.failed == nil && than != nil {
 		got := ratio(&ours.contestant, &than.contestant)

@@ -72,6 +72,7 @@ func (o Options) complete() (Options, []classSet, error) {
 	if len(o.Classes) == 0 {
 		o.Classes = []string{"cifar10", "cifar100"}
 	}
+
 	var lists []classSet
 	for _, name := range o.Classes {
 		i := slices.IndexFunc(sets, func(s classSet) bool { return s.name == name })
@@ -80,21 +81,27 @@ func (o Options) complete() (Options, []classSet, error) {
 		}
 		lists = append(lists, sets[i])
 	}
+
 	if len(o.Threads) == 0 {
 		o.Threads = slices.Compact([]int{1, runtime.NumCPU()})
 	}
+
 	if i := slices.IndexFunc(o.Threads, func(n int) bool { return n < 1 }); i >= 0 {
 		return o, nil, fmt.Errorf("threads: %d; it must be 1 or more", o.Threads[i])
 	}
+
 	if o.Rounds < 0 {
 		return o, nil, fmt.Errorf("rounds: %d; it must be 1 or more", o.Rounds)
 	}
+
 	if o.arch.Width == 0 {
 		o.arch = clip.TextB
 	}
+
 	if o.Progress == nil {
 		o.Progress = func(string, int, int) {}
 	}
+
 	return o, lists, nil
 }
 
@@ -121,22 +128,26 @@ func Run(ctx context.Context, options Options) (report Report, err error) {
 	if err != nil {
 		return Report{}, err
 	}
+
 	options.Progress("weights of the text tower", 0, 1)
 	tower, remove, err := openTower(options)
 	if err != nil {
 		return Report{}, err
 	}
 	defer func() { err = errors.Join(err, remove()) }()
+
 	options.Progress("weights of the text tower", 1, 1)
 	weights, err := options.backboneBytes(ctx, tower)
 	if err != nil {
 		return report, fmt.Errorf("memory of the backbone: %w", err)
 	}
+
 	report.Title = fmt.Sprintf("text tower %s: width %d, %d layers; prompts of %d tokens, %d images a step; %d cores, "+
 		"%s, "+
 		"prepacked weights %v, %d MB for the backbone", tower.Name(), tower.text().Width, tower.text().Layers, tokens,
 		batch,
 		runtime.NumCPU(), platform(), options.Session.Prepack, megabytes(weights))
+
 	results := Table{Columns: resultColumns, Notes: []string{"times are medians; \"faster\", \"of GEMM\" and \"of " +
 		"own\" are medians of ratios within a turn; GEMM are ONNX Runtime's matrix products, own those that the " +
 		"step takes"}}
@@ -154,16 +165,19 @@ func Run(ctx context.Context, options Options) (report Report, err error) {
 			fedpha = append(fedpha, seconds)
 			projectors.Columns = append(projectors.Columns, "of "+label)
 		}
+
 		if n := slices.Max(options.Threads); n > 1 {
 			if err := options.sideBySide(ctx, tower, set, n, &beside); err != nil {
 				return report, fmt.Errorf("%s, clients side by side: %w", set.name, err)
 			}
 		}
 	}
+
 	report.Tables = append(report.Tables, results)
 	if len(beside.Rows) > 0 {
 		report.Tables = append(report.Tables, beside)
 	}
+
 	err = options.projectors(ctx, tower.text().Width, fedpha, &projectors)
 	report.Tables = append(report.Tables, projectors)
 	return report, err
@@ -176,14 +190,17 @@ func (o Options) backboneBytes(ctx context.Context, t *tower) (bytes int64, err 
 	if err != nil {
 		return 0, err
 	}
+
 	s, err := promptFL(t, clip.CIFAR10.Names(), o.Session, nil)
 	if err != nil {
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, s.close()) }()
+
 	if err := s.run(ctx); err != nil {
 		return 0, err
 	}
+
 	after, err := held()
 	return max(0, after-before), err
 }
@@ -199,6 +216,7 @@ func (o Options) measure(ctx context.Context, t *tower, set classSet, threads in
 	if err != nil {
 		return 0, err
 	}
+
 	want, err := gradient(ctx, promptFL, plainTower, few, session)
 	if err != nil {
 		return 0, fmt.Errorf("plain step: %w", err)
@@ -212,6 +230,7 @@ func (o Options) measure(ctx context.Context, t *tower, set classSet, threads in
 	if open.err != nil {
 		return 0, open.err
 	}
+
 	gemm := open.products(towerProducts(t, step.rows, true, session))
 	own := open.products(towerProducts(t, step.rows, false, session))
 	gemm3 := open.products(towerProducts(t, three.rows, true, session))
@@ -219,16 +238,19 @@ func (o Options) measure(ctx context.Context, t *tower, set classSet, threads in
 	if open.err != nil {
 		return 0, open.err
 	}
+
 	o.Progress(label+", plain form", 0, 1)
 	plainBytes, err := grown(ctx, plain.run)
 	if err != nil {
 		return 0, fmt.Errorf("plain step: %w", err)
 	}
+
 	o.Progress(label+", plain form", 1, 1)
 	stepBytes, err := grown(ctx, step.run)
 	if err != nil {
 		return 0, fmt.Errorf("step: %w", err)
 	}
+
 	plain.slow, plain.scale = true, float64(len(classes))/float64(len(few))
 	if err := o.steps(ctx, label, &step.contestant, &gemm.contestant, &own.contestant, &three.contestant,
 		&gemm3.contestant, &square.contestant, &plain.contestant); err != nil {
@@ -240,11 +262,13 @@ func (o Options) measure(ctx context.Context, t *tower, set classSet, threads in
 		tenths(gemm.rate()), percent(ofGEMM), tenths(own.rate()), percent(step.ofRate(&own.contestant)),
 		tenths(square.rate()), tenths(1e3*median(three.seconds)), percent(three.ofRate(&gemm3.contestant)),
 		scientific(distance(got, want)), megabytes(stepBytes), megabytes(plainBytes))
+
 	if len(few) < len(classes) {
 		results.Notes = append(results.Notes, fmt.Sprintf("%s: the plain step ran on %d of %d classes at a time, to "+
 			"save memory and time; its time and memory are of those, the time scaled to all.", label, len(few),
 			len(classes)))
 	}
+
 	report.target(label+": times faster than the plain step", set.speedup, faster, faster >= set.speedup)
 	report.target(label+": % of the GEMM rate", wantOfGEMM, ofGEMM, ofGEMM >= wantOfGEMM)
 	return median(three.seconds), nil
@@ -259,14 +283,17 @@ func (o Options) sideBySide(ctx context.Context, t *tower, set classSet, n int, 
 	if open.err != nil {
 		return open.err
 	}
+
 	if err := narrow.run(ctx); err != nil {
 		return err
 	}
+
 	together := &contestant{what: "clients side by side", run: parallel(n, n, narrow.run)}
 	inTurn := &contestant{what: "clients in turn", run: parallel(n, 1, wide.run)}
 	if err := o.steps(ctx, set.name+", clients side by side", together, inTurn); err != nil {
 		return err
 	}
+
 	results.add(set.name, n, together.timing(), inTurn.timing(), factor(ratio(inTurn, together)))
 	return nil
 }
@@ -282,9 +309,11 @@ func (o Options) projectors(ctx context.Context, width int, steps []float64, res
 			return err
 		}})
 	}
+
 	if err := o.steps(ctx, "projectors", all...); err != nil {
 		return err
 	}
+
 	for _, c := range all {
 		row := []any{c.what, c.timing()}
 		for _, s := range steps {
@@ -292,5 +321,6 @@ func (o Options) projectors(ctx context.Context, width int, steps []float64, res
 		}
 		results.add(row...)
 	}
+
 	return nil
 }

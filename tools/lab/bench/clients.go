@@ -20,14 +20,17 @@ func Clients(ctx context.Context, options Options, counts []int) (report Report,
 	if err != nil {
 		return report, err
 	}
+
 	if i := slices.IndexFunc(counts, func(k int) bool { return k < 1 }); i >= 0 {
 		return report, fmt.Errorf("clients: %d; it must be 1 or more", counts[i])
 	}
+
 	tower, remove, err := openTower(options)
 	if err != nil {
 		return report, err
 	}
 	defer func() { err = errors.Join(err, remove()) }()
+
 	options.Session = options.session(options.Threads[0])
 	report.Title = fmt.Sprintf("steps of several clients in one run (runtime.batch_clients), provider %s, %d threads",
 		options.Session.WithProvider().Provider, options.Threads[0])
@@ -35,11 +38,13 @@ func Clients(ctx context.Context, options Options, counts []int) (report Report,
 		"client-steps a second", "faster", "differ"}, Notes: []string{"times are medians; \"faster\" than the same " +
 		"steps one after another; \"differ\": a client's step from the one it makes by itself; prompts are rounded " +
 		"to float32"}}
+
 	for _, set := range lists {
 		if err := options.clients(ctx, tower, set, counts, &results); err != nil {
 			return report, fmt.Errorf("%s: %w", set.name, err)
 		}
 	}
+
 	report.Tables = []Table{results}
 	return report, nil
 }
@@ -54,29 +59,35 @@ func (o Options) clients(ctx context.Context, t *tower, set classSet, counts []i
 		if open.err != nil {
 			return open.err
 		}
+
 		step.worker.Experiment.BatchClients = k
 		jobs := step.jobs(t, k)
 		change, err := step.together(ctx, jobs)
 		if err != nil {
 			return fmt.Errorf("%d clients: %w", k, err)
 		}
+
 		changes = append(changes, change)
 		all = append(all, &contestant{what: fmt.Sprint(k, " clients"), run: func(ctx context.Context) error {
 			_, err := step.together(ctx, jobs)
 			return err
 		}})
+
 		if i == 0 {
 			all[0].run = step.run
 		}
 	}
+
 	if err := o.steps(ctx, set.name+", clients in one run", all...); err != nil {
 		return err
 	}
+
 	for i, c := range all[1:] {
 		k, run := float64(counts[i]), c.timing()
 		results.add(set.name, counts[i], run, tenths(1e3*run.Median/k), tenths(k/run.Median),
 			factor(k*ratio(all[0], c)), scientific(distance(changes[i+1], changes[0])))
 	}
+
 	return nil
 }
 
@@ -93,6 +104,7 @@ func (s *step) jobs(t *tower, clients int) []client.Job {
 			out[i].Instruction.Shared[name] = method.Draw(seed, i, name, p.Shape, promptStd)
 		}
 	}
+
 	return out
 }
 
@@ -102,11 +114,13 @@ func (s *step) together(ctx context.Context, jobs []client.Job) (*tensor.Tensor,
 	if err != nil {
 		return nil, err
 	}
+
 	for _, r := range replies {
 		if r.Stats.Steps != 1 {
 			return nil, fmt.Errorf("a turn of %d steps instead of one", r.Stats.Steps)
 		}
 	}
+
 	change := replies[0].Upload.Shared["ctx"].Clone()
 	change.Axpy(-1, jobs[0].Instruction.Shared["ctx"])
 	return change, nil

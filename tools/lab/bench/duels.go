@@ -55,19 +55,24 @@ func (o Options) duels(lists []classSet, dir string) (all []*duel) {
 			all = append(all, d)
 		}
 	}
+
 	if !o.Session.OnDevice() {
 		return all
 	}
+
 	if slices.Contains(o.Only, "image") {
 		all = append(all, o.fedVPTDuel(lists[0], filepath.Join(dir, "fedvpt")))
 	}
+
 	if !slices.Contains(o.Only, "features") {
 		return all
 	}
+
 	batches := []int{32, 128, 256}
 	if o.Quick {
 		batches = batches[:2]
 	}
+
 	for _, name := range []string{"vit-b32", "vit-b16", "rn50"} {
 		arch, ok := o.images[name]
 		if !ok {
@@ -81,6 +86,7 @@ func (o Options) duels(lists []classSet, dir string) (all []*duel) {
 			all = append(all, featuresDuel(name, at, v, w, images, draw))
 		}
 	}
+
 	return all
 }
 
@@ -99,6 +105,7 @@ func (d *duel) steps(makeStep stepOf, open func() (*tower, error), classes []str
 		defer s.close()
 		return export(s, t)
 	}
+
 	d.ours = func(ctx context.Context, o ort.Options, open *opened) (*contestant, *tensor.Tensor, error) {
 		result, err := gradient(ctx, makeStep, t, classes, o)
 		if err != nil {
@@ -128,10 +135,12 @@ func export(t *tower, set *clip.Suffixes, tensors tensor.Map) error {
 		ids = append(ids, class...)
 		lengths = append(lengths, int64(len(class)))
 	}
+
 	tokens, err := t.Embed(ids)
 	if err != nil {
 		return err
 	}
+
 	w := t.text().Width
 	tensors["start"], tensors["suffix"] = tensor.Of(tokens[:w], 1, w), tensor.Of(tokens[w:], len(ids)-1, w)
 	tensors["lengths"] = tensor.OfInts(lengths, len(lengths))
@@ -161,6 +170,7 @@ func (o Options) fedVPTDuel(set classSet, dir string) *duel {
 		text.EmbedDim = v.EmbedDim
 		return randomTower("random-image", text, v, dir)
 	}
+
 	d.steps(fedVPT, open, set.classes.Names(), (*step).exportImages)
 	return d
 }
@@ -171,10 +181,12 @@ func (s *step) exportImages(t *tower) error {
 	if err != nil {
 		return err
 	}
+
 	m["prompt"] = s.order.Shared["prompt"]
 	if m["texts"], err = s.texts(t); err != nil {
 		return err
 	}
+
 	return t.write(m, t.Bundle.Vision.Heads)
 }
 
@@ -187,6 +199,7 @@ func (s *step) texts(t *tower) (_ *tensor.Tensor, err error) {
 	if err != nil {
 		return nil, err
 	}
+
 	// ONNX Runtime runs no graph without an input.
 	n = n.L2Normalize().Mul(g.Input("one", graph.Float, graph.Static(1)))
 	p, err := compile("texts", n, tensor.Map{"one": tensor.Of([]float32{1}, 1)}, 0,
@@ -195,6 +208,7 @@ func (s *step) texts(t *tower) (_ *tensor.Tensor, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, p.close()) }()
+
 	return p.output(context.Background())
 }
 
@@ -210,6 +224,7 @@ func featuresDuel(name, dir string, vision clip.Vision, w stored, images int, dr
 		}
 		return writeInputs(dir, drawPixels(vision, images), vision.Heads)
 	}
+
 	d.ours = func(ctx context.Context, o ort.Options, open *opened) (*contestant, *tensor.Tensor, error) {
 		o.WeightsDir, o.Prepack = dir, false
 		p := open.products(pixelsThrough(vision, w, images, o))
@@ -219,5 +234,6 @@ func featuresDuel(name, dir string, vision clip.Vision, w stored, images int, dr
 		features, err := p.output(ctx)
 		return &p.contestant, features, err
 	}
+
 	return d
 }

@@ -36,10 +36,12 @@ func fullTowers(name string) (clip.TextArch, clip.VisionArch, error) {
 	if name == "vit-l14" {
 		text, vision = clip.TextL, clip.VisionL14
 	}
+
 	if text.EmbedDim = vision.EmbedDim; vision.Width == 0 {
 		return text, vision, fmt.Errorf("image tower %q is not known; take rn50, rn101, vit-b32, vit-b16 or vit-l14",
 			name)
 	}
+
 	return text, vision, nil
 }
 
@@ -61,6 +63,7 @@ func Experiment(ctx context.Context, options Options) (report Report, err error)
 	if options.Workers == 0 {
 		options.Workers = runtime.NumCPU()
 	}
+
 	protocol := tableS5()
 	protocol.rounds = 1 + cmp.Or(options.Rounds, 3)
 	own := len(options.Classes) > 0
@@ -68,17 +71,21 @@ func Experiment(ctx context.Context, options Options) (report Report, err error)
 	if err != nil {
 		return report, err
 	}
+
 	if own {
 		protocol.classes = lists[0].classes.Names()
 	}
+
 	dir, remove, err := scratch("1.6 GB")
 	if err != nil {
 		return report, err
 	}
 	defer func() { err = errors.Join(err, remove()) }()
+
 	if err := options.rounds(ctx, dir, protocol, &report); err != nil {
 		return report, err
 	}
+
 	debug.FreeOSMemory()
 	return report, options.growth(ctx, dir, &report)
 }
@@ -89,30 +96,37 @@ func (o Options) experimentTowers(dir string) ([]*tower, error) {
 		t, err := randomTower("one-block", oneBlock, clip.VisionArch{}, dir)
 		return []*tower{t}, err
 	}
+
 	var out []*tower
 	names := slices.Sorted(maps.Keys(fullBackbones))
 	if o.Image != "" {
 		names = []string{o.Image}
 	}
+
 	for _, name := range names {
 		o.Progress("random weights", len(out), len(names))
 		at := filepath.Join(dir, name)
 		if err := os.Mkdir(at, 0o700); err != nil {
 			return nil, err
 		}
+
 		text, vision, err := fullTowers(name)
 		if err != nil {
 			return nil, err
 		}
+
 		t, err := randomTower(name, text, vision, at)
 		if err != nil {
 			return nil, err
 		}
+
 		if len(o.Only) > 0 {
 			t.tokens = nil // methods put words beside class names
 		}
+
 		out = append(out, t)
 	}
+
 	o.Progress("random weights", len(out), len(out))
 	return out, nil
 }
@@ -131,14 +145,17 @@ func (o Options) rounds(ctx context.Context, dir string, p protocol, report *Rep
 	if len(o.Only) > 0 && o.Only[0] != p.method {
 		p.method, p.options = o.Only[0], nil
 	}
+
 	towers, err := o.experimentTowers(dir)
 	if err != nil {
 		return err
 	}
+
 	experiment, err := p.experiment(towers)
 	if err != nil {
 		return err
 	}
+
 	experiment.Training.Memory = o.Memory
 	results := Table{Columns: append(append([]string{"seconds of round"}, phaseNames...), "together")}
 	row := func(name string, values []float64) {
@@ -148,6 +165,7 @@ func (o Options) rounds(ctx context.Context, dir string, p protocol, report *Rep
 		}
 		results.add(cells...)
 	}
+
 	var measured [][]float64 // the phases of each round after the first, and their sum
 	var published publishedCost
 	trained, largest, began := 0, int64(0), time.Now()
@@ -164,14 +182,17 @@ func (o Options) rounds(ctx context.Context, dir string, p protocol, report *Rep
 			trained, largest = len(rec.Clients), max(largest, resident())
 			o.Progress("rounds of "+p.method, rec.Round+1, p.rounds)
 		}})
+
 	if err != nil {
 		return err
 	}
+
 	middle := make([]float64, len(phaseNames)+1)
 	for i := range middle {
 		all := convert.Slice(measured, func(values []float64) float64 { return values[i] })
 		middle[i] = median(all)
 	}
+
 	row("median", middle)
 	training, evaluation := middle[0], middle[2]
 	multiple := 1 + evaluation/training
@@ -183,6 +204,7 @@ func (o Options) rounds(ctx context.Context, dir string, p protocol, report *Rep
 		"all are tested, %d classes, %d images; %s; random weights of %s; %d workers", p.clients, trained,
 		len(p.classes),
 		p.images, p.method, strings.Join(names, ", "), o.Workers)
+
 	report.Tables = append(report.Tables, results)
 	report.target("a round with its test, in times of its training", wantEvaluation, multiple,
 		multiple <= wantEvaluation)
@@ -202,12 +224,15 @@ func (c *publishedCost) count(e *spec.Experiment, trained []int, batch int) {
 		to[textTower] += (images + batch - 1) / batch
 		to[at.Backbone.Name()] += images
 	}
+
 	for _, id := range trained {
 		add(training, e.Clients[id], e.Clients[id].Train.Len())
 	}
+
 	for _, k := range e.Clients {
 		add(evaluation, k, k.Test.Len())
 	}
+
 	c.training, c.evaluation = append(c.training, training), append(c.evaluation, evaluation)
 }
 
@@ -232,6 +257,7 @@ func (o Options) published(ctx context.Context, towers []*tower, cost publishedC
 	if err != nil {
 		return err
 	}
+
 	session.WeightsDir = t.dir
 	test := open.products(compile("test", out[0], tensor.Map{"ctx": in}, 0, session))
 	step.scale, test.scale = scale, scale
@@ -245,12 +271,15 @@ func (o Options) published(ctx context.Context, towers []*tower, cost publishedC
 			all = append(all, &image.contestant)
 		}
 	}
+
 	if open.err != nil {
 		return open.err
 	}
+
 	if err := o.interleave(ctx, "published form", 1, 3, all...); err != nil {
 		return err
 	}
+
 	table := Table{Columns: []string{"published form, reckoned from its steps", "s", "times ours"},
 		Notes: []string{fmt.Sprintf("in the same ONNX Runtime on %d threads", o.Workers)}}
 	for _, phase := range []struct {
@@ -270,11 +299,13 @@ func (o Options) published(ctx context.Context, towers []*tower, cost publishedC
 		}
 		table.add(phase.what, Number{median(seconds), "%.3g"}, Number{median(seconds) / phase.ours, "%.0f"})
 	}
+
 	table.add("text tower for a training step", Number{median(all[0].seconds), "%.3g"}, "")
 	table.add("text tower for a test batch", Number{median(all[1].seconds), "%.3g"}, "")
 	for _, c := range all[2:] {
 		table.add("an image through "+c.what, Number{median(c.seconds) / imagesAtOnce, "%.3g"}, "")
 	}
+
 	report.Tables = append(report.Tables, table)
 	return nil
 }
@@ -288,19 +319,23 @@ func (o Options) growth(ctx context.Context, dir string, report *Report) error {
 	if o.Quick {
 		w.Cohort, w.Rounds, counts = 20, 6, []int{100, 1000}
 	}
+
 	at := filepath.Join(dir, "growth")
 	if err := os.Mkdir(at, 0o700); err != nil {
 		return err
 	}
+
 	tower, err := randomTower("one-block", oneBlock, clip.VisionArch{}, at)
 	if err != nil {
 		return err
 	}
+
 	table := Table{Columns: []string{"clients", "s to round 2", "ms of a round (min-max)", "ms of a turn's rest",
 		"of the processor", "heap MB", "resident MB", "s of round with test"},
 		Notes: []string{fmt.Sprintf("%d clients train in a round, with a text tower of one block, one worker; the "+
 			"rest of a turn is beside ONNX Runtime and has its share of the server; memory is before the round with "+
 			"the test of all clients", w.Cohort)}}
+
 	largest := 0.0
 	for _, n := range counts {
 		w.Clients = n
@@ -310,6 +345,7 @@ func (o Options) growth(ctx context.Context, dir string, report *Report) error {
 		}
 		largest = max(largest, own)
 	}
+
 	report.Tables = append(report.Tables, table)
 	report.target("processor time of a client and round beside computing, in seconds", wantOwn, largest,
 		largest <= wantOwn)
@@ -323,6 +359,7 @@ func (o Options) cost(ctx context.Context, w workload, t *tower, dir string, tab
 	if err != nil {
 		return 0, err
 	}
+
 	var m runtime.MemStats
 	var first float64
 	var seconds, rest, processor []float64
@@ -340,21 +377,26 @@ func (o Options) cost(ctx context.Context, w workload, t *tower, dir string, tab
 				rest = append(rest, (took-inside).Seconds()/float64(w.Cohort))
 				processor = append(processor, beside.Seconds()/float64(w.Cohort))
 			}
+
 			if rec.Round+2 == w.Rounds {
 				runtime.GC()
 				runtime.ReadMemStats(&m)
 				memory = resident()
 			}
+
 			o.Progress(fmt.Sprint(w.Clients, " clients"), rec.Round+1, w.Rounds)
 			began, native, outside = time.Now(), ort.NativeTime(), ort.GoTime()
 		}})
+
 	if err != nil {
 		return 0, err
 	}
+
 	last := len(seconds) - 1
 	if own = median(processor); own <= 0 { // the system reports no processor time
 		own = median(rest)
 	}
+
 	table.add(w.Clients, tenths(first), summary(seconds[:last]), Number{1e3 * median(rest), "%.2f"},
 		Number{1e3 * own, "%.2f"}, megabytes(int64(m.HeapAlloc)), megabytes(memory), tenths(seconds[last]))
 	return own, nil

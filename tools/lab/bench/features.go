@@ -44,13 +44,16 @@ func Features(ctx context.Context, options Options) (report Report, err error) {
 	if options, _, err = options.complete(); err != nil {
 		return report, err
 	}
+
 	names := []string{"rn50", "vit-b32", "rn101", "vit-b16"}
 	if options.Quick {
 		names = names[:2]
 	}
+
 	if options.Session.OnDevice() {
 		return options.deviceFeatures(ctx, names, threads)
 	}
+
 	options.Session.Prepack = false
 	report.Title = fmt.Sprintf("image features: batches of %d images, random weights, %d calls of one thread side by "+
 		"side, %s", features.BatchOnCPU, threads, platform())
@@ -58,6 +61,7 @@ func Features(ctx context.Context, options Options) (report Report, err error) {
 		Columns: []string{"image tower", "images/s", "GFLOP an image", "GFLOP/s", "of GEMM", "in products"},
 		Notes: []string{"of GEMM is the rate of products and convolutions beside that of a product of two matrices " +
 			"[1024,1024], the median over turns; in products is the part of ONNX Runtime's time"}}
+
 	for _, name := range names {
 		ofGEMM, err := options.imageTower(ctx, name, clip.Vision{VisionArch: fullBackbones[name]}, threads, &results)
 		if err != nil {
@@ -65,6 +69,7 @@ func Features(ctx context.Context, options Options) (report Report, err error) {
 		}
 		report.target("rate of "+name+", in percent of GEMM", wantProducts, ofGEMM, ofGEMM >= wantProducts)
 	}
+
 	report.Tables = []Table{results}
 	return report, nil
 }
@@ -83,11 +88,13 @@ func (o Options) deviceFeatures(ctx context.Context, names []string, cores int) 
 		column := fmt.Sprintf("JPEG %d x %d", size[0], size[1])
 		results.Columns = append(results.Columns, "from "+column, column+" decoded")
 	}
+
 	for _, name := range names {
 		if err := o.deviceTower(ctx, name, fullBackbones[name], cores, &results); err != nil {
 			return report, fmt.Errorf("%s: %w", name, err)
 		}
 	}
+
 	report.Tables = []Table{results}
 	return report, nil
 }
@@ -100,10 +107,12 @@ func (o Options) deviceTower(ctx context.Context, name string, arch clip.VisionA
 		return err
 	}
 	defer func() { err = errors.Join(err, remove()) }()
+
 	w := stored{}
 	if err := w.draw(dir, "image.safetensors", arch.Shapes(), arch.Width, arch.Layers); err != nil {
 		return err
 	}
+
 	r := features.Request{What: method.ImageInput, Bundle: &bundle.Bundle{Name: name, Dir: dir, Vision: arch,
 		Text: clip.TextArch{EmbedDim: arch.EmbedDim}, Preprocess: preprocess.CLIP(arch.Image),
 		Towers: random{vision: clip.Vision{VisionArch: arch}, weights: w}}}
@@ -111,6 +120,7 @@ func (o Options) deviceTower(ctx context.Context, name string, arch clip.VisionA
 	if o.Session.WithProvider().Provider == ort.CPU {
 		precisions = precisions[:1]
 	}
+
 	for _, precision := range precisions {
 		x := features.Extractor{Session: o.Session, Workers: cores, Sessions: &features.Sessions{}}
 		x.Session.Precision = precision
@@ -119,6 +129,7 @@ func (o Options) deviceTower(ctx context.Context, name string, arch clip.VisionA
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -135,11 +146,13 @@ func (o Options) deviceRates(ctx context.Context, precision string, extractor fe
 		}
 		lists = append(lists, list)
 	}
+
 	request.List = lists[0]
 	images, again, err := extractor.FromMemory(ctx, request)
 	if err != nil {
 		return err
 	}
+
 	memory := &contestant{what: "features from memory", slow: true, run: func(ctx context.Context) error {
 		return again(ctx, 2*calls)
 	}}
@@ -148,18 +161,22 @@ func (o Options) deviceRates(ctx context.Context, precision string, extractor fe
 		extractor.Rates, request.List = &rates[i], list[:calls*images]
 		all = append(all, &contestant{what: "features from JPEG files", slow: true, run: computing(extractor, request)})
 	}
+
 	rounds := featureRounds
 	if o.Quick {
 		rounds = 3
 	}
+
 	if err := o.interleave(ctx, "features of "+request.Bundle.Name+", "+precision, rounds, 1, all...); err != nil {
 		return err
 	}
+
 	row := []any{request.Bundle.Name, precision, images, tenths(float64(2*calls*images) / median(memory.seconds))}
 	for i, c := range all[1:] {
 		row = append(row, tenths(float64(calls*images)/median(c.seconds)),
 			tenths(float64(rates[i].Images)/rates[i].Decoding.Seconds()))
 	}
+
 	results.add(row...)
 	return nil
 }
@@ -186,16 +203,19 @@ func pictures(dir string, width, height int) ([]data.Example, error) {
 			}
 			img.Pix[at+3] = 255
 		}
+
 		paths = append(paths, filepath.Join(dir, fmt.Sprintf("%dx%d-%02d.jpg", width, height, i)))
 		var raw bytes.Buffer
 		err := jpeg.Encode(&raw, img, &jpeg.Options{Quality: 90})
 		if err == nil {
 			err = os.WriteFile(paths[i], raw.Bytes(), 0o600)
 		}
+
 		if err != nil {
 			return nil, err
 		}
 	}
+
 	return data.Files(slices.Repeat(paths, list/files))
 }
 
@@ -218,10 +238,12 @@ func (o Options) imageTower(ctx context.Context, name string, vision clip.Vision
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, remove()) }()
+
 	w := stored{}
 	if err := w.draw(dir, "image.safetensors", vision.Shapes(), vision.Width, vision.Layers); err != nil {
 		return 0, err
 	}
+
 	profile, session := filepath.Join(dir, "profile"), o.session(1)
 	session.WeightsDir, session.Profile = dir, profile
 	var open opened
@@ -232,13 +254,16 @@ func (o Options) imageTower(ctx context.Context, name string, vision clip.Vision
 	if err = open.err; err == nil {
 		err = o.interleave(ctx, "features of "+name, featureRounds, 5, tower, &square.contestant)
 	}
+
 	if open.close(&err); err != nil { // a profile is complete when its session is closed
 		return 0, err
 	}
+
 	spent, _, _, err := readProfiles(profile, (featureRounds+warmUps)*threads, 1)
 	if err != nil {
 		return 0, err
 	}
+
 	multiplying, all := inProducts(spent)
 	ofGEMM = tower.ofRate(&square.contestant)
 	results.add(name, tenths(float64(threads*features.BatchOnCPU)/median(tower.seconds)),

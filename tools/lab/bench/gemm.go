@@ -23,12 +23,14 @@ func compile(what string, n graph.Node, feed tensor.Map, flops float64, o ort.Op
 	if err != nil {
 		return &products{}, err
 	}
+
 	s, err := ort.NewSession(model, o)
 	p := &products{session: s, feed: feed}
 	p.contestant = contestant{what: what, flops: flops, run: func(ctx context.Context) error {
 		_, err := p.output(ctx)
 		return err
 	}}
+
 	return p, err
 }
 
@@ -76,6 +78,7 @@ func towerProducts(t *tower, rows int, plain bool, options ort.Options) (*produc
 		chain.add(chain.x("x", rows, in).Linear(m, graph.Node{}), in)
 		chain.add(chain.x("x", rows, out).MatMul(m), out)
 	}
+
 	for i := range t.text().Layers {
 		p := fmt.Sprintf("transformer.resblocks.%d.", i)
 		if t.weights.Has(p + "attn.in_proj_weight") {
@@ -89,9 +92,11 @@ func towerProducts(t *tower, rows int, plain bool, options ort.Options) (*produc
 		linear(p+"mlp.c_fc.weight", 4*w, w)
 		linear(p+"mlp.c_proj.weight", w, 4*w)
 	}
+
 	if options.WeightsDir = t.dir; plain {
 		options.Products = ort.PlainProducts
 	}
+
 	return compile("matrix products", chain.sum, chain.in, chain.flops, options)
 }
 

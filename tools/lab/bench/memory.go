@@ -88,10 +88,12 @@ func descendants(pid int) []int {
 		fmt.Sscanf(rest, "%1s %d", new(string), &parent)
 		children[parent] = append(children[parent], child)
 	}
+
 	out := []int{pid}
 	for i := 0; i < len(out); i++ {
 		out = append(out, children[out[i]]...)
 	}
+
 	return out
 }
 
@@ -123,6 +125,7 @@ func procNumber(path, key string) int64 {
 	if err != nil {
 		return 0
 	}
+
 	for lines := bufio.NewScanner(bytes.NewReader(raw)); lines.Scan(); {
 		if f := strings.Fields(lines.Text()); len(f) > 1 && f[0] == key {
 			if n, err := strconv.ParseInt(f[1], 10, 64); err == nil {
@@ -130,5 +133,6 @@ func procNumber(path, key string) int64 {
 			}
 		}
 	}
+
 	return 0
 }

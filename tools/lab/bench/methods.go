@@ -36,6 +36,7 @@ func Methods(ctx context.Context, options Options) (report Report, err error) {
 	if err != nil {
 		return report, err
 	}
+
 	classes := lists[0].classes.Names()
 	options.Session, options.Workers = options.session(threads), max(1, options.Workers)
 	image := cmp.Or(options.Image, "vit-b32")
@@ -45,13 +46,16 @@ func Methods(ctx context.Context, options Options) (report Report, err error) {
 		text.EmbedDim = 64 // the axes of ggtpc take seconds of 512 dimensions
 		vision = clip.VisionArch{Width: 64, Layers: 2, Heads: 2, Patch: 32, Image: 64, EmbedDim: text.EmbedDim}
 	}
+
 	if err != nil {
 		return report, err
 	}
+
 	todo := methods.Table()
 	if len(options.Only) > 0 {
 		todo = nil
 	}
+
 	for _, name := range options.Only {
 		d, err := methods.Find(name)
 		if err != nil {
@@ -59,15 +63,18 @@ func Methods(ctx context.Context, options Options) (report Report, err error) {
 		}
 		todo = append(todo, d)
 	}
+
 	dir, remove, err := scratch("1.6 GB")
 	if err != nil {
 		return report, err
 	}
 	defer func() { err = errors.Join(err, remove()) }()
+
 	tower, err := randomTower("random", text, vision, dir)
 	if err != nil {
 		return report, err
 	}
+
 	tower.tokens = nil // methods put words beside class names
 	report.Title = fmt.Sprintf("a client's turn of one step: %d images, %d classes, random weights of a text tower of "+
 		"width %d and %s, %d threads, %s", batch, len(classes), text.Width, image, threads, platform())
@@ -75,25 +82,30 @@ func Methods(ctx context.Context, options Options) (report Report, err error) {
 		"beside products, of the turn"}, Notes: []string{"times are medians, with ONNX Runtime's profiler; " +
 		"shares are without it; products are matrix products and convolutions; a method with + is a wrapper, over " +
 		"promptfl; other is outside ONNX Runtime; backbone MB are there once for all workers, worker MB in each"}}
+
 	for i, d := range todo {
 		options.Progress("methods", i, len(todo))
 		name := d.Name
 		if d.Wrapper() {
 			name = "+ " + name
 		}
+
 		row, share, err := options.method(ctx, tower, d, classes, filepath.Join(dir, d.Name))
 		if ctx.Err() != nil {
 			return report, ctx.Err()
 		}
+
 		if err != nil {
 			results.add(name, "not measured: "+err.Error())
 			continue
 		}
+
 		results.add(append([]any{name}, row...)...)
 		if share < wantProducts && !options.Quick {
 			report.target("share of products of "+name+", in percent", wantProducts, share, share >= wantProducts)
 		}
 	}
+
 	options.Progress("methods", len(todo), len(todo))
 	report.Tables = []Table{results}
 	return report, nil
@@ -107,14 +119,17 @@ func (o Options) method(ctx context.Context, t *tower, d layer.Def, classes []st
 	if d.Wrapper() {
 		p.method, p.with = "promptfl", []string{d.Name}
 	}
+
 	experiment, err := p.describe()
 	if err != nil {
 		return nil, 0, err
 	}
+
 	experiment.Training.Memory = o.Memory
 	if len(experiment.Method.Params(t.Task())) == 0 {
 		return nil, 0, errors.New("it learns nothing")
 	}
+
 	drawn, reads := examples{}, experiment.Reads(t)
 	random := func(client int, name string) *spec.Features {
 		return drawn.of(t.Task(), client, name, inTurn(len(p.classes)), reads)
@@ -123,13 +138,16 @@ func (o Options) method(ctx context.Context, t *tower, d layer.Def, classes []st
 		experiment.Clients = append(experiment.Clients, &spec.Client{ID: i, Backbone: t, Train: random(i, "train"),
 			Test: random(i, "test")})
 	}
+
 	if methods.NeedsSynthetic(experiment.Method) {
 		experiment.Synthetic = &spec.Synthetic{Backbone: t, Epochs: 1, Data: random(-1, "synthetic")}
 	}
+
 	before, err := held()
 	if err != nil {
 		return nil, 0, err
 	}
+
 	session := o.Session
 	session.Profile = profile
 	var turns []float64 // between the starts of two trainings of one step
@@ -156,27 +174,33 @@ func (o Options) method(ctx context.Context, t *tower, d layer.Def, classes []st
 				stop()
 			}
 		}
+
 		last = time.Now()
 	}
+
 	_, err = engine.Run(enough, experiment, engine.Settings{Client: client.Settings{Session: session, PrefixBytes: -1},
 		Workers: o.Workers, OnTurn: timed})
 	if unheld != nil || err != nil && !(errors.Is(err, context.Canceled) && done == methodClients*methodRounds) {
 		return nil, 0, errors.Join(unheld, err)
 	}
+
 	worker := max(0, peakResident()-between) / int64(o.Workers)
 	spent, profiler, left, err := readProfiles(profile, methodRounds, warmUpRounds)
 	if err != nil {
 		return nil, 0, err
 	}
+
 	total := -profiler
 	for _, t := range turns {
 		total += t * float64(o.Workers)
 	}
+
 	share, operators := shares(spent, total)
 	if session.WithProvider().Provider == ort.CUDA || len(left) > 0 {
 		names := strings.Join(slices.Sorted(maps.Keys(left)), " ")
 		operators = append(operators, "left to the CPU: "+cmp.Or(names, "none"))
 	}
+
 	return []any{summary(turns), percent(share), megabytes(max(0, between-before)), megabytes(worker),
 		strings.Join(operators, ", ")}, share, nil
 }
@@ -191,11 +215,13 @@ func shares(spent map[string]float64, total float64) (products float64, slowest 
 			percents[op] = 100 * seconds / total
 		}
 	}
+
 	order := slices.SortedFunc(maps.Keys(percents), func(a, b string) int {
 		return cmp.Or(cmp.Compare(percents[b], percents[a]), cmp.Compare(a, b))
 	})
 	for _, op := range order[:min(3, len(order))] {
 		slowest = append(slowest, fmt.Sprintf("%s %.0f %%", op, percents[op]))
 	}
+
 	return 100 * multiplying / total, slowest
 }

@@ -50,6 +50,7 @@ func startOpponent(ctx context.Context, what program, python string, args ...str
 	if _, err := os.Stat(what.script); err != nil {
 		return nil, fmt.Errorf("%w: run promptfed bench --against in a checkout of promptfed", err)
 	}
+
 	p := &opponent{program: what, cmd: exec.CommandContext(ctx, python, append([]string{what.script}, args...)...)}
 	p.cmd.Stderr = &p.stderr
 	p.cmd.Cancel = func() error {
@@ -60,25 +61,31 @@ func startOpponent(ctx context.Context, what program, python string, args ...str
 		}
 		return nil
 	}
+
 	out, err := p.cmd.StdoutPipe()
 	if err == nil {
 		p.in, err = p.cmd.StdinPipe()
 	}
+
 	if err == nil {
 		err = p.cmd.Start()
 	}
+
 	if err != nil {
 		return nil, fmt.Errorf("--python %s: %w", python, err)
 	}
+
 	p.out = bufio.NewReader(out)
 	line, err := p.answer()
 	if err == nil {
 		err = json.Unmarshal([]byte(line), p)
 	}
+
 	if err != nil {
 		p.close()
 		return nil, err
 	}
+
 	return p, nil
 }
 
@@ -92,6 +99,7 @@ func (p *opponent) answer() (string, error) {
 		return "", fmt.Errorf("%s: %s; it needs: %s -m pip install %s", strings.Join(p.cmd.Args[:2], " "),
 			last[len(last)-1], p.cmd.Args[0], p.needs)
 	}
+
 	return line, nil
 }
 
@@ -102,14 +110,17 @@ func (p *opponent) ask(what string) (string, error) {
 		p.dead = true
 		return "", err
 	}
+
 	line, err := p.answer()
 	if err != nil {
 		return "", err
 	}
+
 	word, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
 	if word == "failed" {
 		return "", errors.New(rest)
 	}
+
 	return rest, nil
 }
 
@@ -137,14 +148,17 @@ func (p *opponent) tensor(what, file string, shape []int) (*tensor.Tensor, error
 	if _, err := p.ask(what + " " + file); err != nil {
 		return nil, err
 	}
+
 	raw, err := os.ReadFile(file)
 	t := tensor.New(shape...)
 	if err == nil {
 		_, err = binary.Decode(raw, binary.LittleEndian, t.Data)
 	}
+
 	if err != nil {
 		return nil, fmt.Errorf("%s is not a %s %v: %w", file, what, shape, err)
 	}
+
 	return t, nil
 }
 

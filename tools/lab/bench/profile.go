@@ -35,6 +35,7 @@ func readProfiles(prefix string, parts, without int) (spent map[string]float64, 
 	if err != nil {
 		return nil, 0, nil, err
 	}
+
 	spent, left = map[string]float64{}, map[string]bool{}
 	for _, file := range files {
 		raw, err := os.ReadFile(file)
@@ -50,6 +51,7 @@ func readProfiles(prefix string, parts, without int) (spent map[string]float64, 
 			return nil, 0, nil, err
 		}
 	}
+
 	return spent, between, left, nil
 }
 
@@ -69,6 +71,7 @@ func addProfile(spent map[string]float64, left map[string]bool, raw []byte, part
 	if err := json.Unmarshal(raw, &events); err != nil {
 		return 0, err
 	}
+
 	run := func(e event) bool { return e.Cat == "Session" && e.Name == "model_run" }
 	runs, done, on, host := 0, 0, map[string]bool{}, map[string]bool{}
 	for _, e := range events {
@@ -76,6 +79,7 @@ func addProfile(spent map[string]float64, left map[string]bool, raw []byte, part
 			runs++
 		}
 	}
+
 	measured := func() bool { return runs >= parts && done*parts >= runs*without }
 	inside := 0.0 // operators of the current run
 	for _, event := range events {
@@ -86,6 +90,7 @@ func addProfile(spent map[string]float64, left map[string]bool, raw []byte, part
 			done++
 			inside = 0
 		}
+
 		if event.Cat == "Node" && strings.HasSuffix(event.Name, "_kernel_time") && measured() {
 			spent[event.Args.Op] += event.Dur / 1e6
 			if event.Args.Op != "Loop" {
@@ -97,11 +102,14 @@ func addProfile(spent map[string]float64, left map[string]bool, raw []byte, part
 			}
 		}
 	}
+
 	if len(on) > 1 {
 		maps.Copy(left, host)
 	}
+
 	if len(on) > 1 || !on["CPUExecutionProvider"] {
 		between = 0 // a run on a device ends with a wait
 	}
+
 	return between, nil
 }

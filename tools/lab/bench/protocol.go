@@ -44,6 +44,7 @@ func (p protocol) describe() (*spec.Experiment, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	return &spec.Experiment{Name: "bench", MethodName: p.method, Method: m, Classes: p.classes,
 		Template: "a photo of a {}.",
 		Training: spec.Training{Epochs: 1, Batch: p.batch, Schedule: optim.Schedule{Kind: "constant"},
@@ -58,16 +59,19 @@ func (p protocol) experiment(towers []*tower) (*spec.Experiment, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	set := &data.Set{Name: "random", Classes: p.classes, Pool: make([]data.Example, p.images)}
 	for i := range set.Pool {
 		set.Pool[i].Label = i % len(p.classes)
 	}
+
 	how := partition.Defaults()
 	how.Kind, how.Clients, how.Beta, how.Uncap, how.Fill = "dirichlet", p.clients, 0.1, true, true
 	parts, err := partition.Split(how, set, 0, seed)
 	if err != nil {
 		return nil, err
 	}
+
 	assign, drawn := method.Rand(seed, "backbones"), examples{}
 	labels := func(indices []int) []int64 {
 		return convert.Slice(indices, func(j int) int64 { return int64(set.Pool[j].Label) })
@@ -79,6 +83,7 @@ func (p protocol) experiment(towers []*tower) (*spec.Experiment, error) {
 			Train: drawn.of(t.Task(), i, "train", labels(part.Train), reads),
 			Test:  drawn.of(t.Task(), i, "test", labels(part.Test), reads)})
 	}
+
 	return experiment, nil
 }
 
@@ -112,6 +117,7 @@ func (x examples) of(t method.ClientSpec, client int, name string, labels []int6
 		case method.TokensInput:
 			shape = []int{differentImages, t.Tokens, t.VisionWidth}
 		}
+
 		key := fmt.Sprint(kind, shape)
 		if x[key] == nil {
 			rows := method.Draw(seed, 0, key, shape, 1)
@@ -120,7 +126,9 @@ func (x examples) of(t method.ClientSpec, client int, name string, labels []int6
 			}
 			x[key] = repeated{spec.InMemory{Tensor: rows}}
 		}
+
 		f.Add(kind, []spec.RowReader{x[key]})
 	}
+
 	return f
 }

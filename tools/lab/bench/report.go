@@ -78,6 +78,7 @@ func (r Report) Text() string {
 		}
 		tables = append(tables[:len(tables):len(tables)], targets)
 	}
+
 	for _, table := range tables {
 		fmt.Fprintln(&b)
 		w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
@@ -91,19 +92,23 @@ func (r Report) Text() string {
 			}
 			fmt.Fprintln(w)
 		}
+
 		w.Flush()
 		for _, n := range table.Notes {
 			fmt.Fprintln(&b, n)
 		}
 	}
+
 	g := r.Graphs
 	fmt.Fprintf(&b, "\ngraphs: %d compiled, %d reused, %d dropped for room; %d MB without a session\n", g.Compiled,
 		g.Reused, g.Dropped, megabytes(int64(g.IdleBytes)))
 	if g.Captured > 0 {
 		fmt.Fprintf(&b, "captured on the device: %d graphs of fixed sizes\n", g.Captured)
 	}
+
 	if r := g.Refusal(); r != "" {
 		fmt.Fprintln(&b, r)
 	}
+
 	return b.String()
 }

@@ -31,22 +31,27 @@ func CompareSimulator(ctx context.Context, options Options, name, python string)
 	if options.Backbone != nil {
 		return report, errors.New("--against measures random weights: leave --backbone out")
 	}
+
 	options.Workers = options.firstThreads()
 	if options, _, err = options.complete(); err != nil {
 		return report, err
 	}
+
 	demo, err := bundle.Find("tiny-vit-b16")
 	if err != nil {
 		return report, err
 	}
+
 	tiny, large, empty := 1500, 20, 50
 	if options.Quick {
 		tiny, large, empty = 50, 2, 10
 	}
+
 	turns := Table{Columns: []string{"text tower", "rounds", "our turns/s", name, "ours faster", "our MB", name + " MB",
 		"prompts differ"}, Notes: []string{"turns of clients per second, with the tests; \"faster\" is the median of " +
 		"ratios of equal numbers of rounds in turns; MB are the largest memory of all processes together (PSS); " +
 		"prompts differ after a round, as a part of what the round changed"}}
+
 	nothing := Table{Columns: []string{"clients that compute nothing", "our ms of a turn", name, "ours faster"}}
 	for _, m := range []struct {
 		what   string
@@ -58,11 +63,13 @@ func CompareSimulator(ctx context.Context, options Options, name, python string)
 		if workload.Empty = m.what == ""; workload.Empty {
 			workload.Cohort = workload.Clients / 10
 		}
+
 		workload.TestEvery = min(workload.TestEvery, m.rounds)
 		versus, err := options.versus(ctx, workload, m.arch, m.rounds/workload.TestEvery, name, python)
 		if err != nil {
 			return report, fmt.Errorf("%s: %w", cmp.Or(m.what, "empty turns"), err)
 		}
+
 		jobs, faster := float64(workload.TestEvery*workload.Cohort), ratio(&versus.theirs, &versus.ours)
 		if workload.Empty {
 			each := func(c contestant) Number { return Number{1e3 * median(c.seconds) / jobs, "%.2f"} }
@@ -71,6 +78,7 @@ func CompareSimulator(ctx context.Context, options Options, name, python string)
 				factor(faster))
 			continue
 		}
+
 		if m.what == "tiny" {
 			report.Title = fmt.Sprintf("PromptFL in %s (%s) and here (%d workers): %d clients, %d train in a round "+
 				"on %d "+
@@ -81,10 +89,12 @@ func CompareSimulator(ctx context.Context, options Options, name, python string)
 			report.target("turns per second on the tiny tower, in times of "+name+"'s", wantTurns, faster,
 				faster >= wantTurns)
 		}
+
 		rate := func(c contestant) Number { return tenths(jobs / median(c.seconds)) }
 		turns.add(m.what, m.rounds, rate(versus.ours), rate(versus.theirs), factor(faster), megabytes(versus.memory[0]),
 			megabytes(versus.memory[1]), scientific(versus.differ))
 	}
+
 	report.Tables = []Table{turns, nothing}
 	return report, nil
 }
@@ -105,23 +115,28 @@ func (o Options) versus(ctx context.Context, w workload, arch clip.TextArch, run
 		return v, err
 	}
 	defer func() { err = errors.Join(err, remove()) }()
+
 	tower, err := randomTower(name, arch, clip.VisionArch{}, dir)
 	if err != nil {
 		return v, err
 	}
+
 	if !w.Empty {
 		if v.differ, err = o.agree(ctx, w, tower, name, python); err != nil {
 			return v, err
 		}
 	}
+
 	w.Rounds = 2 + runs*w.TestEvery // the last round, with a test of its own, never begins
 	e, err := w.experiment(tower)
 	if err == nil {
 		err = w.export(tower, e)
 	}
+
 	if err != nil {
 		return v, err
 	}
+
 	var open opened
 	defer open.close(&err)
 	ours := o.simulate(ctx, e, filepath.Join(dir, "run"), w.Empty)
@@ -129,10 +144,12 @@ func (o Options) versus(ctx context.Context, w workload, arch clip.TextArch, run
 	if v.opponent, err = startOpponent(ctx, opponents[name], python, dir, strconv.Itoa(o.Workers)); err != nil {
 		return v, err
 	}
+
 	open.add(v.opponent.close, nil)
 	if _, err := held(); err != nil {
 		return v, err
 	}
+
 	for i := range runs + 1 {
 		o.Progress("rounds beside "+name, i, runs+1)
 		for k, side := range []struct {
@@ -145,6 +162,7 @@ func (o Options) versus(ctx context.Context, w workload, arch clip.TextArch, run
 			if i > 0 {
 				n = w.TestEvery
 			}
+
 			largest := watch(side.memory)
 			began := time.Now()
 			err := side.rounds(n)
@@ -153,11 +171,13 @@ func (o Options) versus(ctx context.Context, w workload, arch clip.TextArch, run
 			if err != nil {
 				return v, err
 			}
+
 			if i > 0 {
 				side.seconds = append(side.seconds, seconds)
 			}
 		}
 	}
+
 	o.Progress("rounds beside "+name, runs+1, runs+1)
 	return v, nil
 }
@@ -169,36 +189,44 @@ func (o Options) agree(ctx context.Context, w workload, t *tower, name, python s
 	if err == nil {
 		err = w.export(t, experiment)
 	}
+
 	if err != nil {
 		return 0, err
 	}
+
 	first, err := engine.InitialParams(experiment, experiment.Clients[0])
 	if err != nil {
 		return 0, err
 	}
+
 	result, err := engine.Run(ctx, experiment, engine.Settings{Client: client.Settings{Session: o.session(1)},
 		Workers: o.Workers})
 	if err != nil {
 		return 0, err
 	}
+
 	their, err := startOpponent(ctx, opponents[name], python, t.dir, strconv.Itoa(o.Workers))
 	if err != nil {
 		return 0, err
 	}
 	defer their.close()
+
 	if err := their.rounds(1); err != nil {
 		return 0, err
 	}
+
 	want := result.Prompts["shared/ctx"].Clone()
 	got, err := their.tensor("prompt", filepath.Join(t.dir, "prompt"), want.Shape)
 	if err != nil {
 		return 0, err
 	}
+
 	want.Axpy(-1, first["shared/ctx"])
 	got.Axpy(-1, first["shared/ctx"])
 	if differ = distance(got, want); differ > 1e-3 {
 		return 0, fmt.Errorf("the prompts after a round differ by %.1g of what it changed: %s does other work", differ,
 			name)
 	}
+
 	return differ, nil
 }

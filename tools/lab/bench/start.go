@@ -47,11 +47,13 @@ func Start(ctx context.Context, options Options) (report Report, err error) {
 	if options, _, err = options.complete(); err != nil {
 		return report, err
 	}
+
 	dir, remove, err := scratch("2 GB")
 	if err != nil {
 		return report, err
 	}
 	defer func() { err = errors.Join(err, remove()) }()
+
 	full := filepath.Join(dir, "vit-b16")
 	if options.Backbone != nil {
 		full = options.Backbone.Dir
@@ -62,10 +64,12 @@ func Start(ctx context.Context, options Options) (report Report, err error) {
 		}
 		options.Progress("random weights", 1, 1)
 	}
+
 	later := 7
 	if options.Quick {
 		later = 1
 	}
+
 	report.Title = "seconds from the start of the program to the end of the first training step; " + platform()
 	table := Table{Columns: []string{"backbone", "start", "s to the first step"},
 		Notes: []string{"later starts find image features, texts and hashes of weights in the caches; their times " +
@@ -73,6 +77,7 @@ func Start(ctx context.Context, options Options) (report Report, err error) {
 	for _, p := range startParts {
 		table.Columns = append(table.Columns, p.column)
 	}
+
 	for i, b := range []struct {
 		name, bundle string
 		tokens       int
@@ -88,6 +93,7 @@ func Start(ctx context.Context, options Options) (report Report, err error) {
 			}
 			all = append(all, one)
 		}
+
 		options.Progress("starts with "+b.name, 1+later, 1+later)
 		for _, start := range []struct {
 			start string
@@ -101,6 +107,7 @@ func Start(ctx context.Context, options Options) (report Report, err error) {
 			table.add(row...)
 		}
 	}
+
 	report.Tables = []Table{table}
 	return report, nil
 }
@@ -118,37 +125,45 @@ func (s *start) once(ctx context.Context) ([]float64, error) {
 	if err := os.MkdirAll(cache, 0o700); err != nil {
 		return nil, err
 	}
+
 	if err := atomicfile.Write(file, atomicfile.Bytes([]byte(s.config))); err != nil {
 		return nil, err
 	}
+
 	s.starts++
 	out := filepath.Join(s.dir, fmt.Sprint("run-", s.starts))
 	c := exec.CommandContext(ctx, s.options.Program, "run", file, "--quiet", "--out", out)
 	for _, name := range []string{"XDG_CACHE_HOME", "HOME", "LocalAppData"} { // folders of caches on all systems
 		c.Env = append(c.Environ(), name+"="+cache)
 	}
+
 	if library, _, err := ort.Library(); err == nil && filepath.IsAbs(library) {
 		c.Env = append(c.Environ(), ort.LibraryVariable+"="+library)
 	}
+
 	var said bytes.Buffer
 	c.Stderr = &said
 	began := time.Now()
 	if err := c.Run(); err != nil {
 		return nil, fmt.Errorf("%s: %w: %s", s.options.Program, err, strings.TrimSpace(said.String()))
 	}
+
 	p, err := runfolder.ReadProvenance(out)
 	if err != nil {
 		return nil, err
 	}
+
 	if len(p.Calls) != 1 {
 		return nil, fmt.Errorf("%s: %d calls of the program in its %s", out, len(p.Calls), runfolder.ProvenanceFile)
 	}
+
 	before, last := p.Calls[0].Start.Sub(began).Seconds(), 0.0
 	times := []float64{before + p.Calls[0].Beginning[runfolder.TrainedPart], before}
 	for _, part := range startParts[1:] {
 		at := p.Calls[0].Beginning[part.part]
 		times, last = append(times, at-last), at
 	}
+
 	return times, nil
 }
 
@@ -160,6 +175,7 @@ func writeBundle(dir, out string, text clip.TextArch, vision clip.VisionArch) er
 		return err
 	}
 	defer os.RemoveAll(src)
+
 	m := tensor.Map{"logit_scale": tensor.Of([]float32{4.6}), "token_embedding.weight": method.Draw(seed, 0, "tokens",
 		[]int{tokenizer.CLIPMerges + 2*256 + 2, text.Width}, 0.02)}
 	draw(m, text.Shapes(), text.Width, text.Layers)
@@ -167,18 +183,22 @@ func writeBundle(dir, out string, text clip.TextArch, vision clip.VisionArch) er
 	if err := safetensors.WriteFile(filepath.Join(src, "open_clip_model.safetensors"), m, nil); err != nil {
 		return err
 	}
+
 	config := fmt.Sprintf(`{"model_cfg": {"embed_dim": %d, "quick_gelu": true, "vision_cfg": {"image_size": %d,`+
 		` "layers": %d, "width": %d, "patch_size": %d}, "text_cfg": {"context_length": %d, "vocab_size": %d,`+
 		` "width": %d, "heads": %d, "layers": %d}}}`, text.EmbedDim, vision.Image, vision.Layers, vision.Width,
 		vision.Patch, text.Context, m["token_embedding.weight"].Shape[0], text.Width, text.Heads, text.Layers)
+
 	err := atomicfile.Write(filepath.Join(src, "open_clip_config.json"), atomicfile.Bytes([]byte(config)))
 	if err != nil {
 		return err
 	}
+
 	merges := filepath.Join(src, "merges.txt")
 	if err := atomicfile.Write(merges, atomicfile.Bytes(pairs(tokenizer.CLIPMerges))); err != nil {
 		return err
 	}
+
 	_, err = converted.Convert(src, out, converted.Options{Vocab: merges})
 	return err
 }
@@ -196,8 +216,10 @@ func pairs(n int) []byte {
 		}
 		chars = append(chars, r)
 	}
+
 	for i := range n {
 		fmt.Fprintf(&b, "%c %c\n", chars[i/len(chars)], chars[i%len(chars)])
 	}
+
 	return b.Bytes()
 }

@@ -41,10 +41,12 @@ func newStep(t *tower, name string, options map[string]any, classes []string, pr
 	if err != nil {
 		return &step{}, err
 	}
+
 	e, err := protocol{method: name, options: options, classes: classes, batch: batch}.describe()
 	if err != nil {
 		return &step{}, err
 	}
+
 	s := &step{experiment: e, worker: client.NewWorker(e, client.Settings{Session: o, Tracer: trace, PrefixBytes: -1}),
 		set: set, order: message.Instruction{Kind: message.Train, Total: 1, Shared: tensor.Map{}}}
 	s.client = &spec.Client{Backbone: t, Train: examples{}.of(t.Task(), 0, "step", inTurn(len(classes)),
@@ -56,6 +58,7 @@ func newStep(t *tower, name string, options map[string]any, classes []string, pr
 			s.order.Shared[p.Name] = method.Draw(seed, 0, p.Name, p.Shape, p.Std)
 		}
 	}
+
 	g, placeholders := graph.New(), []clip.Prompt(nil) // to count operations
 	for i := range prompts {
 		in := g.Input(fmt.Sprint(i), graph.Float, graph.Static(tokens, task.Width))
@@ -65,6 +68,7 @@ func newStep(t *tower, name string, options map[string]any, classes []string, pr
 			s.rows += len(ids)
 		}
 	}
+
 	s.contestant = contestant{what: "step of " + name, run: s.train, flops: t.text().StepFLOPs(set, placeholders)}
 	return s, nil
 }
@@ -115,14 +119,17 @@ func gradient(ctx context.Context, makeStep stepOf, t *tower, classes []string, 
 		return nil, err
 	}
 	defer s.close()
+
 	if err := s.run(ctx); err != nil {
 		return nil, err
 	}
+
 	for name := range s.order.Shared {
 		if g := rec.Tensors["r0/c0/s0/grad/"+name]; g != nil {
 			return g, nil
 		}
 	}
+
 	return nil, fmt.Errorf("the step gave no gradient of the prompt, but %v", rec.Tensors.Names())
 }
 

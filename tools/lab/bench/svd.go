@@ -24,6 +24,7 @@ func SVD(ctx context.Context, options Options) (report Report, err error) {
 	if options.Quick {
 		rounds = 5
 	}
+
 	for _, tokens := range []int{16, 8} {
 		draw := func(client int) *tensor.Tensor { return method.Draw(seed, client, "ctx", []int{tokens, width}, 0.02) }
 		var uploads []method.Upload
@@ -31,6 +32,7 @@ func SVD(ctx context.Context, options Options) (report Report, err error) {
 			uploads = append(uploads, method.Upload{Client: client, N: 1 + client,
 				Shared: tensor.Map{"ctx": draw(client)}})
 		}
+
 		shared := uploads[0].Shared["ctx"]
 		for _, kind := range projection.Kinds() {
 			by := projection.OfPrompt{Projector: kind, Ratio: rho, Gradient: "through"}
@@ -38,10 +40,12 @@ func SVD(ctx context.Context, options Options) (report Report, err error) {
 			if err != nil {
 				return report, err
 			}
+
 			q, err := projection.Project(shared, kind, rho)
 			if err != nil {
 				return report, err
 			}
+
 			timed := func(what string, run func() error) *contestant {
 				return &contestant{what: what, run: func(context.Context) error { return run() }}
 			}
@@ -58,17 +62,21 @@ func SVD(ctx context.Context, options Options) (report Report, err error) {
 				method.Mean(uploads, func(u method.Upload) tensor.Map { return u.Shared })
 				return nil
 			})}
+
 			if err := options.interleave(ctx, fmt.Sprintf("%s, %d tokens", kind, tokens), rounds, 1,
 				all...); err != nil {
 				return report, err
 			}
+
 			row := []any{tokens, kind}
 			for _, c := range all {
 				row = append(row, Number{1e3 * median(c.seconds), "%.3f"})
 			}
+
 			table.add(row...)
 		}
 	}
+
 	report.Title = "SVD, projector and aggregation of FedPHA and SDFed; " + platform()
 	report.Tables = []Table{table}
 	return report, nil

@@ -65,9 +65,11 @@ func ratio(a, b *contestant) float64 {
 		per := len(c.seconds) / len(r)
 		return median(c.seconds[i*per : (i+1)*per])
 	}
+
 	for i := range r {
 		r[i] = measured(a, i) / measured(b, i)
 	}
+
 	return median(r)
 }
 
@@ -111,6 +113,7 @@ func (o Options) interleave(ctx context.Context, label string, rounds, perRound 
 			}
 		}
 	}
+
 	o.Progress(label, total, total)
 	return nil
 }
@@ -132,6 +135,7 @@ func (o Options) bursts(ctx context.Context, label string, rounds, runs int, all
 			}
 		}
 	}
+
 	o.Progress(label, rounds, rounds)
 	return nil
 }

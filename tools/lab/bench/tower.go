@@ -51,13 +51,16 @@ func openTower(options Options) (t *tower, remove func() error, err error) {
 			sos:    words.SOS(),
 			tokens: model.ClassTokens}, func() error { return nil }, nil
 	}
+
 	dir, remove, err := scratch("200 MB")
 	if err != nil {
 		return t, nil, err
 	}
+
 	if t, err = randomTower("random", options.arch, clip.VisionArch{}, dir); err != nil {
 		err = errors.Join(err, remove())
 	}
+
 	return t, remove, err
 }
 
@@ -75,10 +78,12 @@ func randomTower(name string, a clip.TextArch, v clip.VisionArch, dir string) (*
 	if err != nil {
 		return nil, err
 	}
+
 	t, err := fullSize(name, a, v, words, dir)
 	if err == nil {
 		t.tokens = named
 	}
+
 	return t, err
 }
 
@@ -91,13 +96,16 @@ func fullSize(name string, arch clip.TextArch, vision clip.VisionArch, words *bu
 	if err == nil && vision.Width > 0 {
 		err = w.draw(dir, "image.safetensors", vision.Shapes(), vision.Width, vision.Layers)
 	}
+
 	if err != nil {
 		return nil, fmt.Errorf("random weights: %w; set TMPDIR to a folder with room for 1.6 GB", err)
 	}
+
 	b := &bundle.Bundle{Name: name, Text: arch, Vision: vision, LogitScale: 100, Dir: words.Dir,
 		Vocabulary: words.Vocabulary,
 		Texts:      words.Texts, TokenRows: words.TokenRows,
 		Towers: random{words.Towers, clip.Text{TextArch: arch}, clip.Vision{VisionArch: vision}, w}}
+
 	b.Preprocess.Size = cmp.Or(vision.Image, 224)
 	return &tower{Backbone: experiment.Backbone{Bundle: b}, dir: dir, weights: w, sos: clip.StartID}, nil
 }
@@ -171,6 +179,7 @@ func initial(name string, shape []int, width, layers int) (mean float32, std flo
 	case len(shape) == 2, strings.HasSuffix(name, "_embedding"):
 		return 0, w
 	}
+
 	return 1, 0 // gains of layer norms
 }
 
@@ -182,12 +191,14 @@ func named(classes []string) ([][]int, error) {
 			known[s.classes[i].Name] = ids
 		}
 	}
+
 	out := make([][]int, len(classes))
 	for c, name := range classes {
 		if out[c] = known[name]; out[c] == nil {
 			return nil, fmt.Errorf("class %q has no known tokens", name)
 		}
 	}
+
 	return out, nil
 }
 
@@ -213,11 +224,13 @@ func (s stored) draw(dir, file string, shapes map[string][]int, width, layers in
 	if err := safetensors.WriteFile(path, m, nil); err != nil {
 		return err
 	}
+
 	f, err := safetensors.Open(path)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
+
 	for _, name := range f.Names() {
 		i, err := f.Info(name)
 		if err != nil {
@@ -225,6 +238,7 @@ func (s stored) draw(dir, file string, shapes map[string][]int, width, layers in
 		}
 		s[name] = graph.External{File: file, Offset: i.Offset, Length: i.Length}
 	}
+
 	return nil
 }
 
@@ -272,10 +286,12 @@ func (t *tower) StepBytes(classes []string, p method.Prompt) (int, error) {
 	if t.tokens == nil {
 		return t.Backbone.StepBytes(classes, p)
 	}
+
 	s, err := t.suffixes(classes)
 	if err != nil {
 		return 0, err
 	}
+
 	return t.text().StepBytes(s, clip.Prompt{Ctx: p.Ctx, ReadOffset: p.ReadOffset,
 		Class: clip.Position(p.Position)}), nil
 }
@@ -285,17 +301,21 @@ func (t *tower) Text(g *graph.Graph, classes []string, prompts []method.Prompt) 
 	if t.tokens == nil {
 		return t.Backbone.Text(g, classes, prompts)
 	}
+
 	suffixes, err := t.suffixes(classes)
 	if err != nil {
 		return nil, err
 	}
+
 	ps := make([]clip.Prompt, len(prompts))
 	for i, p := range prompts {
 		ps[i] = clip.Prompt{Ctx: p.Ctx, ReadOffset: p.ReadOffset, Class: clip.Position(p.Position)}
 	}
+
 	if !t.plain {
 		return t.text().Prompts(g, t.weights, suffixes, ps), g.Err()
 	}
+
 	out := make([]graph.Node, len(ps))
 	for i, p := range ps {
 		if err := suffixes.CheckLength(t.text().TextArch, p.Ctx.Dim(0), p.ReadOffset); err != nil {
@@ -307,6 +327,7 @@ func (t *tower) Text(g *graph.Graph, classes []string, prompts []method.Prompt) 
 		}
 		out[i] = t.text().Plain(t.weights, emb, read)
 	}
+
 	return out, g.Err()
 }
 
@@ -320,14 +341,17 @@ func (t *tower) sentences(g *graph.Graph, s *clip.Suffixes, prompt clip.Prompt) 
 		all = append(append(all, ids...), slices.Repeat([]int{clip.PadID}, behind-len(ids))...)
 		last = append(last, n+len(ids)+prompt.ReadOffset)
 	}
+
 	start, err := t.Embed(slices.Repeat([]int{t.sos}, c))
 	if err != nil {
 		return emb, read, err
 	}
+
 	rest, err := t.Embed(all)
 	if err != nil {
 		return emb, read, err
 	}
+
 	emb = graph.Concat(1, g.Const(tensor.Of(start, c, 1, w)), prompt.Ctx.Reshape(1, n, w).Expand(c, n, w),
 		g.Const(tensor.Of(rest, c, behind, w)))
 	return emb, g.Ints(last...), nil
@@ -340,15 +364,18 @@ func FullSize(exp *spec.Experiment, words *bundle.Bundle, dir string) error {
 	if err != nil {
 		return err
 	}
+
 	drawn, task, patches := examples{}, tower.Task(), []string{method.PatchesInput}
 	for _, c := range exp.Clients {
 		c.Backbone = tower
 		c.Train = drawn.of(task, c.ID, "train", c.Train.Labels(), patches)
 		c.Test = drawn.of(task, c.ID, "test", c.Test.Labels(), patches)
 	}
+
 	if s := exp.Synthetic; s != nil {
 		s.Backbone, s.Data = tower, drawn.of(task, -1, "synthetic", s.Data.Labels(), patches)
 	}
+
 	exp.EvaluationSets = nil
 	return nil
 }

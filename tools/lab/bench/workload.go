@@ -44,12 +44,14 @@ func (w workload) experiment(t *tower) (*spec.Experiment, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	n := min(sharedRows, w.Clients*(w.Train+w.Test))
 	all := &spec.Features{Class: make([]int64, n), Views: []spec.RowReader{spec.InMemory{
 		Tensor: features.L2Normalize(method.Draw(seed, 0, "images", []int{n, t.Task().Dim}, 1))}}}
 	for i := range all.Class {
 		all.Class[i] = int64(i % len(classes))
 	}
+
 	next := 0
 	pick := func(count int) *spec.Features {
 		rows := make([]int, count)
@@ -58,10 +60,12 @@ func (w workload) experiment(t *tower) (*spec.Experiment, error) {
 		}
 		return all.Pick(rows)
 	}
+
 	for i := range w.Clients {
 		experiment.Clients = append(experiment.Clients, &spec.Client{ID: i, Backbone: t, Train: pick(w.Train),
 			Test: pick(w.Test)})
 	}
+
 	return experiment, nil
 }
 
@@ -72,10 +76,12 @@ func (w workload) export(t *tower, experiment *spec.Experiment) error {
 	if err != nil {
 		return err
 	}
+
 	params, err := engine.InitialParams(experiment, experiment.Clients[0])
 	if err != nil {
 		return err
 	}
+
 	image, label := tensor.New(0, t.Task().Dim), tensor.OfInts(nil, 0)
 	for _, c := range experiment.Clients {
 		order := c.Train.Order(method.Rand(experiment.Plan.Seed, "round", "0", "client", strconv.Itoa(c.ID), ""))
@@ -91,14 +97,17 @@ func (w workload) export(t *tower, experiment *spec.Experiment) error {
 			label.Ints = append(label.Ints, m[method.LabelInput].Ints...)
 		}
 	}
+
 	image.Shape[0], label.Shape[0] = len(label.Ints), len(label.Ints)
 	data := tensor.Map{"image": image, "label": label}
 	if err := safetensors.WriteFile(filepath.Join(t.dir, "clients.safetensors"), data, nil); err != nil {
 		return err
 	}
+
 	if err := export(t, set, tensor.Map{"ctx": params["shared/ctx"]}); err != nil {
 		return err
 	}
+
 	o := experiment.Training.Optim
 	b, err := json.Marshal(struct {
 		workload
@@ -106,9 +115,11 @@ func (w workload) export(t *tower, experiment *spec.Experiment) error {
 		Momentum    float64 `json:"momentum"`
 		WeightDecay float64 `json:"weight_decay"`
 	}{w, o.LR, o.Momentum, o.WeightDecay})
+
 	if err != nil {
 		return err
 	}
+
 	return os.WriteFile(filepath.Join(t.dir, "workload.json"), b, 0o600)
 }
 
@@ -130,6 +141,7 @@ func (o Options) simulate(ctx context.Context, experiment *spec.Experiment, dir 
 		case <-ctx.Done():
 		}
 	}
+
 	set := engine.Settings{Client: client.Settings{Session: o.session(1)}, Dir: dir, Workers: o.Workers,
 		OnRound: func(record.Record) {
 			if left--; left == 0 {
@@ -137,9 +149,11 @@ func (o Options) simulate(ctx context.Context, experiment *spec.Experiment, dir 
 				wait()
 			}
 		}}
+
 	if empty {
 		set.Executor = idle{}
 	}
+
 	go func() {
 		wait()
 		_, err := engine.Run(ctx, experiment, set)

@@ -143,6 +143,7 @@ func wrapper(v any) (any, error) {
 			return nil, nil
 		}
 	}
+
 	return nil, errors.New("supported: fedavg, FedOTP, fedprox")
 }
 
@@ -159,13 +160,16 @@ func dataset(v any) (any, error) {
 		return nil, errors.New("FedOTP's DomainNet has FedBN's ten classes (domainnet10 here), that of others 345 " +
 			"(domainnet)")
 	}
+
 	if is, ok := datasets[s]; ok {
 		s = is
 	}
+
 	published := func(k sets.Kind) bool { return k.Name == s }
 	if slices.Contains([]string{"list", "folder", "parquet", "synthetic"}, s) ||
 		!slices.ContainsFunc(sets.Kinds(), published) {
 		return nil, errors.New("unknown data set; promptfed list datasets shows all")
 	}
+
 	return s, nil
 }

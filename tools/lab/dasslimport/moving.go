@@ -52,6 +52,7 @@ func Import(files []File, sets []string) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
+
 	im := importer{keys: keys, flags: flags, used: map[string]bool{}, chosen: map[string]bool{}}
 	var own []line
 	for _, s := range sets {
@@ -63,9 +64,11 @@ func Import(files []File, sets []string) (Result, error) {
 		im.chosen[key] = true
 		own = append(own, line{key, "--set", v})
 	}
+
 	if err := im.choose(); err != nil {
 		return Result{}, err
 	}
+
 	im.single()
 	im.schedule()
 	im.partition()
@@ -74,6 +77,7 @@ func Import(files []File, sets []string) (Result, error) {
 		im.remove(l.key)
 		im.lines = append(im.lines, l)
 	}
+
 	return im.result(files)
 }
 
@@ -83,11 +87,13 @@ func (im *importer) get(theirs string) (value, bool) {
 	if !ok {
 		return value{}, false
 	}
+
 	im.used["--"+s.Flag] = true
 	if v, ok := im.keys[theirs]; ok {
 		im.used[theirs] = true
 		return v, true
 	}
+
 	v, ok := im.flags[s.Flag]
 	return v, ok && s.Flag != ""
 }
@@ -130,6 +136,7 @@ func (im *importer) choose() error {
 		return fmt.Errorf("%s: unknown trainer %v; known: %s", value.from, value.is,
 			strings.Join(slices.Sorted(maps.Keys(trainers)), ", "))
 	}
+
 	im.trainer = t
 	im.write("method", t.method, value.from)
 	return nil
@@ -142,10 +149,12 @@ func (im *importer) single() {
 			strings.HasPrefix(setting.Dassl, "TRAINER.GL_SVDMSE.") && im.lengths && im.keys[setting.Dassl].from != "" {
 			continue
 		}
+
 		value, ok := im.get(setting.Dassl)
 		if !ok || setting.to == nil {
 			continue
 		}
+
 		is, err := setting.to(value.is)
 		switch {
 		case err != nil:
@@ -169,6 +178,7 @@ func (im *importer) single() {
 			}
 		}
 	}
+
 	if v, ok := im.get("DATASET.USEALL"); ok && v.is == true {
 		im.remove("data.shots")
 		im.write("data.shots", 0, v.from)
@@ -200,6 +210,7 @@ func (im *importer) schedule() {
 		}
 		return
 	}
+
 	switch kind.is {
 	case "cosine":
 		im.write(key, "cosine", kind.from)
@@ -222,6 +233,7 @@ func (im *importer) schedule() {
 			im.leaveValue(key, kind, "supported: single_step, cosine")
 		}
 	}
+
 	if n > 0 {
 		im.write("train.schedule.warmup", n, warm.from)
 		for _, k := range []struct{ theirs, ours, usual string }{
@@ -246,11 +258,13 @@ func (im *importer) partition() {
 		im.write("train.optimizer_state", "shared", "in their code momentum continues from epoch to epoch")
 		return
 	}
+
 	set := im.written("data.set")
 	if set == nil {
 		im.leave(key, "the partition", "it depends on the data set, which is unknown")
 		return
 	}
+
 	data := fmt.Sprint(set.is)
 	iid, _ := im.get("DATASET.IID")
 	name, _ := im.get("DATASET.PARTITION")
@@ -287,9 +301,11 @@ func (im *importer) partition() {
 			kind, from = "iid-shots", iid.from
 		}
 	}
+
 	if im.whole {
 		im.remove("data.shots") // read for these sets too, but without effect
 	}
+
 	im.write(key, kind, from)
 	im.write("partition.code", true, "the partition of their code, with the same random numbers")
 	if !dirichlet {
@@ -304,9 +320,11 @@ func (im *importer) rest(files []File) {
 	for _, l := range im.always {
 		im.write(l.key, l.is, always)
 	}
+
 	if im.lengths {
 		im.privateLengths()
 	}
+
 	switch rounds := im.written("train.rounds"); {
 	case im.oneCode:
 		im.write("train.optimizer_state", "fresh", "their code resets momentum after each client")
@@ -318,25 +336,30 @@ func (im *importer) rest(files []File) {
 			"(train.optimizer_state: fresh, which is written); FedOTP's and FedPGP's pass it on to the next client "+
 			"(shared)")
 	}
+
 	for _, d := range defaults {
 		if _, given := im.get(d.theirs); !given && (!im.untrained || d.ours == "") && im.applies(d.theirs) {
 			im.leave(d.ours, d.theirs, "not given; their code's default: "+d.is)
 		}
 	}
+
 	for _, name := range []string{"iid", "useall", "specify"} {
 		if v, ok := im.flags[name]; ok && v.is == false {
 			im.leave("", v.from+" = False", "their parser takes the text False as true; leave the flag out where "+
 				"false is meant")
 		}
 	}
+
 	needed := []string{"backbones", "data.set", "data.root", "train.lr", "train.batch", "train.optimizer",
 		"train.rounds", "train.schedule.kind"}
 	if !im.central {
 		needed = append(needed, "partition.clients", "train.epochs", "data.shots")
 	}
+
 	if im.written("with") != nil {
 		needed = append(needed, "options.mu")
 	}
+
 	for _, key := range needed {
 		if im.untrained && strings.HasPrefix(key, "train.") || im.written(key) != nil || im.whole &&
 			key == "data.shots" || slices.ContainsFunc(im.left, func(l Unconverted) bool { return l.key == key }) {
@@ -344,10 +367,12 @@ func (im *importer) rest(files []File) {
 		}
 		im.leave(key, key, "no file gives it; defaults differ between their launchers, promptfed's is used")
 	}
+
 	ofOther := func(flag string) bool { // a known flag of another method alone
 		_, ok := find(func(s Setting) bool { return s.Flag == flag && s.Trainer != "" && s.Trainer != im.method })
 		return ok
 	}
+
 	for _, name := range slices.Sorted(maps.Keys(im.flags)) {
 		v := im.flags[name]
 		if strings.HasSuffix(name, "config_file") {
@@ -359,10 +384,12 @@ func (im *importer) rest(files []File) {
 			im.leaveValue("", v, "unknown setting, ignored")
 		}
 	}
+
 	if !slices.ContainsFunc(files, func(f File) bool { return !isScript(f) }) && !im.central {
 		im.leave("", "the YAML file of the data set", "their code reads one, which overrides most flags; also give "+
 			"that file")
 	}
+
 	for _, name := range slices.Sorted(maps.Keys(im.keys)) {
 		v := im.keys[name]
 		if v.hidden != nil {
@@ -391,10 +418,12 @@ func (im *importer) applies(theirs string) bool {
 	if !ok {
 		return true
 	}
+
 	section, _, _ = strings.Cut(section, ".")
 	if other, ok := trainers[section]; ok && other.method == im.method && other.lengths != im.lengths {
 		return false
 	}
+
 	_, ok = find(func(s Setting) bool {
 		return s.Trainer == im.method && strings.HasPrefix(s.Dassl, "TRAINER."+section+".")
 	})
@@ -408,19 +437,23 @@ func (im *importer) privateLengths() {
 		im.leave(key, "lengths of private prompts", "on CIFAR their code draws them, whatever the file says")
 		return
 	}
+
 	value, ok := im.keys["DATASET.USER_PROMPT_LENGTHS"]
 	if specify, _ := im.get("--specify"); specify.is == true || specify.is == "True" {
 		value, ok = im.flags["prompts_lens"]
 	}
+
 	list, isList := value.is.([]any)
 	for _, n := range list {
 		_, isInt := n.(int)
 		isList = isList && isInt
 	}
+
 	if !ok || !isList {
 		im.leave(key, "lengths of private prompts", "no file gives a list of them; give DATASET.USER_PROMPT_LENGTHS")
 		return
 	}
+
 	im.write(key, list, value.from)
 }
 
@@ -431,9 +464,11 @@ func (im *importer) result(files []File) (Result, error) {
 	if len(im.left) > 0 {
 		head += "Differences from the original:\n"
 	}
+
 	for _, l := range im.left {
 		head += "- " + oneLine(l.String()) + "\n"
 	}
+
 	root := &yaml.Node{Kind: yaml.MappingNode, HeadComment: head}
 	im.write("name", "imported", "")
 	slices.SortStableFunc(im.lines, func(a, b line) int { return cmp.Compare(order(a.key), order(b.key)) })
@@ -452,10 +487,12 @@ func (im *importer) result(files []File) (Result, error) {
 		leaf.LineComment = oneLine(line.from)
 		at.Content = append(at.Content, &yaml.Node{Kind: yaml.ScalarNode, Value: path[len(path)-1]}, leaf)
 	}
+
 	out, err := yaml.Marshal(&yaml.Node{Kind: yaml.DocumentNode, Content: []*yaml.Node{root}})
 	if err != nil {
 		return Result{}, err
 	}
+
 	c, err := configs.OpenText("the imported configuration", out, nil)
 	switch {
 	case err != nil:
@@ -464,9 +501,11 @@ func (im *importer) result(files []File) (Result, error) {
 	default:
 		err = c.Check()
 	}
+
 	if err != nil {
 		return Result{}, fmt.Errorf("these files give a configuration that promptfed refuses: %w", err)
 	}
+
 	return Result{Text: out, Unconverted: im.left}, nil
 }
 
@@ -483,6 +522,7 @@ func below(n *yaml.Node, key string) *yaml.Node {
 			return n.Content[i+1]
 		}
 	}
+
 	next := &yaml.Node{Kind: yaml.MappingNode}
 	n.Content = append(n.Content, &yaml.Node{Kind: yaml.ScalarNode, Value: key}, next)
 	return next

@@ -41,6 +41,7 @@ func read(files []File) (keys, flags map[string]value, err error) {
 		if len(f.Text) > largest {
 			return nil, nil, fmt.Errorf("%s: larger than %d bytes, too large for settings", f.Name, largest)
 		}
+
 		if isScript(f) {
 			if scripts++; scripts > 1 {
 				return nil, nil, fmt.Errorf("%s: a second script; give one, with the files that it reads", f.Name)
@@ -49,10 +50,12 @@ func read(files []File) (keys, flags map[string]value, err error) {
 		} else {
 			err = yacs(f, keys)
 		}
+
 		if err != nil {
 			return nil, nil, err
 		}
 	}
+
 	maps.Copy(keys, last)
 	for _, s := range Settings() {
 		if v, ok := flags[s.Flag]; ok && s.OverridesFiles && s.Flag != "" {
@@ -61,6 +64,7 @@ func read(files []File) (keys, flags map[string]value, err error) {
 			}
 		}
 	}
+
 	return keys, flags, nil
 }
 
@@ -71,11 +75,13 @@ func Named(f File) (paths []string) {
 	if !isScript(f) || command(f, flags, map[string]value{}) != nil { // Import reports the error
 		return nil
 	}
+
 	for _, flag := range []string{"dataset_config_file", "config_file"} {
 		if v, ok := flags[flag]; ok {
 			paths = append(paths, fmt.Sprint(v.is))
 		}
 	}
+
 	return paths
 }
 
@@ -92,9 +98,11 @@ func yacs(file File, into map[string]value) error {
 	if err := yaml.Unmarshal(file.Text, &root); err != nil {
 		return fmt.Errorf("%s: %s", file.Name, oneLine(err.Error()))
 	}
+
 	if len(root.Content) == 0 || root.Content[0].Kind != yaml.MappingNode {
 		return fmt.Errorf("%s: expected a yacs file with keys and values, or a script with a python command", file.Name)
 	}
+
 	var walk func(at string, n *yaml.Node) error
 	walk = func(at string, n *yaml.Node) error {
 		for i := 0; i+1 < len(n.Content); i += 2 {
@@ -110,20 +118,26 @@ func yacs(file File, into map[string]value) error {
 			case child.Kind == yaml.AliasNode:
 				return fmt.Errorf("%s: %s: YAML aliases are not supported; write the value", place, name)
 			}
+
 			if err := child.Decode(&v); err != nil {
 				return fmt.Errorf("%s: %s: %s", place, name, oneLine(err.Error()))
 			}
+
 			if s, ok := v.(string); ok && child.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle) == 0 {
 				v = literal(s)
 			}
+
 			now := value{is: v, from: place + " " + name}
 			if had, ok := into[name]; ok && !reflect.DeepEqual(had.is, v) {
 				now.hidden = &had
 			}
+
 			into[name] = now
 		}
+
 		return nil
 	}
+
 	return walk("", root.Content[0])
 }
 
@@ -137,17 +151,21 @@ func literal(s string) any {
 	case "None", "":
 		return ""
 	}
+
 	if strings.HasPrefix(s, "(") && strings.HasSuffix(s, ")") {
 		s = "[" + strings.TrimSuffix(strings.TrimSpace(s[1:len(s)-1]), ",") + "]"
 	}
+
 	var v any
 	if yaml.Unmarshal([]byte(s), &v) != nil || v == nil {
 		return s
 	}
+
 	switch v.(type) {
 	case int, float64, bool, []any:
 		return v
 	}
+
 	return s
 }
 
@@ -168,6 +186,7 @@ func command(file File, flags, last map[string]value) error {
 		}
 		return v
 	}
+
 	var line string
 	for l := range strings.SplitSeq(text, "\n") {
 		if m := assignment.FindStringSubmatch(l); m != nil {
@@ -179,23 +198,29 @@ func command(file File, flags, last map[string]value) error {
 			line = l
 		}
 	}
+
 	if line == "" {
 		return fmt.Errorf("%s: there is no python command in this script", file.Name)
 	}
+
 	line = variable.ReplaceAllStringFunc(line, known)
 	if v := variable.FindString(line); v != "" {
 		return fmt.Errorf("%s: the command's %s has no value in the script; write the value in its place", file.Name, v)
 	}
+
 	list, err := split(line)
 	if err != nil {
 		return fmt.Errorf("%s: %w", file.Name, err)
 	}
+
 	for len(list) > 0 && !strings.HasSuffix(list[0], ".py") {
 		list = list[1:]
 	}
+
 	if len(list) == 0 {
 		return fmt.Errorf("%s: the python command names no .py file", file.Name)
 	}
+
 	for i := 1; i < len(list); {
 		name := list[i]
 		flag, dashed := strings.CutPrefix(name, "--")
@@ -205,6 +230,7 @@ func command(file File, flags, last map[string]value) error {
 			strings.Contains(list[j], ".")) && (dashed || j < i+2) {
 			j++
 		}
+
 		words := list[i+1 : j]
 		from := file.Name + " " + name
 		switch {
@@ -213,6 +239,7 @@ func command(file File, flags, last map[string]value) error {
 		case !dashed && (!yacsKey.MatchString(name) || len(words) != 1):
 			return fmt.Errorf("%s: %q is neither a flag nor a key with a value", file.Name, name)
 		}
+
 		all := convert.Slice(words, literal)
 		var v any = all
 		switch len(all) {
@@ -221,13 +248,16 @@ func command(file File, flags, last map[string]value) error {
 		case 1:
 			v = all[0]
 		}
+
 		if dashed {
 			flags[strings.ReplaceAll(flag, "-", "_")] = value{is: v, from: from}
 		} else {
 			last[name] = value{is: v, from: from}
 		}
+
 		i = j
 	}
+
 	return nil
 }
 

@@ -153,6 +153,7 @@ func of(method, section string, list ...Setting) []Setting {
 			s.Key = "options." + s.Key
 		}
 	}
+
 	return list
 }
 

@@ -54,9 +54,11 @@ func (f Box) draw() (*sheet, error) {
 			values.add(slices.DeleteFunc(slices.Clone(b.Values), f.hides)...)
 		}
 	}
+
 	if values.empty() {
 		return nil, fmt.Errorf("no box has a value: every one is missing or not a number")
 	}
+
 	var groups numbering
 	for _, in := range f.Panels {
 		chart := newPlot()
@@ -80,14 +82,17 @@ func (f Box) draw() (*sheet, error) {
 				chart.Add(plotted(func(c draw.Canvas, p *plot.Plot) { five.plot(c, p, float64(j), wide, line, body) }))
 			}
 		}
+
 		nameX(&chart.X, middles(names), s.width)
 		s.add(chart, in.Title)
 	}
+
 	if len(groups.labels) > 1 {
 		s.legend = groups.legend(func(label string, look style) entry {
 			return patchEntry(label, faint(look.color, groupAlpha), draw.LineStyle{Color: look.color, Width: 0.8})
 		})
 	}
+
 	return s, nil
 }
 
@@ -102,6 +107,7 @@ func middles(names []string) []string {
 		out[(from+to-1)/2] = names[from]
 		from = to
 	}
+
 	return out
 }
 
@@ -121,10 +127,12 @@ func NewFiveNumbers(values []float64) (numbers FiveNumbers, ok bool) {
 	if len(values) == 0 {
 		return numbers, false
 	}
+
 	slices.Sort(values)
 	numbers.Q1, numbers.Median, numbers.Q3 = stats.Quantile(values, 0.25), stats.Quantile(values,
 		0.5), stats.Quantile(values, 0.75)
 	reach := 1.5 * (numbers.Q3 - numbers.Q1)
+
 	// as in matplotlib, without a value between a quartile and its fence
 	numbers.Low, numbers.High = numbers.Q1, numbers.Q3
 	for _, v := range values {
@@ -134,6 +142,7 @@ func NewFiveNumbers(values []float64) (numbers FiveNumbers, ok bool) {
 			numbers.Low, numbers.High = min(numbers.Low, v), max(numbers.High, v)
 		}
 	}
+
 	return numbers, true
 }
 
@@ -149,6 +158,7 @@ func (f FiveNumbers) plot(canvas draw.Canvas, p *plot.Plot, at float64, wide vg.
 		canvas.StrokeLine2(line, x, toY(whisker[0]), x, toY(whisker[1]))
 		canvas.StrokeLine2(line, x-half/2, toY(whisker[1]), x+half/2, toY(whisker[1]))
 	}
+
 	body := vg.Rectangle{Min: vg.Point{X: x - half, Y: toY(f.Q1)}, Max: vg.Point{X: x + half, Y: toY(f.Q3)}}
 	fill(canvas, body, color.White)
 	fill(canvas, body, inside)

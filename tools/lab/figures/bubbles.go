@@ -41,6 +41,7 @@ func (f Bubbles) draw() (*sheet, error) {
 		if err := in.check(f.Classes); err != nil {
 			return nil, fmt.Errorf("panel %d: %w", i+1, err)
 		}
+
 		b := binned(in)
 		clients, classes = max(clients, len(b.counts)), max(classes, len(b.counts[0]))
 		for k, row := range b.counts {
@@ -51,15 +52,19 @@ func (f Bubbles) draw() (*sheet, error) {
 			b.domains = append(b.domains, domain)
 			most = max(most, slices.Max(row))
 		}
+
 		drawn = append(drawn, b)
 	}
+
 	if most == 0 {
 		return nil, fmt.Errorf("no client has examples")
 	}
+
 	side := vg.Length(300)
 	if len(f.Panels) > 1 {
 		side = 200
 	}
+
 	cell := max(5.2, min(18, side/vg.Length(max(clients, classes))))
 	s.width, s.height = max(90, cell*vg.Length(clients)), max(70, cell*vg.Length(classes))
 	radius := func(n int, x, y vg.Length) vg.Length { // of a bubble in a cell
@@ -74,16 +79,20 @@ func (f Bubbles) draw() (*sheet, error) {
 				rows[j] = f.Classes[j]
 			}
 		}
+
 		columns := make([]string, n)
 		for k := range columns {
 			columns[k] = binName(k, bubbles.clientBin, len(f.Panels[i].Counts))
 		}
+
 		p := newMatrixPlot(rows, columns, s.width, s.height)
 		p.X.Label.Text, p.Y.Label.Text = binLabel("client", bubbles.clientBin), binLabel("class", bubbles.classBin)
 		p.Add(plotted(func(c draw.Canvas, p *plot.Plot) { bubbles.plot(c, p, radius) }))
 		s.add(p, f.Panels[i].Title)
 	}
+
 	s.legend = domains.legend(func(label string, look style) entry { return dotEntry(label, look.color, 4) })
+
 	// about the largest count whose bubble fits into a row of the legend, a quarter and a twentieth of it
 	x, y := s.width/vg.Length(clients), s.height/vg.Length(classes)
 	fits, last := float64(most)*min(1, math.Pow(float64(rowHeight/2/radius(most, x, y)), 2)), 0
@@ -98,6 +107,7 @@ func (f Bubbles) draw() (*sheet, error) {
 			last = n
 		}
 	}
+
 	return s, nil
 }
 
@@ -105,6 +115,7 @@ func (in *BubblePanel) check(names []string) error {
 	if len(in.Counts) == 0 || len(in.Counts[0]) == 0 {
 		return fmt.Errorf("no clients or no classes")
 	}
+
 	clients, classes := len(in.Counts), len(in.Counts[0])
 	switch {
 	case clients > maxClients || classes > maxClients:
@@ -114,6 +125,7 @@ func (in *BubblePanel) check(names []string) error {
 	case in.Domains != nil && len(in.Domains) != clients:
 		return fmt.Errorf("%d domains for %d clients", len(in.Domains), clients)
 	}
+
 	for k, row := range in.Counts {
 		switch {
 		case len(row) != classes:
@@ -122,6 +134,7 @@ func (in *BubblePanel) check(names []string) error {
 			return fmt.Errorf("client %d has a count below 0", k)
 		}
 	}
+
 	return nil
 }
 
@@ -160,6 +173,7 @@ func binned(in BubblePanel) bubbles {
 			b.counts[len(b.counts)-1][c/b.classBin] += count
 		}
 	}
+
 	return b
 }
 
@@ -170,9 +184,11 @@ func (b bubbles) plot(canvas draw.Canvas, p *plot.Plot, radius func(n int, x, y 
 	for k := range b.counts {
 		canvas.StrokeLine2(line, toX(float64(k)), canvas.Min.Y, toX(float64(k)), canvas.Max.Y)
 	}
+
 	for j := range b.counts[0] {
 		canvas.StrokeLine2(line, canvas.Min.X, toY(float64(j)), canvas.Max.X, toY(float64(j)))
 	}
+
 	for k, row := range b.counts {
 		glyph := draw.GlyphStyle{Color: greys[b.domains[k]%len(greys)], Shape: draw.CircleGlyph{}}
 		for j, n := range row {

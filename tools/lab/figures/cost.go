@@ -36,6 +36,7 @@ func (f Cost) draw() (*sheet, error) {
 	if len(f.Rows) > maxRows {
 		return nil, fmt.Errorf("%d methods: give 1 to %d", len(f.Rows), maxRows)
 	}
+
 	s := &sheet{title: f.Title, columns: 2, width: 190, height: max(50, 15*vg.Length(len(f.Rows)))}
 	for _, side := range []struct {
 		label  string
@@ -59,9 +60,11 @@ func (f Cost) draw() (*sheet, error) {
 			s.add(p, "")
 		}
 	}
+
 	if len(s.panels) == 0 {
 		return nil, fmt.Errorf("no method has a cost: every one is missing, zero or not a number")
 	}
+
 	return s, nil
 }
 
@@ -74,6 +77,7 @@ func (f Cost) bars(values []float64, most float64, format func(float64) string, 
 			widest = max(widest, style.Width(format(v)))
 		}
 	}
+
 	room := float64((widest + 6) / width) // share of the panel right of the longest bar
 	chart := newPlot()
 	chart.X.Min, chart.X.Max, chart.Y.Min, chart.Y.Max = 0, most/(1-room), -0.5, float64(len(values))-0.5
@@ -81,6 +85,7 @@ func (f Cost) bars(values []float64, most float64, format func(float64) string, 
 	chart.X.Tick.Marker = roomy(chart, chart.X.Tick.Marker, width)
 	chart.Y.Tick.Length = 0
 	nameY(&chart.Y, names, height)
+
 	chart.Add(gridLines(true, false), plotted(func(canvas draw.Canvas, p *plot.Plot) {
 		toX, toY := p.Transforms(&canvas)
 		half := min(5, 0.36*(toY(1)-toY(0)))
@@ -95,6 +100,7 @@ func (f Cost) bars(values []float64, most float64, format func(float64) string, 
 			canvas.FillText(style, vg.Point{X: toX(v) + 3, Y: y}, format(v))
 		}
 	}))
+
 	return chart
 }
 
@@ -128,6 +134,7 @@ func inUnit(v float64, units ...unit) string {
 			break
 		}
 	}
+
 	v /= u.size
 	text := ""
 	switch a := math.Abs(v); {
@@ -140,5 +147,6 @@ func inUnit(v float64, units ...unit) string {
 	default:
 		text = strings.TrimSuffix(strings.TrimRight(number(v, 2), "0"), ".")
 	}
+
 	return text + " " + u.name
 }

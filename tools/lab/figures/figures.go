@@ -31,12 +31,15 @@ func Draw(d Drawer) (*Figure, error) {
 	if panels > 0 {
 		s, err = d.draw()
 	}
+
 	if err == nil {
 		figure, err = s.figure()
 	}
+
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", kind, err)
 	}
+
 	return figure, nil
 }
 
@@ -66,15 +69,18 @@ func (f *Figure) SVG() ([]byte, error) {
 	if _, err := canvas.WriteTo(&raw); err != nil {
 		return nil, err
 	}
+
 	_, body, ok := bytes.Cut(raw.Bytes(), []byte("<svg "))
 	head, rest, closed := bytes.Cut(body, []byte(">"))
 	if !ok || !closed {
 		return nil, fmt.Errorf("figures: the drawing library wrote no svg element")
 	}
+
 	var out, title bytes.Buffer
 	if err := xml.EscapeText(&title, []byte(f.title)); err != nil {
 		return nil, err
 	}
+
 	fmt.Fprintf(&out, `<svg role="img" %s>`+"\n<title>%s</title>", head, title.Bytes())
 	out.Write(bytes.ReplaceAll(rest, []byte("font-family:Liberation Sans;"), []byte("font-family:"+fallback+";")))
 	return out.Bytes(), nil
@@ -129,6 +135,7 @@ func Save(f *Figure, dir, name string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
+
 	for ext, encode := range map[string]func() ([]byte, error){".png": f.PNG, ".svg": f.SVG} {
 		path := filepath.Join(dir, name+ext)
 		data, err := encode()
@@ -139,5 +146,6 @@ func Save(f *Figure, dir, name string) error {
 			return err
 		}
 	}
+
 	return nil
 }

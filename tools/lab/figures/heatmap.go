@@ -51,6 +51,7 @@ func (f HeatMap) draw() (*sheet, error) {
 	if rows == 0 || cols == 0 || rows > maxCells || cols > maxCells {
 		return nil, fmt.Errorf("%d row names and %d column names: give 1 to %d of each", rows, cols, maxCells)
 	}
+
 	values := noSpan()
 	for i, p := range f.Panels {
 		if err := rectangular(p.Values, rows, cols); err != nil {
@@ -66,10 +67,12 @@ func (f HeatMap) draw() (*sheet, error) {
 			values.add(row...)
 		}
 	}
+
 	colours, err := newScale(f.Palette, values, f.Scale)
 	if err != nil {
 		return nil, err
 	}
+
 	w, h := f.cellSize()
 	s := &sheet{title: f.Title, width: w * vg.Length(cols), height: h * vg.Length(rows),
 		bar: &colourBar{colours, f.Value}, note: f.note}
@@ -80,6 +83,7 @@ func (f HeatMap) draw() (*sheet, error) {
 		p.Add(plotted(func(c draw.Canvas, p *plot.Plot) { f.plot(c, p, in, colours, places) }))
 		s.add(p, in.Title)
 	}
+
 	return s, nil
 }
 
@@ -88,11 +92,13 @@ func rectangular(values [][]float64, rows, cols int) error {
 	if len(values) != rows {
 		return fmt.Errorf("%d rows of values for %d row names", len(values), rows)
 	}
+
 	for r, row := range values {
 		if len(row) != cols {
 			return fmt.Errorf("row %d has %d values for %d column names", r+1, len(row), cols)
 		}
 	}
+
 	return nil
 }
 
@@ -108,6 +114,7 @@ func (f HeatMap) cellSize() (w, h vg.Length) {
 	case n > 1:
 		side = 190
 	}
+
 	side = max(side, min(640, 6*vg.Length(max(rows, cols))))
 	w, h = min(34, side/vg.Length(cols)), min(34, side/vg.Length(rows))
 	return min(w, 1.7*h), min(h, 1.7*w)
@@ -129,9 +136,11 @@ func (f HeatMap) places(width, height vg.Length) int {
 	if f.marks != nil {
 		width, height = width-3, height/2
 	}
+
 	if height < smallSize+1 || f.WithoutValues {
 		return -1
 	}
+
 	for _, n := range []int{1, 0} {
 		widest := vg.Length(0)
 		for _, p := range f.Panels {
@@ -145,6 +154,7 @@ func (f HeatMap) places(width, height vg.Length) int {
 			return n
 		}
 	}
+
 	return -1
 }
 
@@ -157,10 +167,12 @@ func (f HeatMap) plot(canvas draw.Canvas, p *plot.Plot, in HeatPanel, colours *s
 		return vg.Rectangle{Min: vg.Point{X: toX(x - 0.5), Y: toY(y - 0.5)},
 			Max: vg.Point{X: toX(x + 0.5), Y: toY(y + 0.5)}}
 	}
+
 	style := letters(smallSize, draw.XCenter, middle)
 	if f.WithoutValues {
 		fill(canvas, canvas.Rectangle, colours.colour(colours.low))
 	}
+
 	for i, row := range in.Values {
 		for j := 0; j < len(row); j++ {
 			v, area := row[j], at(i, j)
@@ -168,6 +180,7 @@ func (f HeatMap) plot(canvas draw.Canvas, p *plot.Plot, in HeatPanel, colours *s
 				j++
 				area.Max = at(i, j).Max
 			}
+
 			switch {
 			case !usable(v):
 				hatch(canvas, area)
@@ -175,25 +188,31 @@ func (f HeatMap) plot(canvas draw.Canvas, p *plot.Plot, in HeatPanel, colours *s
 			case f.WithoutValues && v == colours.low:
 				continue
 			}
+
 			if area.Max.X-area.Min.X > smallCell && area.Max.Y-area.Min.Y > smallCell {
 				area = inset(area, 0.25)
 			}
+
 			fill(canvas, area, colours.colour(v))
 			var lines []string
 			if places >= 0 {
 				lines = []string{number(v, places)}
 			}
+
 			if f.marks != nil && v > 0 && lines != nil {
 				lines[0] = "+" + lines[0]
 			}
+
 			if f.marks != nil && f.marks[i][j] != "" {
 				lines = append(lines, f.marks[i][j])
 			}
+
 			at := area.Min.Add(area.Max).Scale(0.5)
 			at.Y += vg.Length(len(lines)-1) / 2 * lineHeight(smallSize)
 			write(canvas, coloured(style, over(colours.colour(v))), at, lines)
 		}
 	}
+
 	canvas.SetLineStyle(draw.LineStyle{Color: color.Black, Width: 1.5})
 	for _, cell := range in.Frames {
 		canvas.Stroke(inset(at(cell.Row, cell.Column), 0.5).Path())

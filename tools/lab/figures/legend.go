@@ -39,10 +39,12 @@ func (l legend) rows(width vg.Length) (rows [][]entry, widest vg.Length) {
 		shown = append(shown[:maxEntries-1], entry{label: fmt.Sprintf("and %d more", n-maxEntries+1),
 			sample: func(draw.Canvas) {}})
 	}
+
 	for i := range shown {
 		shown[i].label = shorten(shown[i].label, legendStyle, labelRoom)
 		widest = max(widest, shown[i].width()-entryGap)
 	}
+
 	width = max(width, widest)
 	room := vg.Length(0)
 	for _, e := range shown {
@@ -52,6 +54,7 @@ func (l legend) rows(width vg.Length) (rows [][]entry, widest vg.Length) {
 		rows[len(rows)-1] = append(rows[len(rows)-1], e)
 		room += e.width()
 	}
+
 	return rows, width
 }
 

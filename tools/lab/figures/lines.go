@@ -75,6 +75,7 @@ func (p *LinePanel) check() error {
 	if len(p.X.Names) > maxCells {
 		return fmt.Errorf("%d names of x values: give at most %d", len(p.X.Names), maxCells)
 	}
+
 	for _, line := range p.Lines {
 		switch {
 		case len(line.X) != len(line.Y):
@@ -87,12 +88,14 @@ func (p *LinePanel) check() error {
 		case len(line.X) > maxPoints:
 			return fmt.Errorf("line %q has %d points: give at most %d", clean(line.Label), len(line.X), maxPoints)
 		}
+
 		for _, x := range line.X {
 			if n := len(p.X.Names); n > 0 && (x < 0 || x > float64(n-1)) {
 				return fmt.Errorf("line %q has x = %g, but there are names for 0 to %d only", clean(line.Label), x, n-1)
 			}
 		}
 	}
+
 	return nil
 }
 
@@ -105,10 +108,12 @@ func (l *Line) ends(i int, y Axis) (low, high float64, wide bool) {
 	if l.Spread == nil || !usable(l.Spread[i]) || l.Spread[i] <= 0 {
 		return v, v, false
 	}
+
 	low, high = v-l.Spread[i], v+l.Spread[i]
 	if y.Bounds[0] < y.Bounds[1] {
 		low, high = max(low, min(y.Bounds[0], v)), min(high, max(y.Bounds[1], v))
 	}
+
 	return low, high, true
 }
 
@@ -120,6 +125,7 @@ func (p *LinePanel) spans() (x, y span, values []float64) {
 			y.add(v)
 		}
 	}
+
 	for _, l := range p.Lines {
 		for i := range l.X {
 			if p.X.shows(l.X[i]) && p.Y.shows(l.Y[i]) {
@@ -132,9 +138,11 @@ func (p *LinePanel) spans() (x, y span, values []float64) {
 			}
 		}
 	}
+
 	for _, r := range p.References {
 		add(r.Y)
 	}
+
 	return x, y, values
 }
 
@@ -156,9 +164,11 @@ func gridLines(x, y bool) *plotter.Grid {
 	if x {
 		g.Vertical = style
 	}
+
 	if y {
 		g.Horizontal = style
 	}
+
 	return g
 }
 
@@ -178,6 +188,7 @@ func (f lineFigure) lines(marks ...func(curve, draw.Canvas, *plot.Plot)) (*sheet
 		if err := in.check(); err != nil {
 			return nil, fmt.Errorf("panel %d: %w", i+1, err)
 		}
+
 		x, y, values := in.spans()
 		any = any || !x.empty()
 		chart := newPlot()
@@ -193,6 +204,7 @@ func (f lineFigure) lines(marks ...func(curve, draw.Canvas, *plot.Plot)) (*sheet
 				chart.X.Tick.Marker = roomy(chart, t, s.width)
 			}
 		}
+
 		chart.Add(gridLines(len(in.X.Names) == 0, true))
 		for j, r := range in.References {
 			chart.Add(plotted(func(c draw.Canvas, p *plot.Plot) {
@@ -201,6 +213,7 @@ func (f lineFigure) lines(marks ...func(curve, draw.Canvas, *plot.Plot)) (*sheet
 				}
 			}))
 		}
+
 		for _, mark := range marks {
 			for j := range in.Lines {
 				l := &in.Lines[j]
@@ -208,17 +221,21 @@ func (f lineFigure) lines(marks ...func(curve, draw.Canvas, *plot.Plot)) (*sheet
 				chart.Add(plotted(func(c draw.Canvas, p *plot.Plot) { mark(v, c, p) }))
 			}
 		}
+
 		s.add(chart, in.Title)
 	}
+
 	if !any {
 		return nil, fmt.Errorf("no line has a point: every value is missing or not a number")
 	}
+
 	for i, label := range order.labels {
 		if label != "" || len(order.labels) > 1 {
 			l := f.Colours.style(label, i)
 			s.legend = append(s.legend, lineEntry(label, l.line(1.4), l.glyph(2.6)))
 		}
 	}
+
 	for _, in := range f.Panels {
 		for j, r := range in.References {
 			if n := len(references.labels); references.of(r.Label) == n { // first use
@@ -226,6 +243,7 @@ func (f lineFigure) lines(marks ...func(curve, draw.Canvas, *plot.Plot)) (*sheet
 			}
 		}
 	}
+
 	return s, nil
 }
 
@@ -239,6 +257,7 @@ func panelSize(n int) (width, height vg.Length) {
 	case n <= 4:
 		return 170, 130
 	}
+
 	return 140, 112
 }
 
@@ -264,6 +283,7 @@ func (v curve) pieces(c draw.Canvas, p *plot.Plot, f func(index []int, at []vg.P
 			index, at = nil, nil
 		}
 	}
+
 	if index != nil {
 		f(index, at)
 	}
@@ -285,6 +305,7 @@ func (v curve) band(canvas draw.Canvas, p *plot.Plot) {
 	if v.total > fewBands {
 		return
 	}
+
 	v.pieces(canvas, p, func(index []int, at []vg.Point) {
 		edge, any := make([]vg.Point, 2*len(at)), false
 		for j, i := range index {
@@ -306,6 +327,7 @@ func (v curve) markedLine(canvas draw.Canvas, chart *plot.Plot) {
 	if every > 1 {
 		first = every * v.number / max(1, v.total)
 	}
+
 	v.pieces(canvas, chart, func(index []int, at []vg.Point) {
 		canvas.StrokeLines(v.style.line(1.4), at)
 		for j, i := range index {
@@ -326,6 +348,7 @@ func (v curve) whiskers(canvas draw.Canvas, chart *plot.Plot) {
 	if v.line.Spread != nil {
 		aside = 1.3 * (vg.Length(v.number) - vg.Length(v.total-1)/2)
 	}
+
 	v.pieces(canvas, chart, func(index []int, at []vg.Point) {
 		for j := range at {
 			at[j].X += aside

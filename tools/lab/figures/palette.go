@@ -39,13 +39,16 @@ func newScale(name string, values span, ends [2]float64) (*scale, error) {
 	if ends[0] < ends[1] {
 		s.low, s.high = ends[0], ends[1]
 	}
+
 	if s.low > s.high || !usable(s.low) || !usable(s.high) {
 		return nil, fmt.Errorf("no value to colour by: every one is missing or not a number")
 	}
+
 	if wide := math.Max(math.Abs(s.low), math.Abs(s.high)); s.high-s.low <= 1e-9*wide || s.high == s.low {
 		half := math.Max(0.5, 0.005*wide)
 		s.low, s.high = s.low-half, s.high+half
 	}
+
 	switch name {
 	case "", Viridis:
 		m, err := moreland.NewLuminance(viridis)
@@ -58,6 +61,7 @@ func newScale(name string, values span, ends [2]float64) (*scale, error) {
 	default:
 		return nil, fmt.Errorf("unknown palette %q: take %s or %s", name, Viridis, BlueRed)
 	}
+
 	s.colours.SetMin(0)
 	s.colours.SetMax(1)
 	return s, nil
@@ -70,11 +74,13 @@ func SequentialColours(n int) []string {
 	if err != nil {
 		panic(err) // a palette above
 	}
+
 	out := make([]string, n)
 	for i := range out {
 		c := s.colour(float64(i) / float64(n-1))
 		out[i] = fmt.Sprintf("#%02x%02x%02x", c.R, c.G, c.B)
 	}
+
 	return out
 }
 
@@ -84,9 +90,11 @@ func (s *scale) colour(v float64) color.NRGBA {
 	if err != nil { // rounding error at an end of the map
 		c, err = s.colours.At(min(0.999, max(0.001, (v-s.low)/(s.high-s.low))))
 	}
+
 	if err != nil {
 		return grey
 	}
+
 	return color.NRGBAModel.Convert(c).(color.NRGBA)
 }
 
@@ -128,10 +136,12 @@ func (b *colourBar) width() vg.Length {
 	if b == nil {
 		return 0
 	}
+
 	_, widest := b.ticks()
 	if b.label != "" {
 		widest += lineHeight(labelSize)
 	}
+
 	return barGap + barWide + 7 + widest
 }
 
@@ -146,6 +156,7 @@ func (b *colourBar) paint(area draw.Canvas) {
 		part.Min.Y = bottom + high*vg.Length(i)/barSteps
 		fill(area, part, b.colour(b.low+(b.high-b.low)*(float64(i)+0.5)/barSteps))
 	}
+
 	line := draw.LineStyle{Color: ink, Width: 0.5}
 	area.SetLineStyle(line)
 	area.Stroke(frame.Path())
@@ -155,6 +166,7 @@ func (b *colourBar) paint(area draw.Canvas) {
 		area.StrokeLine2(line, frame.Max.X, y, frame.Max.X+2.5, y)
 		area.FillText(barStyle, vg.Point{X: frame.Max.X + 5, Y: y}, t.Label)
 	}
+
 	if b.label != "" {
 		style := turned(letters(labelSize, draw.XCenter, draw.YTop), math.Pi/2)
 		label := shorten(b.label, style, area.Max.Y-area.Min.Y+2*edge)

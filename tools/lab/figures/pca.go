@@ -47,11 +47,13 @@ func (f PCA) draw() (*sheet, error) {
 	if n := len(f.Panels); n > 1 || f.PerClass && len(f.Classes) > 1 {
 		s.width, s.height = 165, 140
 	}
+
 	for i, in := range f.Panels {
 		places, err := f.places(in)
 		if err != nil {
 			return nil, fmt.Errorf("panel %d: %w", i+1, err)
 		}
+
 		classes := []int{-1}
 		if f.PerClass {
 			classes = nil
@@ -59,16 +61,19 @@ func (f PCA) draw() (*sheet, error) {
 				classes = append(classes, c)
 			}
 		}
+
 		if len(classes) > maxPanels {
 			return nil, fmt.Errorf("panel %d: %d classes are too many for a panel each: give at most %d", i+1,
 				len(f.Classes), maxPanels)
 		}
+
 		for _, class := range classes {
 			chart := mapPlot(s.width, s.height, places.images, places.before, places.after)
 			for k, a := range []*plot.Axis{&chart.X, &chart.Y} {
 				a.Label.Text = fmt.Sprintf("component %d (%.1f %%)", k+1, 100*places.explained[k])
 				a.Tick.Marker = evenTicks{n: 4}
 			}
+
 			title := in.Title
 			if chart.Add(gridLines(true, true)); class < 0 {
 				chart.Add(plotted(places.all))
@@ -78,17 +83,21 @@ func (f PCA) draw() (*sheet, error) {
 					title = in.Title + ": " + title
 				}
 			}
+
 			s.add(chart, title)
 		}
 	}
+
 	if f.PerClass {
 		s.legend = legend{glyphEntry("image features", imageGlyph), glyphEntry("their mean", meanGlyph),
 			glyphEntry("text before", beforeGlyph), glyphEntry("text after", afterGlyph)}
 		return s, nil
 	}
+
 	for c, name := range f.Classes {
 		s.legend = append(s.legend, glyphEntry(name, groupStyle(c).glyph(3)))
 	}
+
 	s.legend = append(s.legend,
 		glyphEntry("text before", draw.GlyphStyle{Color: grey, Radius: 4, Shape: hollowStar{}}),
 		glyphEntry("text after", draw.GlyphStyle{Color: grey, Radius: 4, Shape: star()}))
@@ -111,15 +120,18 @@ func (f PCA) places(in PCAPanel) (*plane, error) {
 		return nil, fmt.Errorf("%d text features before and %d after for %d classes", len(in.Before), len(in.After),
 			len(f.Classes))
 	}
+
 	for i, c := range in.Labels {
 		if c < 0 || c >= len(f.Classes) {
 			return nil, fmt.Errorf("image %d has class %d of %d", i, c, len(f.Classes))
 		}
 	}
+
 	basis, err := embedding.PrincipalComponents(in.Images)
 	if err != nil {
 		return nil, err
 	}
+
 	project := func(what string, rows [][]float64) (out [][2]float64) {
 		for i, r := range rows {
 			at, e := basis.Project(r)
@@ -133,6 +145,7 @@ func (f PCA) places(in PCAPanel) (*plane, error) {
 		}
 		return out
 	}
+
 	out := &plane{project("image", in.Images), project("text before", in.Before), project("text after", in.After),
 		in.Labels, basis.Explained}
 	return out, err
@@ -145,9 +158,11 @@ func (f *plane) all(canvas draw.Canvas, chart *plot.Plot) {
 		glyph.Color = faint(groupStyle(f.labels[i]).color, 150)
 		canvas.DrawGlyphNoClip(glyph, place(canvas, chart, v))
 	}
+
 	for k := range f.before {
 		canvas.StrokeLines(moveLine, []vg.Point{place(canvas, chart, f.before[k]), place(canvas, chart, f.after[k])})
 	}
+
 	for k := range f.before {
 		colour := groupStyle(k).color
 		canvas.DrawGlyphNoClip(draw.GlyphStyle{Color: colour, Radius: 5, Shape: hollowStar{}},
@@ -170,6 +185,7 @@ func (f *plane) one(canvas draw.Canvas, chart *plot.Plot, class int) {
 			mean[1] += (v[1] - mean[1]) / n
 		}
 	}
+
 	before, after := place(canvas, chart, f.before[class]), place(canvas, chart, f.after[class])
 	canvas.StrokeLines(moveLine, []vg.Point{before, after})
 	stamp(&canvas, beforeGlyph, before)

@@ -21,6 +21,7 @@ func mapPlot(width, height vg.Length, points ...[][2]float64) *plot.Plot {
 			y.add(at[1])
 		}
 	}
+
 	span, y = span.padded(0.06, [2]float64{}, false), y.padded(0.06, [2]float64{}, false)
 	want := float64(width / height)
 	moreX, moreY := max(0, (y.high-y.low)*want-(span.high-span.low))/2, max(0,

@@ -43,14 +43,17 @@ func (f Scatter3) draw() (*sheet, error) {
 			values.add(p.Value)
 		}
 	}
+
 	colours, err := newScale(Viridis, values, [2]float64{})
 	if err != nil {
 		return nil, err
 	}
+
 	s := &sheet{title: f.Title, width: 285, height: 280, bar: &colourBar{colours, f.Value}}
 	if len(f.Panels) > 1 {
 		s.width, s.height = 220, 218
 	}
+
 	for _, in := range f.Panels {
 		p := newPlot()
 		p.HideAxes()
@@ -58,6 +61,7 @@ func (f Scatter3) draw() (*sheet, error) {
 		p.Add(newSpace(in, colours))
 		s.add(p, in.Title)
 	}
+
 	return s, nil
 }
 
@@ -101,6 +105,7 @@ func newSpace(in Scatter3Panel, colours *scale) space {
 		if t := dataTicks(values); t != nil && len(t.Ticks(0, 0)) <= 8 {
 			ticks = t
 		}
+
 		for _, t := range ticks.Ticks(a.Min, a.Max) {
 			if v := a.Norm(t.Value); !t.IsMinor() && v >= 0 && v <= 1 {
 				text := shorten(t.Label, style, 36)
@@ -109,6 +114,7 @@ func newSpace(in Scatter3Panel, colours *scale) space {
 			}
 		}
 	}
+
 	unit := func(p Point3) vector {
 		return vector{sp.axes[0].Norm(p.X), sp.axes[1].Norm(p.Y), sp.axes[2].Norm(p.Z)}
 	}
@@ -118,6 +124,7 @@ func newSpace(in Scatter3Panel, colours *scale) space {
 	for _, p := range points {
 		sp.points, sp.values = append(sp.points, unit(p)), append(sp.values, p.Value)
 	}
+
 	return sp
 }
 
@@ -131,6 +138,7 @@ func (s space) Plot(canvas draw.Canvas, _ *plot.Plot) {
 		v = vector{v[0] - 0.5, v[1] - 0.5, v[2] - 0.5}
 		return centre.Add(vg.Point{X: size * vg.Length(v.dot(viewRight)), Y: size * vg.Length(v.dot(viewUp))})
 	}
+
 	// The three back walls: x = 0, y = 1, z = 0, with lines at the ticks of their two axes.
 	wall := draw.LineStyle{Color: pale, Width: 0.5}
 	for axis, at := range (vector{0, 1, 0}) {
@@ -139,16 +147,20 @@ func (s space) Plot(canvas draw.Canvas, _ *plot.Plot) {
 			w[axis], w[(axis+1)%3], w[(axis+2)%3] = at, u, v
 			return to(w)
 		}
+
 		corners := []vg.Point{corner(0, 0), corner(1, 0), corner(1, 1), corner(0, 1)}
 		canvas.FillPolygon(paler, corners)
 		for _, u := range s.marks[(axis+1)%3] {
 			canvas.StrokeLines(wall, []vg.Point{corner(u.Value, 0), corner(u.Value, 1)})
 		}
+
 		for _, v := range s.marks[(axis+2)%3] {
 			canvas.StrokeLines(wall, []vg.Point{corner(0, v.Value), corner(1, v.Value)})
 		}
+
 		canvas.StrokeLines(draw.LineStyle{Color: grey, Width: 0.5}, append(corners, corners[0]))
 	}
+
 	s.axis(canvas, to, 0, vector{0, 0, 0}, vector{0, -1, 0})
 	s.axis(canvas, to, 1, vector{1, 0, 0}, vector{1, 0, 0})
 	s.axis(canvas, to, 2, vector{0, 0, 0}, vector{-0.6, -0.6, 0})
@@ -170,6 +182,7 @@ func (s space) axis(canvas draw.Canvas, to func(vector) vg.Point, axis int, corn
 	for i := range corner {
 		corner[i] += outwards[i]
 	}
+
 	out := to(corner).Sub(a).Sub(edge)
 	length := func(p vg.Point) vg.Length { return vg.Length(math.Hypot(float64(p.X), float64(p.Y))) }
 	out = out.Scale(1 / length(out))
@@ -185,6 +198,7 @@ func (s space) axis(canvas draw.Canvas, to func(vector) vg.Point, axis int, corn
 			canvas.FillText(words, away(t.Value, [3]vg.Length{8, 8, 5}[axis]), t.Label)
 		}
 	}
+
 	label := turned(letters(labelSize, draw.XCenter, middle), math.Atan2(float64(edge.Y), float64(edge.X)))
 	canvas.FillText(label, away(0.5, [3]vg.Length{22, 22, 14 + s.widest[2]}[axis]),
 		shorten(s.axes[axis].Label.Text, label, length(edge)+20))

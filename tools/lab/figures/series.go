@@ -37,6 +37,7 @@ func parsed(list []string) []color.NRGBA {
 		}
 		out = append(out, color.NRGBA{uint8(n >> 16), uint8(n >> 8), uint8(n), 255})
 	}
+
 	return out
 }
 
@@ -104,9 +105,11 @@ func (n *numbering) of(label string) int {
 	if i, ok := n.index[label]; ok {
 		return i
 	}
+
 	if n.index == nil {
 		n.index = map[string]int{}
 	}
+
 	n.index[label] = len(n.labels)
 	n.labels = append(n.labels, label)
 	return len(n.labels) - 1
@@ -128,10 +131,12 @@ func (c Colours) style(label string, i int) style {
 	if c == nil {
 		return seriesStyle(i)
 	}
+
 	s := groupStyle(i)
 	if place, ok := c[label]; ok {
 		s.color = hues[place%len(hues)]
 	}
+
 	return s
 }
 

@@ -70,6 +70,7 @@ func (p *panel) margins(width, height vg.Length) margins {
 		d := p.DataCanvas(c)
 		m = margins{d.Min.X, c.Max.X - d.Max.X, d.Min.Y, c.Max.Y - d.Max.Y}
 	}
+
 	return m
 }
 
@@ -109,14 +110,17 @@ func (s *sheet) arrange() grid {
 		bottom[r] = max(bottom[r], m.bottom)
 		g.margins, g.titles = append(g.margins, m), append(g.titles, lines)
 	}
+
 	for c := range cols {
 		g.x = append(g.x, g.width+left[c])
 		g.width += left[c] + s.width + right[c] + between
 	}
+
 	for r := range rows {
 		g.y = append(g.y, g.height+top[r])
 		g.height += top[r] + s.height + bottom[r] + between*2/3
 	}
+
 	g.width -= between
 	g.height -= between * 2 / 3
 	return g
@@ -131,6 +135,7 @@ func (s *sheet) labelAxes(cols int) {
 	for _, p := range s.panels {
 		sameX, sameY = sameX && p.x == s.panels[0].x, sameY && p.y == s.panels[0].y
 	}
+
 	for i, p := range s.panels {
 		p.X.Label.Text = shorten(p.x, p.X.Label.TextStyle, s.width+30)
 		p.Y.Label.Text = shorten(p.y, p.Y.Label.TextStyle, s.height+20)
@@ -154,9 +159,11 @@ func (s *sheet) forPage(width vg.Length) (*Figure, error) {
 		bare.columns = n
 		f, err = bare.figure()
 	}
+
 	if err != nil || width > 0 && f.width >= whole.width {
 		return nil, err
 	}
+
 	f.title = clean(s.title)
 	return f, nil
 }
@@ -166,6 +173,7 @@ func (s *sheet) figure() (*Figure, error) {
 	if len(s.panels) > maxPanels {
 		return nil, fmt.Errorf("%d panels are too many for one figure: give at most %d", len(s.panels), maxPanels)
 	}
+
 	grid := s.arrange()
 	width, height := grid.width, grid.height
 	barRoom := s.bar.width()
@@ -177,6 +185,7 @@ func (s *sheet) figure() (*Figure, error) {
 		width = max(width, legendWidth)
 		legendHeight = vg.Length(len(rows))*rowHeight + 4
 	}
+
 	height += legendHeight
 	titleStyle := bold(letters(titleSize, draw.XCenter, draw.YTop))
 	title := wrap(s.title, titleStyle, width, 4)
@@ -184,6 +193,7 @@ func (s *sheet) figure() (*Figure, error) {
 	if len(title) > 0 {
 		titleHeight += 4
 	}
+
 	noteStyle := letters(smallSize, draw.XLeft, draw.YTop)
 	note := wrap(s.note, noteStyle, width, maxNoteLines)
 	height += titleHeight + vg.Length(len(note))*lineHeight(smallSize)
@@ -214,13 +224,16 @@ func (s *sheet) figure() (*Figure, error) {
 			up := p.above + 3 + vg.Length(len(grid.titles[i])-1)*lineHeight(labelSize)
 			write(canvas, panelTitle, vg.Point{X: x + s.width/2, Y: y + up}, grid.titles[i])
 		}
+
 		if s.bar != nil {
 			area := draw.Canvas{Canvas: canvas.Canvas}
 			area.Min = vg.Point{X: gridLeft + grid.width, Y: top - grid.y[len(grid.y)-1] - s.height}
 			area.Max = vg.Point{X: area.Min.X + barRoom, Y: top - grid.y[0]}
 			s.bar.paint(area)
 		}
+
 		write(canvas, noteStyle, vg.Point{X: edge, Y: edge + vg.Length(len(note))*lineHeight(smallSize)}, note)
 	}
+
 	return &Figure{width: width, height: height, title: clean(s.title), paint: paint, sheet: s}, nil
 }

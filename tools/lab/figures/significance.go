@@ -52,12 +52,15 @@ func (f Significance) draw() (*sheet, error) {
 	if n > maxRows {
 		return nil, fmt.Errorf("%d methods: give 1 to %d", n, maxRows)
 	}
+
 	if err := rectangular(f.Difference, n, n); err != nil {
 		return nil, fmt.Errorf("differences: %w", err)
 	}
+
 	if err := rectangular(f.P, n, n); err != nil {
 		return nil, fmt.Errorf("p values: %w", err)
 	}
+
 	heatMap := HeatMap{Title: f.Title, Value: f.Value, RowNames: f.Names, ColumnNames: f.Names, Palette: BlueRed,
 		note: "Row minus column. " + f.key(), Panels: []HeatPanel{{}}}
 	largest := 0.0
@@ -76,9 +79,11 @@ func (f Significance) draw() (*sheet, error) {
 		}
 		heatMap.Panels[0].Values, heatMap.marks = append(heatMap.Panels[0].Values, row), append(heatMap.marks, marks)
 	}
+
 	if largest == 0 {
 		largest = 1
 	}
+
 	heatMap.Scale = [2]float64{-largest, largest}
 	return heatMap.draw()
 }
@@ -110,14 +115,17 @@ func (f Ranks) draw() (*sheet, error) {
 	if n < 2 || n > maxRows || len(f.Mean) != n {
 		return nil, fmt.Errorf("%d methods and %d mean ranks: give 2 to %d of each", n, len(f.Mean), maxRows)
 	}
+
 	for i, r := range f.Mean {
 		if !(r >= 1 && r <= float64(n)) {
 			return nil, fmt.Errorf("the mean rank of %q is %g: give 1 to %d", clean(f.Names[i]), r, n)
 		}
 	}
+
 	if f.Difference <= 0 || math.IsInf(f.Difference, 1) {
 		return nil, fmt.Errorf("a critical difference of %g: give one above 0", f.Difference)
 	}
+
 	d := diagram{difference: f.Difference}
 	style := letters(tickSize, draw.XLeft, middle)
 	for _, i := range tensor.Order(n, func(a, b int) int { return cmp.Compare(f.Mean[a], f.Mean[b]) }) {
@@ -125,6 +133,7 @@ func (f Ranks) draw() (*sheet, error) {
 		d.names, d.mean = append(d.names, name), append(d.mean, f.Mean[i])
 		d.side = max(d.side, style.Width(name)+rankNumber+6)
 	}
+
 	d.bars = alike(d.mean, f.Difference)
 	p := newPlot()
 	p.HideAxes()
@@ -150,6 +159,7 @@ func alike(mean []float64, difference float64) [][2]int {
 		}
 		end = max(end, j)
 	}
+
 	return out
 }
 
@@ -175,6 +185,7 @@ func (d diagram) Plot(canvas draw.Canvas, _ *plot.Plot) {
 	leader := draw.LineStyle{Color: grey, Width: 0.5}
 	rows := axis - d.below()
 	name := letters(tickSize, draw.XLeft, middle)
+
 	for i, m := range d.mean {
 		row, onLeft := i, i < (n+1)/2
 		if !onLeft {
@@ -189,29 +200,35 @@ func (d diagram) Plot(canvas draw.Canvas, _ *plot.Plot) {
 		canvas.FillText(coloured(name, grey), vg.Point{X: edge + 2*out, Y: y}, number(m, 1))
 		canvas.FillText(name, vg.Point{X: edge + out*rankNumber, Y: y}, d.names[i])
 	}
+
 	for i, b := range d.bars {
 		y := axis - 6 - vg.Length(i)*rankBar
 		canvas.StrokeLine2(thick, x(d.mean[b[0]])-2, y, x(d.mean[b[1]])+2, y)
 	}
+
 	canvas.StrokeLine2(thin, left, axis, right, axis)
 	label := letters(smallSize, draw.XCenter, draw.YBottom)
 	for _, t := range (evenTicks{n: 10, whole: true}).Ticks(1, float64(n)) {
 		canvas.StrokeLine2(thin, x(t.Value), axis, x(t.Value), axis+3)
 		canvas.FillText(label, vg.Point{X: x(t.Value), Y: axis + 5}, t.Label)
 	}
+
 	if math.IsNaN(d.difference) {
 		return
 	}
+
 	text := "critical difference " + number(d.difference, 2)
 	if d.difference > float64(n-1) {
 		canvas.FillText(label, vg.Point{X: (left + right) / 2, Y: axis + 20}, text+", more than there are ranks")
 		return
 	}
+
 	end := x(1 + d.difference)
 	canvas.StrokeLine2(thin, left, axis+18, end, axis+18)
 	for _, at := range []vg.Length{left, end} {
 		canvas.StrokeLine2(thin, at, axis+16, at, axis+20)
 	}
+
 	label.XAlign = draw.XLeft
 	canvas.FillText(label, vg.Point{X: left, Y: axis + 22}, text)
 }

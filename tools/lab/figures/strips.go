@@ -41,10 +41,12 @@ func (f Strips) draw() (*sheet, error) {
 	if f.Y.Log {
 		return nil, fmt.Errorf("a strip has no logarithmic axis: leave Log out")
 	}
+
 	s := &sheet{title: f.Title, columns: 1, height: 130}
 	if len(f.Panels) > 1 {
 		s.height = 90
 	}
+
 	all, counts, most := noSpan(), make([]int, len(f.Panels)), 1
 	for i, in := range f.Panels {
 		for _, g := range in.Groups {
@@ -56,9 +58,11 @@ func (f Strips) draw() (*sheet, error) {
 		}
 		most = max(most, counts[i])
 	}
+
 	if all.empty() {
 		return nil, fmt.Errorf("no client has a value: every one is missing or not a number")
 	}
+
 	s.width = min(760, max(300, 5*vg.Length(most)))
 	var groups numbering
 	written := true // every group's name fits above its clients
@@ -74,6 +78,7 @@ func (f Strips) draw() (*sheet, error) {
 		}
 		s.add(p, in.Title)
 	}
+
 	named := groups.named()
 	for i, p := range s.panels {
 		if named && written {
@@ -83,9 +88,11 @@ func (f Strips) draw() (*sheet, error) {
 			f.Panels[i].plot(c, p, f.Colours.style(f.Panels[i].Title, 0), &groups, named && written)
 		}))
 	}
+
 	if named && !written {
 		s.legend = groups.legend(func(label string, look style) entry { return glyphEntry(label, look.glyph(3)) })
 	}
+
 	return s, nil
 }
 
@@ -101,15 +108,18 @@ func (in StripPanel) plot(canvas draw.Canvas, chart *plot.Plot, look style, grou
 		if len(stripGroup.Values) == 0 {
 			continue
 		}
+
 		if i%2 == 0 {
 			fill(canvas, bands[i], paler)
 		}
+
 		if named {
 			style := letters(tickSize, draw.XCenter, draw.YBottom)
 			canvas.FillText(style, vg.Point{X: (bands[i].Min.X + bands[i].Max.X) / 2, Y: canvas.Max.Y + 4.5},
 				clean(stripGroup.Label))
 		}
 	}
+
 	gridLines(false, true).Plot(canvas, chart)
 	for i, g := range in.Groups {
 		glyph := draw.GlyphStyle{Color: look.color, Radius: min(2.4, max(1, cell*0.4)),
@@ -117,6 +127,7 @@ func (in StripPanel) plot(canvas draw.Canvas, chart *plot.Plot, look style, grou
 		if !named {
 			glyph.Shape = groupStyle(groups.of(g.Label)).shape
 		}
+
 		mean, n := 0.0, 0.0
 		for j, v := range g.Values {
 			if usable(v) {
@@ -125,6 +136,7 @@ func (in StripPanel) plot(canvas draw.Canvas, chart *plot.Plot, look style, grou
 				mean += (v - mean) / n
 			}
 		}
+
 		if n > 0 {
 			canvas.StrokeLine2(draw.LineStyle{Color: ink, Width: 1.1, Dashes: dashes[1]}, bands[i].Min.X, toY(mean),
 				bands[i].Max.X, toY(mean))

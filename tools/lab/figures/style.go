@@ -78,6 +78,7 @@ func newPlot() *plot.Plot {
 		a.Tick.LineStyle, a.LineStyle = line, line
 		a.Padding = 0
 	}
+
 	return chart
 }
 
@@ -92,6 +93,7 @@ func clean(label string) string {
 		}
 		return r
 	}, strings.ToValidUTF8(label, "\uFFFD"))
+
 	return strings.Join(strings.Fields(label), " ")
 }
 
@@ -101,7 +103,9 @@ func shorten(label string, style text.Style, width vg.Length) string {
 	if style.Width(label) <= width {
 		return label
 	}
+
 	runes := []rune(label)
+
 	// Width grows with the number of letters, approximately: a search finds the cut, and the loop after it corrects it.
 	low, high := 0, min(len(runes), 400)
 	for low < high {
@@ -111,6 +115,7 @@ func shorten(label string, style text.Style, width vg.Length) string {
 			high = mid - 1
 		}
 	}
+
 	return strings.TrimRight(string(runes[:low]), " ") + "…"
 }
 
@@ -126,9 +131,11 @@ func wrap(label string, style text.Style, width vg.Length, lines int) []string {
 		out = append(out, shorten(strings.Join(words[:n], " "), style, width))
 		words = words[n:]
 	}
+
 	if len(words) > 0 {
 		out = append(out, shorten(strings.Join(words, " "), style, width))
 	}
+
 	return out
 }
 

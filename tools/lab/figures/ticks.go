@@ -40,22 +40,27 @@ func (s span) padded(part float64, within [2]float64, log bool) span {
 	if s.empty() {
 		return span{1, 2}
 	}
+
 	if log {
 		low, high := math.Log10(s.low), math.Log10(s.high)
 		pad := max(part*(high-low), 0.05)
 		return span{math.Pow(10, low-pad), math.Pow(10, high+pad)}
 	}
+
 	pad := part * (s.high - s.low)
 	if wide := math.Max(math.Abs(s.low), math.Abs(s.high)); s.high-s.low <= 1e-9*wide || s.high == s.low {
 		pad = max(0.5, 0.02*wide)
 	}
+
 	out := span{s.low - pad, s.high + pad}
 	if within[0] < within[1] {
 		out.low, out.high = max(out.low, min(within[0], s.low)), min(out.high, max(within[1], s.high))
 	}
+
 	if out.low >= out.high {
 		return span{out.low - 0.5, out.high + 0.5}
 	}
+
 	return out
 }
 
@@ -72,9 +77,11 @@ func (e evenTicks) Ticks(low, high float64) []plot.Tick {
 	if !(raw > 0) || !usable(raw) {
 		return nil
 	}
+
 	if e.whole {
 		raw = max(raw, 1)
 	}
+
 	power := math.Floor(math.Log10(raw))
 	unit, factor := math.Pow(10, power), 10.0
 	for _, f := range []float64{1, 2, 2.5, 5} {
@@ -83,11 +90,13 @@ func (e evenTicks) Ticks(low, high float64) []plot.Tick {
 			break
 		}
 	}
+
 	step := factor * unit
 	places := int(-math.Floor(math.Log10(step) + 1e-9))
 	if factor == 2.5 {
 		places++
 	}
+
 	var out []plot.Tick
 	first, last := math.Ceil(low/step-1e-6), math.Floor(high/step+1e-6)
 	for i := first; i <= last && len(out) < 100; i++ {
@@ -101,6 +110,7 @@ func (e evenTicks) Ticks(low, high float64) []plot.Tick {
 		}
 		out = append(out, plot.Tick{Value: min(high, max(low, v)), Label: label})
 	}
+
 	return out
 }
 
@@ -112,9 +122,11 @@ func (l logTicks) Ticks(low, high float64) (out []plot.Tick) {
 	if !(low > 0) || !usable(high) {
 		return nil
 	}
+
 	if l.format == nil {
 		l.format = short
 	}
+
 	decades := math.Log10(high / low)
 	every := 1 + int(decades/7)
 	for d := int(math.Floor(math.Log10(low))); d <= int(math.Ceil(math.Log10(high))); d++ {
@@ -130,6 +142,7 @@ func (l logTicks) Ticks(low, high float64) (out []plot.Tick) {
 			out = append(out, t)
 		}
 	}
+
 	return out
 }
 
@@ -167,6 +180,7 @@ func nameX(a *plot.Axis, names []string, length vg.Length) {
 	for _, m := range marks {
 		widest = max(widest, style.Width(m.Label))
 	}
+
 	every, high := 1, vg.Length(tickSize+1)
 	switch {
 	case widest+3 <= cell:
@@ -178,11 +192,13 @@ func nameX(a *plot.Axis, names []string, length vg.Length) {
 		style.Rotation, style.XAlign, style.YAlign = math.Pi/2, draw.XRight, -0.35
 		every = everyNth(high, cell)
 	}
+
 	if style.Rotation != 0 {
 		for i := range marks {
 			marks[i].Label += " " // the library sets turned labels too close to the axis
 		}
 	}
+
 	a.Tick.Marker = thinned(marks, every)
 }
 
@@ -204,6 +220,7 @@ func everyNth(label, cell vg.Length) int {
 			}
 		}
 	}
+
 	return 1e6
 }
 
@@ -223,9 +240,11 @@ func thinned(marks plot.ConstantTicks, every int) (out plot.ConstantTicks) {
 		strings.TrimSpace(marks[every-1].Label) == strconv.Itoa(every) {
 		start = every - 1
 	}
+
 	for i := start; i < len(marks); i += every {
 		out = append(out, marks[i])
 	}
+
 	return out
 }
 
@@ -256,5 +275,6 @@ func roomy(p *plot.Plot, t plot.Ticker, width vg.Length) plot.Ticker {
 		}
 		out = append(out, m)
 	}
+
 	return out
 }

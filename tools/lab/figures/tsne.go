@@ -30,15 +30,18 @@ func (f TSNE) draw() (*sheet, error) {
 	if len(f.Panels) > 1 {
 		s.width, s.height = 165, 155
 	}
+
 	var groups numbering
 	for i, in := range f.Panels {
 		if in.Groups != nil && len(in.Groups) != len(in.Rows) {
 			return nil, fmt.Errorf("panel %d: %d groups for %d rows", i+1, len(in.Groups), len(in.Rows))
 		}
+
 		points, err := embedding.TSNE(in.Rows)
 		if err != nil {
 			return nil, fmt.Errorf("panel %d: %w", i+1, err)
 		}
+
 		styles := make([]style, len(points))
 		for j := range points {
 			group := ""
@@ -47,6 +50,7 @@ func (f TSNE) draw() (*sheet, error) {
 			}
 			styles[j] = groupStyle(groups.of(group))
 		}
+
 		p := mapPlot(s.width, s.height, points)
 		p.HideAxes()
 		p.Add(plotted(func(c draw.Canvas, p *plot.Plot) {
@@ -56,10 +60,13 @@ func (f TSNE) draw() (*sheet, error) {
 				stamp(&c, styles[j].glyph(cloudRadius(len(points))), place(c, p, at))
 			}
 		}))
+
 		s.add(p, in.Title)
 	}
+
 	if groups.named() {
 		s.legend = groups.legend(func(label string, look style) entry { return glyphEntry(label, look.glyph(3)) })
 	}
+
 	return s, nil
 }

@@ -60,6 +60,7 @@ func newBlock(report Report) (b block, left []string, err error) {
 		Colours: map[string][]string{"light": figures.LineColours[0], "dark": figures.LineColours[1],
 			"groupsLight": figures.GroupColours[0], "groupsDark": figures.GroupColours[1],
 			"map": figures.SequentialColours(mapSteps)}}
+
 	stride, total := 1, 0
 	configs := make([]string, len(report.Runs))
 	for i, run := range report.Runs {
@@ -68,6 +69,7 @@ func newBlock(report Report) (b block, left []string, err error) {
 			total += len(c.Values)
 		}
 	}
+
 	if total > maxCurveNumbers {
 		stride = (total + maxCurveNumbers - 1) / maxCurveNumbers
 		left = append(left, fmt.Sprintf("The curves show one round in %d: all of them would make the page too large.",
@@ -84,11 +86,13 @@ func newBlock(report Report) (b block, left []string, err error) {
 		if run.Labels == nil {
 			packed.Labels = map[string]string{}
 		}
+
 		for _, axis := range slices.Sorted(maps.Keys(run.Labels)) {
 			if !slices.Contains(b.Axes, axis) {
 				b.Axes = append(b.Axes, axis)
 			}
 		}
+
 		if c := run.PerClient; c != nil {
 			if n := len(c.Values) * len(c.Rounds); clientNumbers+n > maxClientNumbers {
 				packed.PerClient = nil
@@ -97,19 +101,23 @@ func newBlock(report Report) (b block, left []string, err error) {
 				clientNumbers += n
 			}
 		}
+
 		if details += len(run.Details); details > maxDetails {
 			packed.Details = nil
 			withoutDetails++
 		}
+
 		if run.Clients != nil && len(run.Clients.Clients) > 0 {
 			key, err := json.Marshal(run.Clients)
 			if err != nil {
 				return b, nil, err
 			}
+
 			n := 0
 			for _, c := range run.Clients.Clients {
 				n += len(c.Train) + len(c.Val) + len(c.Test)
 			}
+
 			at, known := parts[string(key)]
 			switch {
 			case known:
@@ -122,8 +130,10 @@ func newBlock(report Report) (b block, left []string, err error) {
 				b.Parts = append(b.Parts, run.Clients)
 			}
 		}
+
 		b.Runs = append(b.Runs, packed)
 	}
+
 	for _, w := range []struct {
 		n    int
 		what string
@@ -134,6 +144,7 @@ func newBlock(report Report) (b block, left []string, err error) {
 				w.n, len(report.Runs)))
 		}
 	}
+
 	return b, left, nil
 }
 
@@ -142,10 +153,12 @@ func (r Run) thinned(stride int) Run {
 	if stride == 1 {
 		return r
 	}
+
 	r.Curves = slices.Clone(r.Curves)
 	for i, c := range r.Curves {
 		r.Curves[i].Rounds, r.Curves[i].Values = every(c.Rounds, stride), every(c.Values, stride)
 	}
+
 	if c := r.PerClient; c != nil {
 		thin := ClientCurves{Metric: c.Metric, Rounds: every(c.Rounds, stride)}
 		for _, y := range c.Values {
@@ -153,6 +166,7 @@ func (r Run) thinned(stride int) Run {
 		}
 		r.PerClient = &thin
 	}
+
 	return r
 }
 

@@ -91,13 +91,16 @@ func (f Figure) Size() string {
 	if phone == 0 {
 		phone = f.Width
 	}
+
 	var out []string
 	if f.Width > 420 {
 		out = append(out, "wide")
 	}
+
 	if phone > 500 {
 		out = append(out, "long")
 	}
+
 	return strings.Join(out, " ")
 }
 

@@ -23,28 +23,33 @@ func Serve(r Report) (*Served, error) {
 	if err != nil {
 		return nil, fmt.Errorf("page %q: %w", r.Title, err)
 	}
+
 	served := &Served{Version: r.Version, runs: map[string][]byte{}, block: block}
 	var out bytes.Buffer
 	if err := pageTemplate.Execute(&out, view); err != nil {
 		return nil, err
 	}
+
 	served.HTML = bytes.Clone(out.Bytes())
 	for _, run := range block.Runs {
 		if served.runs[run.Folder], err = json.Marshal(run); err != nil {
 			return nil, err
 		}
 	}
+
 	block.Runs, block.Version = nil, ""
 	common, err := json.Marshal(block)
 	if err != nil {
 		return nil, err
 	}
+
 	view.Data = template.JS(common)
 	out.Reset()
 	err = pageTemplate.Execute(&out, view)
 	for _, run := range served.block.Runs {
 		fmt.Fprintf(&out, "%q %q", run.Folder, run.State)
 	}
+
 	served.shape = out.Bytes()
 	return served, err
 }
@@ -55,18 +60,22 @@ func (s *Served) Since(old *Served) (runs []byte, all bool) {
 	if s == old {
 		return nil, false
 	}
+
 	if old == nil || !bytes.Equal(s.shape, old.shape) {
 		return nil, true
 	}
+
 	var changed []json.RawMessage
 	for _, run := range s.block.Runs {
 		if !bytes.Equal(s.runs[run.Folder], old.runs[run.Folder]) {
 			changed = append(changed, s.runs[run.Folder])
 		}
 	}
+
 	if changed == nil {
 		return nil, false
 	}
+
 	runs, err := json.Marshal(changed)
 	return runs, err != nil
 }

@@ -55,23 +55,27 @@ func viewTable(id string, table Table) (tableView, error) {
 		}
 		view.Head = append(view.Head, head)
 	}
+
 	for ri, r := range table.Rows {
 		if len(r.Cells) > len(table.Columns) {
 			return tableView{}, fmt.Errorf("table %q: row %d has %d cells for %d columns", table.Title, ri,
 				len(r.Cells),
 				len(table.Columns))
 		}
+
 		row := make([]cellView, len(table.Columns))
 		for i, c := range table.Columns {
 			row[i] = cellView{Text: c.Text, Head: i == 0 && c.Text}
 			if i >= len(r.Cells) {
 				continue
 			}
+
 			cell := r.Cells[i]
 			row[i].Cell = cell
 			if v, ok := sortValue(cell, c); ok {
 				row[i].Key = strconv.FormatFloat(v, 'g', -1, 64)
 			}
+
 			if cell.Note != "" {
 				k := slices.IndexFunc(view.Notes, func(n noteView) bool { return n.Text == cell.Note })
 				if k < 0 {
@@ -80,12 +84,14 @@ func viewTable(id string, table Table) (tableView, error) {
 				row[i].Mark = view.Notes[k].Mark
 			}
 		}
+
 		if r.Summary {
 			view.Summary = append(view.Summary, row)
 		} else {
 			view.Rows = append(view.Rows, row)
 		}
 	}
+
 	return view, nil
 }
 
@@ -97,10 +103,12 @@ func sortValue(cell Cell, c Column) (float64, bool) {
 	if cell.Value != nil {
 		return *cell.Value, !math.IsNaN(*cell.Value) && !math.IsInf(*cell.Value, 0)
 	}
+
 	m := leading.FindStringSubmatch(cell.Text)
 	if m == nil || c.Text {
 		return 0, false
 	}
+
 	v, err := strconv.ParseFloat(strings.Replace(m[1], "−", "-", 1), 64)
 	return v, err == nil
 }
@@ -119,6 +127,7 @@ func failureTables(failures []Failure) []Table {
 	if len(failures) == 0 {
 		return nil
 	}
+
 	table := Table{Columns: []Column{{Name: "run", Text: true}}}
 	column := map[string]int{}
 	for _, f := range failures {
@@ -129,6 +138,7 @@ func failureTables(failures []Failure) []Table {
 			}
 		}
 	}
+
 	table.Columns = append(table.Columns, Column{Name: "error", Text: true})
 	for _, f := range failures {
 		cells := make([]Cell, len(table.Columns))
@@ -139,5 +149,6 @@ func failureTables(failures []Failure) []Table {
 		cells[len(cells)-1].Text = f.Error
 		table.Rows = append(table.Rows, Row{Cells: cells})
 	}
+
 	return []Table{table}
 }

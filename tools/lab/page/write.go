@@ -72,12 +72,15 @@ func newView(report Report) (v view, data block, err error) {
 			*part.to = append(*part.to, table)
 		}
 	}
+
 	if data, v.Left, err = newBlock(report); err != nil {
 		return v, data, err
 	}
+
 	for _, run := range data.Runs {
 		v.HasCurves = v.HasCurves || len(run.Curves) > 0
 	}
+
 	packed, err := json.Marshal(data) // escapes <, > and &
 	v.Data = template.JS(packed)
 	v.Policy = fmt.Sprintf("default-src 'none'; img-src data:; style-src '%s'; script-src '%s'; base-uri 'none'; "+
@@ -85,6 +88,7 @@ func newView(report Report) (v view, data block, err error) {
 	if v.Live {
 		v.Policy += "; connect-src 'self'"
 	}
+
 	return v, data, err
 }
 
@@ -113,6 +117,7 @@ func texts(patterns ...string) string {
 			b.Write(text)
 		}
 	}
+
 	return b.String()
 }
 

@@ -39,6 +39,7 @@ func newBatches(cfg Config, tok *tokenizer.Tokenizer) (*batches, error) {
 		b.samplers = append(b.samplers, with)
 		shares = append(shares, s.Share)
 	}
+
 	b.counts = apportion(cfg.Train.Batch, shares)
 	return b, nil
 }
@@ -50,6 +51,7 @@ func apportion(n int, shares []float64) []int {
 	for _, s := range shares {
 		sum += s
 	}
+
 	out, rest := make([]int, len(shares)), make([]float64, len(shares))
 	left := n
 	for i, s := range shares {
@@ -58,10 +60,12 @@ func apportion(n int, shares []float64) []int {
 		rest[i] = due - float64(out[i])
 		left -= out[i]
 	}
+
 	order := tensor.Order(len(shares), func(a, b int) int { return cmp.Compare(rest[b], rest[a]) })
 	for i := range left {
 		out[order[i%len(order)]]++
 	}
+
 	return out
 }
 
@@ -74,6 +78,7 @@ func (b *batches) batch(ctx context.Context, step, workers int) (tensor.Map, err
 	for source, count := range b.counts {
 		sources = append(sources, slices.Repeat([]int{source}, count)...)
 	}
+
 	draw := func(_ context.Context, i int) (pair, error) {
 		p, err := b.samplers[sources[i]].sample(stream(b.cfg.Seed, "batch", step, i), writer{b.cfg.Careless, b.fits})
 		if err != nil {
@@ -81,6 +86,7 @@ func (b *batches) batch(ctx context.Context, step, workers int) (tensor.Map, err
 		}
 		return p, err
 	}
+
 	if err := data.ParallelInOrder(ctx, n, workers, draw, func(i int, p pair) error {
 		copy(pixels.Row(i).Data, p.pixels)
 		captions[i], classes[i] = p.caption, p.class
@@ -88,6 +94,7 @@ func (b *batches) batch(ctx context.Context, step, workers int) (tensor.Map, err
 	}); err != nil {
 		return nil, err
 	}
+
 	tokens, end, err := b.texts(captions)
 	return tensor.Map{inPixels: pixels, inTokens: tokens, inEnd: end,
 		inTargets: Targets(captions, classes, b.cfg.Train.ByClass)}, err
@@ -109,6 +116,7 @@ func (b *batches) texts(captions []string) (ids, end *tensor.Tensor, err error) 
 		ends = append(ends, int64(slices.Index(seq, int64(b.tok.EOT()))))
 		all = append(all, seq...)
 	}
+
 	n := len(captions)
 	return tensor.OfInts(all, n, b.cfg.Caption), tensor.OfInts(ends, n), nil
 }
@@ -122,6 +130,7 @@ func stream(seed uint64, purpose string, k ...int) *rand.Rand {
 	for _, i := range k {
 		binary.Write(h, binary.LittleEndian, int64(i))
 	}
+
 	sum := h.Sum(nil)
 	return rand.New(rand.NewPCG(binary.LittleEndian.Uint64(sum), binary.LittleEndian.Uint64(sum[8:])))
 }

@@ -131,11 +131,13 @@ func (c Config) Validate() error {
 			"merges must not be negative, captions take 3 to %d tokens", c.Merges, c.Caption, contextLength),
 		configtags.Check("careless.", c.Careless),
 		data.Need(len(c.Sources) > 0, "sources: give at least one")}
+
 	for i, s := range c.Sources {
 		if err := s.validate(); err != nil {
 			errs = append(errs, fmt.Errorf("sources[%d]: %w", i, err))
 		}
 	}
+
 	return cmp.Or(append(errs,
 		data.Need(training.Steps >= 1 && training.Batch >= 2 && training.Warmup >= 0 &&
 			training.Warmup < training.Steps &&
@@ -161,14 +163,17 @@ func (s Source) validate() error {
 				d),
 			data.Need(len(s.Captions) == 0 || len(s.Captions) == 1 && own && !slices.ContainsFunc(list, lacksClass),
 				"captions: a synthetic source takes templates under 'any' alone, each with {} or {a}"))
+
 		for _, class := range s.classes() {
 			for _, domain := range s.domains() {
 				_, err := synthetic.New(class, domain, 0, synthetic.Default())
 				errs = append(errs, err)
 			}
 		}
+
 		return cmp.Or(errs...)
 	}
+
 	errs = append(errs, data.Need(len(s.Captions) > 0, "captions: give templates, at least under 'any'"))
 	for domain, list := range s.Captions {
 		for _, text := range list {
@@ -177,6 +182,7 @@ func (s Source) validate() error {
 		}
 		errs = append(errs, data.Need(len(list) > 0, "captions.%s is empty", domain))
 	}
+
 	return cmp.Or(errs...)
 }
 
@@ -187,10 +193,12 @@ func (t Training) optimizer() (*optim.Optimizer, error) {
 		ClipNorm: t.ClipNorm}); err != nil {
 		return nil, fmt.Errorf("train: %w", err)
 	}
+
 	var parts []optim.Transform
 	if t.ClipNorm > 0 {
 		parts = append(parts, optim.ClipByGlobalNorm(t.ClipNorm))
 	}
+
 	return optim.With(append(parts, optim.ScaleByAdam(0.9, t.Beta2, 1e-6), decayMatrices(t.Decay))...), nil
 }
 

@@ -37,10 +37,12 @@ func (c Config) evaluate(ctx context.Context) (out []Accuracy, err error) {
 		return nil, err
 	}
 	defer os.RemoveAll(dir)
+
 	model, err := converted.Convert(c.Out, filepath.Join(dir, "bundle"), converted.Options{})
 	if err != nil {
 		return nil, err
 	}
+
 	seen := map[string]bool{}
 	for i, source := range c.Sources {
 		key := source.Data.Set + source.Data.Root
@@ -49,20 +51,25 @@ func (c Config) evaluate(ctx context.Context) (out []Accuracy, err error) {
 			source.Data = sets.Defaults()
 			source.Data.Set, source.Data.Generator.Train = key, 1
 		}
+
 		if seen[key] {
 			continue
 		}
+
 		seen[key] = true
 		set, err := sets.Open(source.Data)
 		if err != nil {
 			return nil, fmt.Errorf("sources[%d]: %w", i, err)
 		}
+
 		acc, err := accuracies(ctx, model, set, c.Threads)
 		if err != nil {
 			return nil, err
 		}
+
 		out = append(out, acc...)
 	}
+
 	return out, nil
 }
 
@@ -72,15 +79,18 @@ func accuracies(ctx context.Context, b *bundle.Bundle, set *data.Set, workers in
 	if err != nil {
 		return nil, err
 	}
+
 	images, err := features.Extractor{Workers: workers}.Compute(ctx, features.Request{Bundle: b, List: set.Test,
 		What: method.ImageInput})
 	if err != nil {
 		return nil, err
 	}
+
 	domains := set.Domains
 	if len(domains) == 0 {
 		domains = []string{""}
 	}
+
 	right, total := make([]int, len(domains)), make([]int, len(domains))
 	for i, x := range set.Test {
 		total[x.Domain]++
@@ -88,11 +98,13 @@ func accuracies(ctx context.Context, b *bundle.Bundle, set *data.Set, workers in
 			right[x.Domain]++
 		}
 	}
+
 	for i, d := range domains {
 		if total[i] > 0 {
 			out = append(out, Accuracy{set.Name, d, total[i], len(set.Classes), float64(right[i]) / float64(total[i])})
 		}
 	}
+
 	return out, nil
 }
 
@@ -104,19 +116,23 @@ func classFeatures(ctx context.Context, backbone *bundle.Bundle, classes []strin
 	if err != nil {
 		return nil, err
 	}
+
 	one := g.Input("one", graph.Float, graph.Static(1)) // ONNX Runtime runs no graph without an input
 	model, err := graph.Model(graph.Output{Name: "features", Node: node.L2Normalize().Mul(one)})
 	if err != nil {
 		return nil, err
 	}
+
 	got, err := ort.RunOnce(ctx, model, ort.Options{WeightsDir: backbone.WeightsDir()},
 		tensor.Map{"one": tensor.Of([]float32{1}, 1)})
 	if err != nil {
 		return nil, err
 	}
+
 	for i := range classes {
 		out = append(out, got["features"].Row(i).Data)
 	}
+
 	return out, nil
 }
 
@@ -132,5 +148,6 @@ func nearest(x []float32, rows [][]float32) int {
 			best, most = i, dot
 		}
 	}
+
 	return best
 }

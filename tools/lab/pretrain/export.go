@@ -30,19 +30,24 @@ func Export(cfg Config, weights tensor.Map) error {
 	if err != nil {
 		return err
 	}
+
 	if err := os.MkdirAll(cfg.Out, 0o755); err != nil {
 		return err
 	}
+
 	description, err := json.MarshalIndent(describe(cfg, weights), "", "  ")
 	if err != nil {
 		return err
 	}
+
 	if err := os.WriteFile(filepath.Join(cfg.Out, configFile), append(description, '\n'), 0o644); err != nil {
 		return err
 	}
+
 	if err := tok.WriteHF(cfg.Out); err != nil {
 		return err
 	}
+
 	return safetensors.WriteHalfFile(filepath.Join(cfg.Out, weightsFile), weights, map[string]string{"name": cfg.Name})
 }
 
@@ -54,6 +59,7 @@ func describe(cfg Config, weights tensor.Map) any {
 	if len(cfg.Stages) > 0 { // OpenCLIP's width of a ResNet is the width of its stem
 		vision = map[string]any{"image_size": cfg.Size, "layers": cfg.Stages, "width": cfg.Image.Width / 32}
 	}
+
 	return map[string]any{
 		"model_cfg": map[string]any{
 			"embed_dim":  cfg.EmbedDim,

@@ -47,6 +47,7 @@ func stepGraph(text clip.TextArch, image clip.VisionArch, weights tensor.Map, ba
 		moments = append(moments, graph.Output{Name: norm + runningMean, Node: mean},
 			graph.Output{Name: norm + runningVar, Node: variance})
 	}}.Features(g, in, pixels)
+
 	f = f.L2Normalize()
 	t := textFeatures(g, text, in, tokens, end)
 	s := in.Node(g, logScale).Exp()
@@ -60,10 +61,12 @@ func stepGraph(text clip.TextArch, image clip.VisionArch, weights tensor.Map, ba
 	if err != nil {
 		return nil, err
 	}
+
 	outputs := append(moments, graph.Output{Name: outLoss, Node: loss.Reshape(1)})
 	for i, n := range names {
 		outputs = append(outputs, graph.Output{Name: outGrad + n, Node: dw[i]})
 	}
+
 	return graph.Model(outputs...)
 }
 
@@ -99,5 +102,6 @@ func Targets(captions, classes []string, byClass float64) *tensor.Tensor {
 			}
 		}
 	}
+
 	return labels
 }

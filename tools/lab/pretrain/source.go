@@ -61,10 +61,12 @@ func (d drawer) sample(rng *rand.Rand, w writer) (pair, error) {
 	if err != nil {
 		return pair{}, err
 	}
+
 	img, err := sample.Image(d.prep.Size)
 	if err != nil {
 		return pair{}, err
 	}
+
 	text, err := w.write(rng, sample.Class, classes, func(class string) string {
 		if templates := d.Captions["any"]; len(templates) > 0 {
 			return word(templates[rng.IntN(len(templates))], class)
@@ -73,6 +75,7 @@ func (d drawer) sample(rng *rand.Rand, w writer) (pair, error) {
 		said.Class = class
 		return said.Caption(rng)
 	})
+
 	return pair{d.prep.Pixels(img), text, sample.Class}, err
 }
 
@@ -91,9 +94,11 @@ func openLister(source Source, prep preprocess.Preprocess) (*lister, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	if set.Pool != nil {
 		return nil, fmt.Errorf("data.split: %q has no training images: use given", source.Data.Split)
 	}
+
 	l := &lister{Source: source, prep: prep, set: set}
 	seen := map[[2]int]int{}
 	for _, e := range set.Train {
@@ -103,9 +108,11 @@ func openLister(source Source, prep preprocess.Preprocess) (*lister, error) {
 		}
 		seen[k]++
 	}
+
 	if len(l.list) == 0 {
 		return nil, fmt.Errorf("no training images in %s", source.Data.Root)
 	}
+
 	return l, l.word()
 }
 
@@ -118,6 +125,7 @@ func (l *lister) word() error {
 	if len(domains) == 0 {
 		domains = []string{anyDomain}
 	}
+
 	keys := map[string]string{} // folded name to key
 	for _, key := range slices.Sorted(maps.Keys(l.Captions)) {
 		if other, ok := keys[fold(key)]; ok {
@@ -125,6 +133,7 @@ func (l *lister) word() error {
 		}
 		keys[fold(key)] = key
 	}
+
 	for _, name := range domains {
 		templates := l.Captions[keys[fold(name)]]
 		if len(templates) == 0 {
@@ -136,10 +145,12 @@ func (l *lister) word() error {
 		l.templates = append(l.templates, templates)
 		delete(keys, fold(name))
 	}
+
 	delete(keys, anyDomain)
 	for _, key := range slices.Sorted(maps.Values(keys)) {
 		return fmt.Errorf("captions: no domain %s; the domains are %s", key, strings.Join(domains, ", "))
 	}
+
 	return nil
 }
 
@@ -152,6 +163,7 @@ func (l *lister) sample(rng *rand.Rand, w writer) (pair, error) {
 	if err != nil {
 		return pair{}, err
 	}
+
 	pixels := l.moved(l.prep.Pixels(img), rng)
 	templates := l.templates[e.Domain]
 	class := l.set.Classes[e.Label]
@@ -182,9 +194,11 @@ func (s Source) moved(pixels []float32, rng *rand.Rand) []float32 {
 	if s.Shift > 0 {
 		dx, dy = rng.IntN(2*s.Shift+1)-s.Shift, rng.IntN(2*s.Shift+1)-s.Shift
 	}
+
 	if !mirror && dx == 0 && dy == 0 {
 		return pixels
 	}
+
 	out := make([]float32, len(pixels))
 	at := func(i int) int { return min(max(i, 0), n-1) }
 	for c := range 3 {
@@ -200,6 +214,7 @@ func (s Source) moved(pixels []float32, rng *rand.Rand) []float32 {
 			}
 		}
 	}
+
 	return out
 }
 
@@ -222,6 +237,7 @@ func (w writer) write(rng *rand.Rand, class string, classes []string, say func(c
 			return text, nil
 		}
 	}
+
 	return "", fmt.Errorf("caption %q and others for the same image are longer than caption_tokens: raise it", text)
 }
 

@@ -26,6 +26,7 @@ func (t *trainer) fingerprint() string {
 			fmt.Fprintf(h, "%s %v %q %q\n", data.Digest(l.list), data.Labels(l.list), l.set.Classes, l.set.Domains)
 		}
 	}
+
 	return fmt.Sprintf("%+v images %x", c, h.Sum(nil))
 }
 
@@ -36,10 +37,12 @@ func (t *trainer) save() error {
 	if err := os.MkdirAll(t.cfg.Out, 0o755); err != nil {
 		return err
 	}
+
 	losses := tensor.New(len(t.losses))
 	for i, l := range t.losses {
 		losses.Data[i] = float32(l)
 	}
+
 	m := tensor.Map{"step": tensor.OfInts([]int64{int64(t.step)}, 1), "losses": losses}
 	m.Put("weight", t.weights).Put("moment", t.moments).Put("optimizer", t.opt.State())
 	return safetensors.WriteFile(t.statePath(), m, map[string]string{"config": t.fingerprint()})
@@ -52,13 +55,16 @@ func (t *trainer) resume() error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
+
 	if err != nil {
 		return err
 	}
+
 	if meta["config"] != t.fingerprint() {
 		return fmt.Errorf("%s was written with another configuration or other images: remove it, or set another out",
 			path)
 	}
+
 	weights, moments := tensors.WithoutPrefix("weight"), tensors.WithoutPrefix("moment")
 	for _, part := range []struct{ got, want tensor.Map }{{weights, t.weights}, {moments, t.moments}} {
 		for name, w := range part.want {
@@ -67,18 +73,22 @@ func (t *trainer) resume() error {
 			}
 		}
 	}
+
 	step := tensors["step"]
 	if step == nil || len(step.Ints) != 1 || step.Ints[0] < 0 || step.Ints[0] > int64(t.cfg.Train.Steps) {
 		return fmt.Errorf("%s: no valid step: remove the file", path)
 	}
+
 	if err := t.opt.Load(tensors.WithoutPrefix("optimizer")); err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
+
 	t.weights, t.moments, t.step = weights, moments, int(step.Ints[0])
 	if l := tensors["losses"]; l != nil {
 		for _, v := range l.Data {
 			t.losses = append(t.losses, float64(v))
 		}
 	}
+
 	return nil
 }

@@ -54,30 +54,37 @@ func Run(ctx context.Context, cfg Config, progress func(Progress)) (Result, erro
 	if err := cfg.Validate(); err != nil {
 		return Result{}, fmt.Errorf("pretrain: %w", err)
 	}
+
 	trainer, err := newTrainer(cfg)
 	if err != nil {
 		return Result{}, fmt.Errorf("pretrain: %w", err)
 	}
 	defer trainer.session.Close()
+
 	if err := trainer.train(ctx, start, progress); err != nil {
 		return Result{}, fmt.Errorf("pretrain: step %d: %w", trainer.step+1, err)
 	}
+
 	maps.Copy(trainer.weights, trainer.moments)
 	meanOfUnreached(trainer.weights, cfg.Caption)
 	if err := Export(cfg, trainer.weights); err != nil {
 		return Result{}, fmt.Errorf("pretrain: %w", err)
 	}
+
 	acc, err := cfg.evaluate(ctx)
 	if err != nil {
 		return Result{}, fmt.Errorf("pretrain: evaluation: %w", err)
 	}
+
 	r := Result{Folder: cfg.Out, Accuracy: acc, Elapsed: time.Since(start)}
 	for _, l := range trainer.losses {
 		r.Loss += l / float64(len(trainer.losses))
 	}
+
 	for _, w := range trainer.weights {
 		r.Parameters += w.Len()
 	}
+
 	return r, nil
 }
 
@@ -86,27 +93,34 @@ func newTrainer(cfg Config) (*trainer, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	t := &trainer{cfg: cfg, weights: fresh(cfg.text(), cfg.image(), tok.VocabSize(), cfg.Seed),
 		moments: freshMoments(cfg.image())}
 	if err := start(cfg.Start, cfg.Take, t.weights, t.moments); err != nil {
 		return nil, err
 	}
+
 	if t.rate, err = cfg.Train.rate(); err != nil {
 		return nil, err
 	}
+
 	if t.opt, err = cfg.Train.optimizer(); err != nil {
 		return nil, err
 	}
+
 	if t.data, err = newBatches(cfg, tok); err != nil {
 		return nil, err
 	}
+
 	if err := t.resume(); err != nil {
 		return nil, err
 	}
+
 	model, err := stepGraph(cfg.text(), cfg.image(), t.weights, cfg.Train.Batch, cfg.Caption)
 	if err != nil {
 		return nil, err
 	}
+
 	t.session, err = ort.NewSession(model, ort.Options{IntraThreads: cfg.Threads})
 	return t, err
 }
@@ -116,6 +130,7 @@ func (t *trainer) train(ctx context.Context, start time.Time, progress func(Prog
 	prepare := func(ctx context.Context, i int) (tensor.Map, error) {
 		return t.data.batch(ctx, first+i, t.cfg.Threads)
 	}
+
 	// the next batches are prepared during a step
 	return data.ParallelInOrder(ctx, t.cfg.Train.Steps-first, 1, prepare, func(_ int, batch tensor.Map) error {
 		loss, err := t.learn(ctx, batch)
@@ -140,17 +155,21 @@ func (t *trainer) learn(ctx context.Context, batch tensor.Map) (loss float64, er
 	if err != nil {
 		return 0, err
 	}
+
 	loss = float64(out[outLoss].Data[0])
 	if math.IsNaN(loss) || math.IsInf(loss, 0) {
 		return 0, fmt.Errorf("the loss is %v: lower train.lr", loss)
 	}
+
 	grads := tensor.Map{}
 	for name := range t.weights {
 		grads[name] = out[outGrad+name]
 	}
+
 	if err := t.opt.Step(t.weights, grads, t.rate(t.step)); err != nil {
 		return 0, err
 	}
+
 	follow(t.moments, out)
 	s := t.weights[logScale].Data
 	s[0] = min(max(s[0], 0), float32(math.Log(maxScale)))
@@ -158,6 +177,7 @@ func (t *trainer) learn(ctx context.Context, batch tensor.Map) (loss float64, er
 	if t.losses = append(t.losses, loss); len(t.losses) > lastSteps {
 		t.losses = t.losses[1:]
 	}
+
 	return loss, nil
 }
 

@@ -29,10 +29,12 @@ func fresh(text clip.TextArch, image clip.VisionArch, vocabulary int, seed uint6
 		if strings.HasPrefix(name, "visual.") {
 			width, layers = image.Width, image.Layers
 		}
+
 		std := deviation(name, width, layers, image.Patch)
 		if image.ResNet() && strings.HasPrefix(name, "visual.") {
 			std = resnetDeviation(shape)
 		}
+
 		switch {
 		case std > 0:
 			rng := stream(seed, "weights/"+name)
@@ -46,8 +48,10 @@ func fresh(text clip.TextArch, image clip.VisionArch, vocabulary int, seed uint6
 				t.Data[i] = 1
 			}
 		}
+
 		weights[name] = t
 	}
+
 	return weights
 }
 
@@ -71,6 +75,7 @@ func deviation(name string, width, layers, patch int) float64 {
 	case name == "visual.conv1.weight":
 		return 1 / math.Sqrt(3*float64(3*patch*patch)) // torch's default: uniform on ±1/√fan_in
 	}
+
 	return 0
 }
 
@@ -92,6 +97,7 @@ func freshMoments(image clip.VisionArch) tensor.Map {
 			m[c.Norm+runningVar].Data[i] = 1
 		}
 	}
+
 	return m
 }
 
@@ -133,6 +139,7 @@ func meanOfUnreached(weights tensor.Map, longest int) {
 		}
 		mean[i] = float32(sum / float64(reach-from))
 	}
+
 	for r := reach; r < param.Shape[0]; r++ {
 		copy(param.Data[r*width:], mean)
 	}
@@ -151,11 +158,13 @@ func start(folder, take string, weights, moments tensor.Map) error {
 	if folder == "" {
 		return nil
 	}
+
 	path := filepath.Join(folder, weightsFile)
 	trained, _, err := safetensors.ReadFile(path)
 	if err != nil {
 		return fmt.Errorf("start: %w", err)
 	}
+
 	all := maps.Clone(weights)
 	maps.Copy(all, moments)
 	for _, name := range all.Names() {
@@ -170,5 +179,6 @@ func start(folder, take string, weights, moments tensor.Map) error {
 		}
 		copy(w.Data, t.Data)
 	}
+
 	return nil
 }

@@ -34,6 +34,7 @@ func (p *probe) inversion(ctx context.Context) error {
 	for _, n := range sizes {
 		fmt.Printf(" %d image%s |", n, map[bool]string{true: "s"}[n > 1])
 	}
+
 	fmt.Printf("\n|:--- |%s\n", string(slices.Repeat([]byte(" ---:|"), len(sizes))))
 	for _, s := range append([]protection{{name: "class means, without an upload", blind: true}}, protections...) {
 		fmt.Printf("| %s |", s.name)
@@ -48,6 +49,7 @@ func (p *probe) inversion(ctx context.Context) error {
 		}
 		fmt.Println()
 	}
+
 	return nil
 }
 
@@ -61,12 +63,14 @@ func (p *probe) invert(ctx context.Context, s protection, seed uint64, n int, su
 	if err != nil {
 		return err
 	}
+
 	rec := trace.NewRecorder()
 	set := p.source.Settings()
 	set.Client.Tracer = rec
 	if _, err := engine.Run(ctx, e, set); err != nil {
 		return err
 	}
+
 	received := rec.Tensors.WithoutPrefix("init")
 	victim := p.victims[seed]
 	if victim == nil {
@@ -75,27 +79,33 @@ func (p *probe) invert(ctx context.Context, s protection, seed uint64, n int, su
 		}
 		p.victims[seed] = victim
 	}
+
 	for k := range 2 {
 		rows := dealt[k]
 		if s.summed {
 			rows = slices.Concat(dealt...)
 		}
+
 		seen := rec.Tensors.WithoutPrefix(fmt.Sprintf("r0/c%d/upload", k))["ctx"]
 		if s.summed {
 			seen = rec.Tensors.WithoutPrefix("r0/merged")["ctx"]
 		}
+
 		labels := p.pool.Pick(rows).Class
 		guess := p.means(left, labels)
 		if !s.blind {
 			guess = victim.reconstruct(gradientOf(received["ctx"], seen, stepRate), labels, guess)
 		}
+
 		if err := p.judge(rows, guess, sum); err != nil {
 			return err
 		}
+
 		if s.summed { // the mean is the same for all clients
 			break
 		}
 	}
+
 	return nil
 }
 
@@ -126,6 +136,7 @@ func (p *probe) means(rows []int, labels []int64) [][]float64 {
 	if err != nil { // the rows were read before
 		panic(err)
 	}
+
 	out := make([][]float64, len(labels))
 	for k, y := range labels {
 		out[k] = make([]float64, x.Shape[1])
@@ -136,6 +147,7 @@ func (p *probe) means(rows []int, labels []int64) [][]float64 {
 		}
 		unit(out[k])
 	}
+
 	return out
 }
 
@@ -145,6 +157,7 @@ func (p *probe) judge(rows []int, guess [][]float64, sum *found) error {
 	if err != nil {
 		return err
 	}
+
 	for k, row := range rows {
 		best, nearest := -2.0, -1
 		for i := range p.pool.Len() {
@@ -156,11 +169,13 @@ func (p *probe) judge(rows []int, guess [][]float64, sum *found) error {
 				sum.cosine += c
 			}
 		}
+
 		sum.images++
 		if nearest == row {
 			sum.right++
 		}
 	}
+
 	return nil
 }
 
@@ -179,6 +194,7 @@ func (p *probe) victim(ctx context.Context, seed uint64, received tensor.Map) (*
 	if err != nil {
 		return nil, err
 	}
+
 	worker := client.NewWorker(experiment, p.source.Settings().Client)
 	defer worker.Close()
 	task := worker.Task(experiment.Clients[0], 1)
@@ -188,6 +204,7 @@ func (p *probe) victim(ctx context.Context, seed uint64, received tensor.Map) (*
 	for d := range v.dim {
 		axes.Row(d).Data[d] = 1
 	}
+
 	rows := func(indices []int, class ...int64) *spec.Features {
 		return &spec.Features{Views: []spec.RowReader{spec.InMemory{Tensor: axes.Rows(indices)}}, Class: class}
 	}
@@ -201,6 +218,7 @@ func (p *probe) victim(ctx context.Context, seed uint64, received tensor.Map) (*
 		}
 		return gradientOf(received["ctx"], r.Upload.Shared["ctx"], 1), nil
 	}
+
 	for d := range v.dim {
 		zero, err := step(d, 0)
 		if err != nil {
@@ -215,6 +233,7 @@ func (p *probe) victim(ctx context.Context, seed uint64, received tensor.Map) (*
 			v.slopes.SetRow(c*v.dim+d, g)
 		}
 	}
+
 	l, state := worker.Begin(experiment.Clients[0], message.Instruction{Kind: message.Test, Total: 1, Shared: received},
 		message.ClientState{})
 	scores, err := worker.ScoreRows(ctx, experiment.Clients[0], l, state,
@@ -222,10 +241,12 @@ func (p *probe) victim(ctx context.Context, seed uint64, received tensor.Map) (*
 	if err != nil {
 		return nil, err
 	}
+
 	v.scale = mat.NewDense(v.classes, v.dim, nil)
 	for d := range v.dim {
 		v.scale.SetCol(d, float64s(scores.Row(d).Data))
 	}
+
 	return v, nil
 }
 
@@ -238,17 +259,20 @@ func (v *victim) objective(u, g []float64, labels []int64, grad []float64) float
 	for i := range n {
 		unit(x.RawRowView(i))
 	}
+
 	var p, weights mat.Dense // p is softmax(x scaleᵀ)
 	p.Mul(x, v.scale.T())
 	for i := range n {
 		row := p.RawRowView(i)
 		floats.AddConst(-floats.LogSumExp(row), row)
 	}
+
 	p.Apply(func(_, _ int, score float64) float64 { return math.Exp(score) }, &p)
 	residual := mat.DenseCopyOf(&p) // p - e_y
 	for i, y := range labels {
 		residual.Set(i, int(y), residual.At(i, int(y))-1)
 	}
+
 	weights.Mul(residual.T(), x) // Σ (p - e_y) xᵀ / n
 	weights.Scale(1/float64(n), &weights)
 	var off mat.VecDense
@@ -259,6 +283,7 @@ func (v *victim) objective(u, g []float64, labels []int64, grad []float64) float
 			off.SetVec(i, 0)
 		}
 	}
+
 	norm := floats.Dot(g, g)
 	if grad != nil {
 		back := mat.NewDense(v.classes, v.dim, nil)
@@ -270,6 +295,7 @@ func (v *victim) objective(u, g []float64, labels []int64, grad []float64) float
 			floats.AddConst(-floats.Dot(row, p.RawRowView(i)), row)
 			floats.Mul(row, p.RawRowView(i))
 		}
+
 		gx.Mul(residual, back)
 		through.Mul(&by, v.scale)
 		gx.Add(&gx, &through)
@@ -279,6 +305,7 @@ func (v *victim) objective(u, g []float64, labels []int64, grad []float64) float
 			floats.Scale(1/(float64(n)*norm*floats.Norm(u[i*v.dim:(i+1)*v.dim], 2)), part)
 		}
 	}
+
 	return mat.Dot(&off, &off) / 2 / norm
 }
 
@@ -288,17 +315,20 @@ func (v *victim) reconstruct(g []float64, labels []int64, guess [][]float64) [][
 		Func: func(u []float64) float64 { return v.objective(u, g, labels, nil) },
 		Grad: func(grad, u []float64) { v.objective(u, g, labels, grad) },
 	}
+
 	first := slices.Concat(guess...)
 	r, err := optimize.Minimize(problem, first, &optimize.Settings{MajorIterations: 1000,
 		Converger: optimize.NeverTerminate{}}, &optimize.LBFGS{})
 	if r == nil { // the start has no gradient
 		panic(err)
 	}
+
 	out := make([][]float64, len(labels))
 	for i := range out {
 		out[i] = slices.Clone(r.X[i*v.dim : (i+1)*v.dim])
 		unit(out[i])
 	}
+
 	return out
 }
 

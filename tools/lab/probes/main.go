@@ -29,9 +29,11 @@ func run(ctx context.Context) error {
 		return err
 	}
 	defer p.source.Close()
+
 	if err := p.membership(ctx); err != nil {
 		return err
 	}
+
 	return p.inversion(ctx)
 }
 
@@ -59,14 +61,17 @@ func open(ctx context.Context, perClass int) (*probe, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	f, err := experiment.Federate(ctx, t, nil)
 	if err != nil {
 		return nil, err
 	}
+
 	pool, ok := f.Experiment.Clients[0].Train.(*spec.Features)
 	if !ok {
 		return nil, fmt.Errorf("the training data are %T", f.Experiment.Clients[0].Train)
 	}
+
 	return &probe{f, pool, map[uint64]*victim{}}, nil
 }
 
@@ -101,10 +106,12 @@ func (p *probe) experiment(s protection, seed uint64, train [][]int, training sp
 	for k, v := range s.options {
 		options[k] = v
 	}
+
 	m, err := methods.Build("promptfl", s.with, options)
 	if err != nil {
 		return nil, err
 	}
+
 	e := &spec.Experiment{Name: "probe", MethodName: "promptfl", Method: m, Classes: p.source.Experiment.Classes,
 		Template: p.source.Experiment.Template, Training: training,
 		Plan: spec.Plan{Rounds: rounds, TestEvery: rounds, Seed: seed}}
@@ -112,6 +119,7 @@ func (p *probe) experiment(s protection, seed uint64, train [][]int, training sp
 		e.Clients = append(e.Clients, &spec.Client{ID: i, Backbone: p.source.Experiment.Clients[0].Backbone,
 			Train: p.pool.Pick(rows), Test: p.pool.Pick(rows)})
 	}
+
 	return e, nil
 }
 
@@ -128,6 +136,7 @@ func (p *probe) deal(seed uint64, classes, n int) (dealt [][]int, left []int) {
 	for _, i := range r.Perm(p.pool.Len()) {
 		rows[p.pool.Class[i]] = append(rows[p.pool.Class[i]], i)
 	}
+
 	dealt = make([][]int, clients)
 	for k := range dealt {
 		for _, c := range r.Perm(len(p.source.Experiment.Classes))[:classes] {
@@ -135,8 +144,10 @@ func (p *probe) deal(seed uint64, classes, n int) (dealt [][]int, left []int) {
 			dealt[k], rows[y] = append(dealt[k], rows[y][:n]...), rows[y][n:]
 		}
 	}
+
 	for c := range p.source.Experiment.Classes {
 		left = append(left, rows[int64(c)]...)
 	}
+
 	return dealt, left
 }

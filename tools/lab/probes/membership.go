@@ -40,6 +40,7 @@ func (p *probe) membership(ctx context.Context) error {
 		}
 		fmt.Printf("| %s | %s | %s |\n", s.name, meanStd(first), meanStd(last))
 	}
+
 	fmt.Println()
 	return nil
 }
@@ -56,12 +57,14 @@ func (p *probe) members(ctx context.Context, s protection, seed uint64, rounds i
 	if err != nil {
 		return area, err
 	}
+
 	rec := trace.NewRecorder()
 	set := p.source.Settings()
 	set.Client.Tracer = rec
 	if _, err := engine.Run(ctx, experiment, set); err != nil {
 		return area, err
 	}
+
 	worker := client.NewWorker(experiment, p.source.Settings().Client)
 	defer worker.Close()
 	others := p.pool.Pick(left)
@@ -70,11 +73,13 @@ func (p *probe) members(ctx context.Context, s protection, seed uint64, rounds i
 		if round > 0 {
 			received = rec.Tensors.WithoutPrefix(fmt.Sprintf("r%d/merged", round-1))
 		}
+
 		for k, site := range experiment.Clients {
 			seen := rec.Tensors.WithoutPrefix(fmt.Sprintf("r%d/c%d/upload", round, k))
 			if s.summed {
 				seen = rec.Tensors.WithoutPrefix(fmt.Sprintf("r%d/merged", round))
 			}
+
 			var drops [2][]float64 // for members and for others
 			for i, rows := range []method.Data{site.Train, others} {
 				before, err := losses(ctx, worker, site, received, rows)
@@ -89,9 +94,11 @@ func (p *probe) members(ctx context.Context, s protection, seed uint64, rounds i
 					drops[i] = append(drops[i], before[j]-after[j])
 				}
 			}
+
 			area[at] += auc(drops[0], drops[1]) / clients
 		}
 	}
+
 	return area, nil
 }
 
@@ -104,11 +111,13 @@ func losses(ctx context.Context, w *client.Worker, c *spec.Client, shared tensor
 	if err != nil {
 		return nil, err
 	}
+
 	out := make([]float64, rows.Len())
 	for i, y := range rows.Labels() {
 		z := float64s(scores.Row(i).Data)
 		out[i] = floats.LogSumExp(z) - z[y]
 	}
+
 	return out, nil
 }
 

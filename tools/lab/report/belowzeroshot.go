@@ -25,6 +25,7 @@ func (v *view) belowZeroShot(main *tables.Table) {
 	if err != nil {
 		return
 	}
+
 	var below []string
 	tokens, lr := 0, 0.0 // the largest of the groups below
 	for _, group := range v.groups {
@@ -36,6 +37,7 @@ func (v *view) belowZeroShot(main *tables.Table) {
 				got.Values, hand.Values = append(got.Values, a), append(hand.Values, b)
 			}
 		}
+
 		if a, b := got.Mean(), hand.Mean(); record.Below(a, b, 0) {
 			below = append(below, fmt.Sprintf("%s (%.2f < %.2f)", group.Name, 100*a, 100*b))
 			if id := group.Identity(); id != nil {
@@ -45,9 +47,11 @@ func (v *view) belowZeroShot(main *tables.Table) {
 			}
 		}
 	}
+
 	if len(below) == 0 {
 		return
 	}
+
 	names, verb := strings.Join(below, ", "), "end"
 	switch {
 	case len(below) == 1:
@@ -55,6 +59,7 @@ func (v *view) belowZeroShot(main *tables.Table) {
 	case len(below) > mostBelow:
 		names = fmt.Sprintf("%s and %d more", strings.Join(below[:mostBelow], ", "), len(below)-mostBelow)
 	}
+
 	v.remark(main, fmt.Sprintf("%s %s below zero-shot on the same test images: %s", names, verb,
 		record.Remedy(tokens, lr)))
 }

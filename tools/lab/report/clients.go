@@ -50,10 +50,12 @@ func clientValues(groups []*results.Group, m results.Metric, factor float64,
 				kinds[k] = kindOf(c, by)
 			}
 		}
+
 		for k, v := range x {
 			out = append(out, clientValue{k, len(x), kinds[k], factor * v})
 		}
 	}
+
 	return out, nil
 }
 
@@ -66,11 +68,13 @@ func (v *view) box(figure configs.Figure, metric results.Metric) (figures.Drawer
 	if isAxis {
 		axis = figure.Group
 	}
+
 	out := figures.Box{Title: figure.Title, Y: y, Colours: v.colours(axis)}
 	by := figure.Group
 	if isAxis {
 		by = ""
 	}
+
 	for _, facet := range facets(v.groups, figure.Panel) {
 		panel := figures.BoxPanel{Title: facet.title, X: axis}
 		byLabel, clients := map[string][]clientValue{}, 0 // by label of the axis
@@ -85,6 +89,7 @@ func (v *view) box(figure configs.Figure, metric results.Metric) (figures.Drawer
 				clients = max(clients, c.clients)
 			}
 		}
+
 		if isAxis && clients <= mostClientPanels {
 			for k := range clients {
 				one := figures.BoxPanel{Title: joinTitle(facet.title, "client "+strconv.Itoa(k)), X: axis}
@@ -96,18 +101,22 @@ func (v *view) box(figure configs.Figure, metric results.Metric) (figures.Drawer
 			}
 			continue
 		}
+
 		for _, l := range labels {
 			for _, name := range kindsOf(byLabel[l.label]) {
 				panel.Boxes = append(panel.Boxes, figures.Sample{Label: l.label, Group: name,
 					Values: valuesOf(byLabel[l.label], func(c clientValue) bool { return c.kind == name })})
 			}
 		}
+
 		out.Panels = append(out.Panels, panel)
 	}
+
 	for i := range out.Panels {
 		out.Panels[i].Boxes = slices.DeleteFunc(out.Panels[i].Boxes,
 			func(s figures.Sample) bool { return len(s.Values) == 0 })
 	}
+
 	out.Panels = slices.DeleteFunc(out.Panels, func(p figures.BoxPanel) bool { return len(p.Boxes) == 0 })
 	return out, nil
 }
@@ -153,6 +162,7 @@ func (v *view) strips(f configs.Figure, m results.Metric) (figures.Drawer, error
 		if err != nil {
 			return nil, err
 		}
+
 		at := map[string][][]float64{} // by kind and client, one value per run
 		for _, c := range values {
 			if c.clients != values[0].clients {
@@ -163,6 +173,7 @@ func (v *view) strips(f configs.Figure, m results.Metric) (figures.Drawer, error
 			}
 			at[c.kind][c.client] = append(at[c.kind][c.client], c.value)
 		}
+
 		panel := figures.StripPanel{Title: facet.title}
 		for _, name := range results.SortedKeys(at) {
 			group := figures.StripGroup{Label: name}
@@ -174,10 +185,12 @@ func (v *view) strips(f configs.Figure, m results.Metric) (figures.Drawer, error
 			}
 			panel.Groups = append(panel.Groups, group)
 		}
+
 		if len(panel.Groups) > 0 {
 			out.Panels = append(out.Panels, panel)
 		}
 	}
+
 	return out, nil
 }
 

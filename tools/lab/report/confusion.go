@@ -44,15 +44,18 @@ func (v *view) confusion(f configs.Figure, _ results.Metric) (figures.Drawer, er
 		if err != nil {
 			return nil, err
 		}
+
 		if confusion == nil || len(confusion.Classes) == 0 || out.RowNames != nil &&
 			!slices.Equal(out.RowNames, confusion.Classes) {
 			continue
 		}
+
 		if len(confusion.Classes) > mostConfused {
 			v.note("figure confusion: %d classes are too many to be drawn; %s of the run folder has the counts",
 				len(confusion.Classes), record.ConfusionFile)
 			return nil, figures.ErrEmpty
 		}
+
 		out.RowNames, out.ColumnNames = confusion.Classes, confusion.Classes
 		for _, m := range []struct {
 			name string
@@ -71,5 +74,6 @@ func (v *view) confusion(f configs.Figure, _ results.Metric) (figures.Drawer, er
 			out.Panels = append(out.Panels, figures.HeatPanel{Title: joinTitle(facetRun.label, m.name), Values: rows})
 		}
 	}
+
 	return out, nil
 }

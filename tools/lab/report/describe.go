@@ -59,6 +59,7 @@ func (r *Report) title() (title, subtitle string) {
 	case len(loose) > 0:
 		names = append(names, fmt.Sprintf("%d more experiments", len(loose)))
 	}
+
 	title = listed(names, "experiments")
 	if plan := r.plan(); plan != nil && len(names) == 1 { // sweeps of one file differ in these
 		if plan.Smoke {
@@ -74,9 +75,11 @@ func (r *Report) title() (title, subtitle string) {
 			title += " by " + series(axes)
 		}
 	}
+
 	if sets := values["data.set"]; len(sets) > 0 {
 		title += " on " + listed(sets, "data sets")
 	}
+
 	parts := []string{r.counted()}
 	add := func(n int, one, many string) {
 		if n > 1 {
@@ -85,15 +88,18 @@ func (r *Report) title() (title, subtitle string) {
 			parts = append(parts, one)
 		}
 	}
+
 	add(len(methods), "", "methods")
 	for _, a := range results.Axes(r.Groups) {
 		if len(names) == 1 && a.Name != "method" && a.Name != results.RunAxis {
 			parts = append(parts, a.Name+" "+listed(a.Labels, "values"))
 		}
 	}
+
 	if clients := values["partition.clients"]; len(clients) > 0 {
 		parts = append(parts, between(clients)+" clients")
 	}
+
 	var backbones []string
 	for _, list := range values["backbones"] {
 		for _, b := range strings.Split(strings.Trim(list, "[]"), ", ") {
@@ -102,22 +108,28 @@ func (r *Report) title() (title, subtitle string) {
 			}
 		}
 	}
+
 	if len(backbones) > 0 {
 		parts = append(parts, listed(backbones, "backbones"))
 	}
+
 	if rounds := values["train.rounds"]; len(rounds) > 0 {
 		parts = append(parts, between(rounds)+" rounds")
 	}
+
 	if partitions := values["partition.kind"]; len(partitions) == 1 {
 		parts = append(parts, "partition "+partitions[0])
 	}
+
 	if rates := values["train.lr"]; len(rates) == 1 {
 		parts = append(parts, "learning rate "+rates[0])
 	}
+
 	seeds := map[string]bool{}
 	for run := range results.Runs(r.Groups) {
 		seeds[fmt.Sprint(run.Seed)] = true
 	}
+
 	add(len(seeds), "seed "+strings.Join(results.SortedKeys(seeds), ""), "seeds")
 	return title, strings.Join(parts, " · ")
 }
@@ -140,10 +152,12 @@ func (r *Report) settings() map[string][]string {
 			found[s.Key][s.Value] = true
 		}
 	}
+
 	out := map[string][]string{}
 	for key, values := range found {
 		out[key] = results.SortedKeys(values)
 	}
+
 	return out
 }
 
@@ -163,6 +177,7 @@ func (r *Report) tables(report *page.Report) {
 			}
 		}
 	}
+
 	said := map[string]bool{}
 	for i, table := range all {
 		var own []string
@@ -175,17 +190,20 @@ func (r *Report) tables(report *page.Report) {
 			}
 			said[s] = true
 		}
+
 		shown := pageTable(table)
 		shown.Caption = strings.Join(own, " ")
 		if len(r.main) == 1 { // the page's title names the sweep
 			shown.Title = strings.TrimSuffix(table.Title, ": "+r.plan().Sweep())
 		}
+
 		if i < len(r.main) {
 			shown.Title = tableTitle(table)
 			if len(r.main) > 1 && table.Title != looseRuns {
 				shown.Title += ": " + table.Title
 			}
 		}
+
 		if i < len(main) {
 			report.Tables = append(report.Tables, shown)
 		} else {
@@ -218,10 +236,12 @@ func tableTitle(t *tables.Table) string {
 			out += " (%)"
 		}
 	}
+
 	axes = slices.DeleteFunc(axes, func(a string) bool { return a == tables.MetricAxis || a == tables.EvaluationAxis })
 	if len(axes) == 0 {
 		return out
 	}
+
 	return out + " by " + series(axes)
 }
 

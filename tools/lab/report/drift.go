@@ -30,6 +30,7 @@ func drifts(rounds []results.Round) (out []*clientDrift) {
 	for _, r := range rounds {
 		total += len(r.Drift)
 	}
+
 	stride := 1 + total/mostDrifts
 	for i := 0; i < len(rounds); i += stride {
 		for _, drift := range rounds[i].Drift {
@@ -46,5 +47,6 @@ func drifts(rounds []results.Round) (out []*clientDrift) {
 			c.Rounds, c.Norm, c.Cosine = append(c.Rounds, i+1), append(c.Norm, drift.Norm), append(c.Cosine, cosine)
 		}
 	}
+
 	return out
 }

@@ -48,6 +48,7 @@ func (v *view) draw(card *configs.PaperTable) {
 			v.add(fmt.Sprintf("%d-%s", i+1, f.Kind), f)
 		}
 	}
+
 	for _, p := range panels {
 		for _, file := range p.files {
 			if f := (configs.Figure{Kind: p.kind, X: file[1]}); !drawn[f.Kind+alongOf(f)] {
@@ -75,6 +76,7 @@ func (v *view) add(file string, figure configs.Figure) {
 			return
 		}
 	}
+
 	if figure.Title == "" {
 		figure.Title = cmp.Or(map[string]string{configs.BytesAxis: "%s by bytes sent",
 			configs.TimeAxis: "%s by simulated time"}[alongOf(figure)], kinds[figure.Kind].title)
@@ -83,14 +85,17 @@ func (v *view) add(file string, figure configs.Figure) {
 			figure.Title += v.compared()
 		}
 	}
+
 	if v.several() {
 		figure.Title = cmp.Or(v.name, "runs") + ": " + figure.Title
 		file = cmp.Or(v.name, "runs") + "-" + file
 	}
+
 	list := []results.Metric{metric}
 	if kinds[figure.Kind].evaluated {
 		list = v.each(metric)
 	}
+
 	for _, one := range list {
 		name := file
 		if len(list) > 1 {
@@ -106,9 +111,11 @@ func (v *view) addOf(file string, figure configs.Figure, metric results.Metric) 
 	if len(caption.views) == 1 {
 		name += ", " + caption.views[0] + " evaluation"
 	}
+
 	if text := caption.String(); text != "" {
 		figure.Title += " (" + text + ")"
 	}
+
 	var drawn *figures.Figure
 	err := fmt.Errorf("there is no figure of kind %q", figure.Kind)
 	if k, ok := kinds[figure.Kind]; ok {
@@ -117,13 +124,16 @@ func (v *view) addOf(file string, figure configs.Figure, metric results.Metric) 
 			drawn, err = figures.Draw(d)
 		}
 	}
+
 	if errors.Is(err, figures.ErrEmpty) {
 		return
 	}
+
 	if err != nil {
 		v.note("figure %s is not drawn: %w", file, err)
 		return
 	}
+
 	v.figures = append(v.figures, namedFigure{configs.Slug(file), figure.Title, name,
 		caption.readAs(kinds[figure.Kind]),
 		drawn})
@@ -143,15 +153,19 @@ func (c caption) String() string {
 	if len(c.views) > 0 {
 		parts = append(parts, strings.Join(c.views, " and ")+" evaluation")
 	}
+
 	if len(c.absent) > 0 {
 		parts[0] += ", without " + strings.Join(c.absent, ", ")
 	}
+
 	if c.seeds != "" {
 		parts = append(parts, "± sample deviation, "+c.seeds)
 	}
+
 	if c.over != "" {
 		parts = append(parts, c.over)
 	}
+
 	return strings.Join(parts, "; ")
 }
 
@@ -161,17 +175,20 @@ func (c caption) readAs(k panel) string {
 	if !k.deviates || c.seeds != "" {
 		parts = append(parts, k.read)
 	}
+
 	switch {
 	case len(c.absent) > 0:
 		parts = append(parts, sentence(strings.Join(c.absent, ", "))+": no such evaluation.")
 	case len(c.views) > 1:
 		parts = append(parts, sentence(strings.Join(c.views, " and "))+" evaluation.")
 	}
+
 	for _, text := range []string{c.seeds, c.over} {
 		if text != "" {
 			parts = append(parts, sentence(text)+".")
 		}
 	}
+
 	return strings.Join(parts, " ")
 }
 
@@ -187,6 +204,7 @@ func (v *view) caption(figure configs.Figure, m results.Metric) caption {
 	if kinds[figure.Kind].evaluated {
 		c.views = m.Views(v.groups)
 	}
+
 	if len(c.views) > 0 {
 		for _, l := range facets(v.groups, v.axis) {
 			if !slices.ContainsFunc(l.groups, func(g *results.Group) bool {
@@ -197,6 +215,7 @@ func (v *view) caption(figure configs.Figure, m results.Metric) caption {
 			}
 		}
 	}
+
 	if over := v.averagedOver(figure); len(over) > 0 {
 		c.over = "averaged over "
 		if kinds[figure.Kind].every {
@@ -204,6 +223,7 @@ func (v *view) caption(figure configs.Figure, m results.Metric) caption {
 		}
 		c.over += strings.Join(over, " and ")
 	}
+
 	return c
 }
 
@@ -212,6 +232,7 @@ func (v *view) seeds(f configs.Figure) string {
 	if !kinds[f.Kind].deviates {
 		return ""
 	}
+
 	least, most := math.MaxInt, 0
 	for _, g := range v.groups {
 		n := len(g.Done())
@@ -220,12 +241,14 @@ func (v *view) seeds(f configs.Figure) string {
 		}
 		least, most = min(least, n), max(most, n)
 	}
+
 	switch {
 	case most < 2:
 		return ""
 	case least < most:
 		return fmt.Sprintf("n = %d to %d seeds", least, most)
 	}
+
 	return fmt.Sprintf("n = %d seeds", most)
 }
 
@@ -234,18 +257,21 @@ func (v *view) averagedOver(f configs.Figure) []string {
 	if kinds[f.Kind].single {
 		return nil
 	}
+
 	shown := []string{f.X, f.Y, f.Z, f.Line, f.Panel, f.Group}
 	switch contested := f.Kind == "cost" || f.Kind == "significance"; {
 	case contested, f.Kind == "curves" && f.Line == "", f.Kind == "strips" && f.Panel == "",
 		f.Kind == "box" && results.Labels(v.groups, f.Group) == nil:
 		shown = append(shown, v.axis)
 	}
+
 	var out []string
 	for _, a := range results.Axes(v.groups) {
 		if len(a.Labels) > 1 && !slices.Contains(shown, a.Name) {
 			out = append(out, a.Name+": "+strings.Join(a.Labels, ", "))
 		}
 	}
+
 	return out
 }
 
@@ -270,12 +296,14 @@ func facets(groups []*results.Group, axis string) []facet {
 	if axis == "" {
 		return []facet{{"", "", groups}}
 	}
+
 	var out []facet
 	labels := results.Labels(groups, axis)
 	for _, l := range labels {
 		out = append(out, facet{l, titleOf(axis, l, results.NeedAxisName(labels)), results.WithLabels(groups,
 			map[string]string{axis: l})})
 	}
+
 	return out
 }
 

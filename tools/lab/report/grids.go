@@ -16,6 +16,7 @@ func (v *view) heatmap(figure configs.Figure, metric results.Metric) (figures.Dr
 	if figure.X == "" || figure.Y == "" || len(columns) == 0 || len(rows) == 0 {
 		return nil, fmt.Errorf("it needs two axes x and y of the sweep")
 	}
+
 	slices.Reverse(rows)
 	factor, y := scale(metric)
 	out := figures.HeatMap{Title: figure.Title, X: figure.X, Y: figure.Y, Value: y.Label,
@@ -25,6 +26,7 @@ func (v *view) heatmap(figure configs.Figure, metric results.Metric) (figures.Dr
 		if figure.Panel != "" {
 			panel.Title = figure.Panel + " " + p.label
 		}
+
 		for i, r := range rows {
 			var line []float64
 			for j, c := range columns {
@@ -36,8 +38,10 @@ func (v *view) heatmap(figure configs.Figure, metric results.Metric) (figures.Dr
 			}
 			panel.Values = append(panel.Values, line)
 		}
+
 		out.Panels = append(out.Panels, panel)
 	}
+
 	return out, nil
 }
 
@@ -56,6 +60,7 @@ func (v *view) scatter3(figure configs.Figure, metric results.Metric) (figures.D
 			at[k][l] = x[i]
 		}
 	}
+
 	for _, p := range facets(v.groups, figure.Panel) {
 		panel := figures.Scatter3Panel{Title: p.title, X: figure.X, Y: figure.Y, Z: figure.Z}
 		for _, x := range facets(p.groups, figure.X) {
@@ -68,9 +73,11 @@ func (v *view) scatter3(figure configs.Figure, metric results.Metric) (figures.D
 				}
 			}
 		}
+
 		if len(panel.Points) > 0 {
 			out.Panels = append(out.Panels, panel)
 		}
 	}
+
 	return out, nil
 }

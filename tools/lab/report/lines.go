@@ -28,6 +28,7 @@ func scale(m results.Metric) (float64, figures.Axis) {
 	default:
 		a.Label += " (" + string(m.Unit) + ")"
 	}
+
 	return m.Factor(), a
 }
 
@@ -48,6 +49,7 @@ func (v *view) linePanels(f configs.Figure, axis string, x, y figures.Axis, loga
 			out = append(out, panel)
 		}
 	}
+
 	return out
 }
 
@@ -62,12 +64,14 @@ func (v *view) curves(figure configs.Figure, metric results.Metric) (figures.Dra
 	case configs.TimeAxis:
 		quantity, x = metrics.Simulated, figures.Axis{Label: "simulated time", Format: figures.Seconds}
 	}
+
 	panels := v.linePanels(figure, axis, x, y, quantity == metrics.TotalBytes,
 		func(groups []*results.Group) figures.Line {
 			curve, along := results.Curves(groups, metric), results.Curve{}
 			if quantity != "" {
 				along = results.Curves(groups, metric.WithDefinition(quantity, ""))
 			}
+
 			line, most := figures.Line{}, 0
 			for i, r := range curve.Rounds {
 				x := float64(r)
@@ -81,11 +85,14 @@ func (v *view) curves(figure configs.Figure, metric results.Metric) (figures.Dra
 				line.X, line.Y = append(line.X, x), append(line.Y, factor*curve.Mean[i])
 				line.Spread, most = append(line.Spread, factor*curve.Std[i]), max(most, curve.N[i])
 			}
+
 			if most < 2 {
 				line.Spread = nil
 			}
+
 			return line
 		})
+
 	return figures.Curves{Title: figure.Title, Colours: v.colours(axis), Panels: panels}, nil
 }
 
@@ -96,6 +103,7 @@ func (v *view) colours(axis string) figures.Colours {
 	if len(methods) < 2 {
 		return nil
 	}
+
 	out, byMethod := figures.Colours{}, figures.MethodColours(methods)
 	for _, l := range facets(v.groups, axis) {
 		var places []int
@@ -111,6 +119,7 @@ func (v *view) colours(axis string) figures.Colours {
 			out[label] = places[0]
 		}
 	}
+
 	return out
 }
 
@@ -124,6 +133,7 @@ func numbers(labels []string) ([]float64, bool) {
 		}
 		out = append(out, x)
 	}
+
 	return out, true
 }
 
@@ -132,6 +142,7 @@ func (v *view) sensitivity(figure configs.Figure, metric results.Metric) (figure
 	if figure.X == "" || len(along) == 0 {
 		return nil, fmt.Errorf("it needs an axis x of the sweep")
 	}
+
 	labels := labelsOf(along)
 	at, numeric := numbers(labels)
 	x := figures.Axis{Label: figure.X}
@@ -141,6 +152,7 @@ func (v *view) sensitivity(figure configs.Figure, metric results.Metric) (figure
 			at = append(at, float64(i))
 		}
 	}
+
 	order := tensor.Order(len(at), func(a, b int) int { return cmp.Compare(at[a], at[b]) })
 	factor, y := scale(metric)
 	panels := v.linePanels(figure, figure.Line, x, y, numeric, func(groups []*results.Group) (s figures.Line) {
@@ -152,6 +164,7 @@ func (v *view) sensitivity(figure configs.Figure, metric results.Metric) (figure
 		}
 		return s
 	})
+
 	return figures.Sensitivity{Title: figure.Title, Colours: v.colours(figure.Line), Panels: panels}, nil
 }
 
@@ -174,6 +187,7 @@ func (v *view) cost(f configs.Figure, m results.Metric) (figures.Drawer, error) 
 			out.Rows = append(out.Rows, row)
 		}
 	}
+
 	return out, nil
 }
 
@@ -182,6 +196,7 @@ func (v *view) significance(f configs.Figure, m results.Metric) (figures.Drawer,
 	if v.control() != "" || !slices.ContainsFunc(pairs, func(c results.Comparison) bool { return c.N > 0 }) {
 		return nil, figures.ErrEmpty // comparisons with a control form no matrix
 	}
+
 	factor, _ := scale(m)
 	n := len(v.labels)
 	out := figures.Significance{Title: f.Title, Value: "difference", Names: v.labels}
@@ -189,17 +204,20 @@ func (v *view) significance(f configs.Figure, m results.Metric) (figures.Drawer,
 		out.Difference = append(out.Difference, make([]float64, n))
 		out.P = append(out.P, slices.Repeat([]float64{math.NaN()}, n))
 	}
+
 	compared := slices.DeleteFunc(slices.Clone(pairs), func(c results.Comparison) bool { return c.N == 0 })
 	how := "No stars"
 	if slices.ContainsFunc(compared, func(c results.Comparison) bool { return stats.EnoughPairs(c.Runs) }) {
 		how = "Wilcoxon's signed-rank test, Holm's correction"
 	}
+
 	out.Test = strings.TrimSuffix(how+". "+strings.Join(results.Cautions(compared), " "), ".")
 	for _, c := range pairs {
 		i, j := slices.Index(v.labels, c.A), slices.Index(v.labels, c.B)
 		out.Difference[i][j], out.Difference[j][i] = factor*c.Difference, -factor*c.Difference
 		out.P[i][j], out.P[j][i] = c.HolmWilcoxon, c.HolmWilcoxon
 	}
+
 	return out, nil
 }
 
@@ -208,10 +226,12 @@ func (v *view) ranks(f configs.Figure, m results.Metric) (figures.Drawer, error)
 	if !ok {
 		return nil, figures.ErrEmpty
 	}
+
 	note := tables.Friedman(r)
 	if stats.EnoughPairs(len(r.Blocks)) {
 		note += " A bar joins those that lie less than it apart."
 	}
+
 	return figures.Ranks{Title: f.Title, Names: r.Labels, Mean: r.Mean, Difference: r.CriticalDifference,
 		Note: note}, nil
 }

@@ -36,15 +36,18 @@ func (p *livePage) report() (page.Report, error) {
 	if err != nil {
 		return page.Report{}, err
 	}
+
 	found, err := p.cache.Load(p.dirs...)
 	if errors.Is(err, results.ErrNoRuns) {
 		p.last, p.shape, p.runs = nil, "", nil
 		return page.Report{Title: folder, Live: true, Panels: pagePanels(true), Notes: []string{"There are no runs " +
 			"yet; they appear here when they start."}}, nil
 	}
+
 	if err != nil {
 		return page.Report{}, err
 	}
+
 	report := &Report{Results: found, folder: folder, live: true}
 	var b strings.Builder
 	var order []*results.Run
@@ -55,6 +58,7 @@ func (p *livePage) report() (page.Report, error) {
 			order = append(order, run)
 		}
 	}
+
 	shape := b.String()
 	if p.last != nil && shape == p.shape {
 		report.heading, report.subtitle = p.last.heading, p.last.subtitle
@@ -74,15 +78,18 @@ func (p *livePage) report() (page.Report, error) {
 			report.subtitle += " · " + began
 		}
 	}
+
 	p.last, p.shape = report, shape
 	out, err := report.page()
 	out.Live, p.runs = true, map[*results.Run]page.Run{}
 	for i, run := range out.Runs {
 		p.runs[order[i]] = run
 	}
+
 	if len(found.Plans) != 1 || len(found.Of(nil)) > 0 {
 		out.Card = nil
 	}
+
 	return out, err
 }
 
@@ -95,6 +102,7 @@ func (p *livePage) run(id string) (results.Run, error) {
 			}
 		}
 	}
+
 	return results.Run{}, ui.ErrNoRun
 }
 
@@ -121,6 +129,7 @@ func dates(runs []*results.Run) string {
 			}
 		}
 	}
+
 	a, b := first.Format("2 January 2006"), last.Format("2 January 2006")
 	switch {
 	case first.IsZero():
@@ -128,6 +137,7 @@ func dates(runs []*results.Run) string {
 	case a == b:
 		return "began on " + a
 	}
+
 	return "began on " + a + " to " + b
 }
 
@@ -138,15 +148,18 @@ func origin(dir string) []page.Pair {
 	if err != nil || len(provenance.Calls) == 0 {
 		return nil
 	}
+
 	first, last := provenance.Calls[0], provenance.Calls[len(provenance.Calls)-1]
 	out := []page.Pair{{Name: "began", Value: first.Start.Local().Format(time.DateTime)}}
 	if last.Seconds != nil {
 		took := time.Duration(*last.Seconds * float64(time.Second)).Round(time.Second)
 		out = append(out, page.Pair{Name: "took", Value: took.String()})
 	}
+
 	if provenance.Data != nil {
 		out = append(out, page.Pair{Name: "data", Value: provenance.Data.Set + ", digest " + provenance.Data.Digest})
 	}
+
 	return append(out, page.Pair{Name: "host", Value: last.Host},
 		page.Pair{Name: "version", Value: strings.TrimSpace(last.Version + " " + last.Commit)},
 		page.Pair{Name: "command", Value: strings.Join(last.Command, " ")})

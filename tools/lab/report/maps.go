@@ -34,6 +34,7 @@ func (v *view) mapped(f configs.Figure) []facetRun {
 			}
 		}
 	}
+
 	return out
 }
 
@@ -49,9 +50,11 @@ func (r facetRun) tensors(name string) (tensor.Map, *experiment.Clients, error) 
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil, nil
 	}
+
 	if err != nil {
 		return nil, nil, fmt.Errorf("%s: %w", path, err)
 	}
+
 	info, err := r.run.Clients()
 	return t, info, err
 }
@@ -65,18 +68,22 @@ func (v *view) tsne(f configs.Figure, _ results.Metric) (figures.Drawer, error) 
 		if err != nil {
 			return nil, err
 		}
+
 		rows, clients := promptRows(prompts)
 		if len(rows) < 4 || !whole(rows) {
 			continue // no private parameters, or too few clients for a map
 		}
+
 		panel := figures.TSNEPanel{Title: r.label, Rows: rows}
 		if info != nil && slices.Max(clients) < len(info.Clients) {
 			for _, k := range clients {
 				panel.Groups = append(panel.Groups, kindOf(info.Clients[k], by))
 			}
 		}
+
 		out.Panels = append(out.Panels, panel)
 	}
+
 	return out, nil
 }
 
@@ -94,9 +101,11 @@ func promptRows(prompts tensor.Map) (rows [][]float64, clients []int) {
 			names[k] = append(names[k], name)
 		}
 	}
+
 	for k := range names {
 		clients = append(clients, k)
 	}
+
 	slices.Sort(clients)
 	for _, mean := range []bool{false, true} {
 		rows = nil
@@ -111,6 +120,7 @@ func promptRows(prompts tensor.Map) (rows [][]float64, clients []int) {
 			return rows, clients
 		}
 	}
+
 	return nil, nil
 }
 
@@ -120,12 +130,14 @@ func numbersOf(t *tensor.Tensor, mean bool) []float64 {
 	if !mean || len(rows) == 0 {
 		return convert.Slice(t.Data, func(x float32) float64 { return float64(x) })
 	}
+
 	out := make([]float64, t.Shape[1])
 	for _, row := range rows {
 		for j, x := range row {
 			out[j] += x / float64(len(rows))
 		}
 	}
+
 	return out
 }
 
@@ -136,19 +148,23 @@ func (v *view) pca(f configs.Figure, _ results.Metric) (figures.Drawer, error) {
 	if out.PerClass {
 		f.Panel = ""
 	}
+
 	for _, facetRun := range v.mapped(f) {
 		tensors, info, err := facetRun.tensors(record.EmbeddingsFile)
 		if err != nil {
 			return nil, err
 		}
+
 		if tensors != nil && info != nil && out.Classes == nil {
 			out.Classes = info.Classes
 		}
+
 		for _, name := range results.SortedKeys(tensors) {
 			backbone, ok := strings.CutSuffix(name, "/image")
 			if !ok || len(out.Panels) == mostMaps {
 				continue
 			}
+
 			image, label, start, end := tensors[name], tensors[backbone+"/label"], tensors[backbone+"/text/start"],
 				tensors[backbone+"/text/end"]
 			if label == nil || start == nil || end == nil || len(image.Shape) != 2 ||
@@ -156,15 +172,18 @@ func (v *view) pca(f configs.Figure, _ results.Metric) (figures.Drawer, error) {
 				return nil, fmt.Errorf("%s: %s has no labels or texts beside it",
 					filepath.Join(facetRun.run.Dir, record.EmbeddingsFile), name)
 			}
+
 			panel := figures.PCAPanel{Title: joinTitle(facetRun.label, backbone), Images: matrix(image),
 				Before: matrix(start),
 				After:  matrix(end)}
 			for _, c := range label.Ints {
 				panel.Labels = append(panel.Labels, int(c))
 			}
+
 			out.Panels = append(out.Panels, panel)
 		}
 	}
+
 	return out, nil
 }
 
@@ -180,6 +199,7 @@ func matrix(t *tensor.Tensor) [][]float64 {
 	if len(t.Shape) != 2 || t.IsInt() {
 		return nil
 	}
+
 	var out [][]float64
 	w := t.Shape[1]
 	for i := range t.Shape[0] {
@@ -189,5 +209,6 @@ func matrix(t *tensor.Tensor) [][]float64 {
 		}
 		out = append(out, row)
 	}
+
 	return out
 }

@@ -31,6 +31,7 @@ func (r *Report) page() (page.Report, error) {
 				Why: l.Why})
 		}
 	}
+
 	r.tables(&report)
 	for _, f := range r.figures {
 		shown, err := pageFigure(f)
@@ -39,6 +40,7 @@ func (r *Report) page() (page.Report, error) {
 		}
 		report.Figures = append(report.Figures, shown)
 	}
+
 	curves := r.pageMetrics(&report)
 	report.Methods, report.Panels = r.methods(), pagePanels(r.live)
 	for _, g := range r.Groups {
@@ -57,6 +59,7 @@ func (r *Report) page() (page.Report, error) {
 			report.Runs = append(report.Runs, shown)
 		}
 	}
+
 	return report, nil
 }
 
@@ -80,6 +83,7 @@ func (r *Report) counted() string {
 	for run := range results.Runs(r.Groups) {
 		n[run.State]++
 	}
+
 	var parts []string
 	for _, s := range results.States {
 		if n[s] > 0 {
@@ -87,12 +91,14 @@ func (r *Report) counted() string {
 			total += n[s]
 		}
 	}
+
 	switch {
 	case total == 1:
 		return "1 run " + parts[0][2:]
 	case len(parts) == 1:
 		return strings.Replace(parts[0], " ", " runs ", 1)
 	}
+
 	return fmt.Sprintf("%d runs: %s", total, strings.Join(parts, ", "))
 }
 
@@ -113,6 +119,7 @@ func (r *Report) pageMetrics(report *page.Report) []results.Metric {
 		}
 		report.Metrics = append(report.Metrics, page.Metric{Name: name, Title: metric.Heading(), Unit: string(unit)})
 	}
+
 	return out
 }
 
@@ -146,6 +153,7 @@ func (r *Report) pageRun(g *results.Group, run *results.Run, curves []results.Me
 			out.Curves = append(out.Curves, page.Curve{Metric: m.Name, Rounds: c.Rounds, Values: c.Mean})
 		}
 	}
+
 	clients, err := run.Clients()
 	out.Clients = clients
 	if r.live { // the page requests details per run
@@ -154,6 +162,7 @@ func (r *Report) pageRun(g *results.Group, run *results.Run, curves []results.Me
 		}
 		return out, err
 	}
+
 	details, wrong := details(run, nil)
 	out.Details = details
 	return out, errors.Join(err, wrong)
@@ -177,9 +186,11 @@ func clientCurves(run *results.Run) *page.ClientCurves {
 			out.Values[k] = append(out.Values[k], 100*v)
 		}
 	}
+
 	if out.Values == nil {
 		return nil
 	}
+
 	return &out
 }
 
@@ -189,19 +200,23 @@ func pageTable(table *tables.Table) page.Table {
 	for _, d := range table.Definitions {
 		meaning[d[0]] = d[1]
 	}
+
 	for _, a := range table.RowAxes {
 		out.Columns = append(out.Columns, page.Column{Name: a, Text: true})
 	}
+
 	for j := range table.Columns {
 		h := table.Head(j)
 		out.Columns = append(out.Columns, page.Column{Name: h[len(h)-1], Over: strings.Join(h[:len(h)-1], ", "),
 			Meaning: meaning[strings.TrimSuffix(h[len(h)-1], " (%)")]})
 	}
+
 	for _, r := range table.Rows {
 		row := page.Row{Summary: r.Average}
 		for _, l := range r.DisplayLabels() {
 			row.Cells = append(row.Cells, page.Cell{Text: l})
 		}
+
 		for _, c := range r.Cells {
 			s := table.Parts(c)
 			cell := page.Cell{Text: s.Mean, Bold: c.Best, Paper: strings.Trim(s.Paper, "()")}
@@ -216,8 +231,10 @@ func pageTable(table *tables.Table) page.Table {
 			}
 			row.Cells = append(row.Cells, cell)
 		}
+
 		out.Rows = append(out.Rows, row)
 	}
+
 	return out
 }
 

@@ -107,6 +107,7 @@ func details(run *results.Run, facts []page.Pair) (json.RawMessage, error) {
 			out[p.part.Name] = data
 		}
 	}
+
 	text, err := json.Marshal(out)
 	return text, errors.Join(append(errs, err)...)
 }

@@ -30,28 +30,35 @@ func (v *view) bubbles(figure configs.Figure, _ results.Metric) (figures.Drawer,
 			if len(group.Runs) == 0 || len(out.Panels) == mostPartitions {
 				continue
 			}
+
 			info, err := group.Runs[0].Clients()
 			if err != nil {
 				return nil, err
 			}
+
 			if info == nil || !slices.ContainsFunc(info.Clients, holds) {
 				continue // clients ran elsewhere, so their data is unknown
 			}
+
 			panel := figures.BubblePanel{Title: facet.title}
 			if facet.label == "" {
 				panel.Title = group.Name
 			}
+
 			for _, c := range info.Clients {
 				panel.Counts = append(panel.Counts, c.Train)
 				panel.Domains = append(panel.Domains, c.Domain)
 			}
+
 			if !slices.ContainsFunc(panel.Domains, func(d string) bool { return d != "" }) {
 				panel.Domains = nil
 			}
+
 			key := fmt.Sprint(info.Classes, panel.Counts)
 			if seen[key] || len(out.Panels) > 0 && !slices.Equal(out.Classes, info.Classes) {
 				continue // the figure has one list of classes
 			}
+
 			seen[key] = true
 			out.Classes, out.Panels = info.Classes, append(out.Panels, panel)
 			if figure.Panel != "" {
@@ -59,9 +66,11 @@ func (v *view) bubbles(figure configs.Figure, _ results.Metric) (figures.Drawer,
 			}
 		}
 	}
+
 	if len(out.Panels) == 1 {
 		out.Panels[0].Title = ""
 	}
+
 	return out, nil
 }
 

@@ -45,6 +45,7 @@ func (o Options) Check() error {
 			return fmt.Errorf("--metric: %w", err)
 		}
 	}
+
 	for _, w := range []struct {
 		flag, is string
 		known    []string
@@ -54,11 +55,13 @@ func (o Options) Check() error {
 			return fmt.Errorf("%s %q: use %s", w.flag, w.is, strings.TrimPrefix(strings.Join(w.known, ", "), ", "))
 		}
 	}
+
 	for _, f := range o.Formats {
 		if !slices.Contains(Formats, f) {
 			return fmt.Errorf("--format %q: use %s", f, strings.Join(Formats, ", "))
 		}
 	}
+
 	return nil
 }
 
@@ -84,10 +87,12 @@ func New(dirs []string, out string, options Options) (*Report, error) {
 	if options.Merge {
 		load = results.LoadMerged
 	}
+
 	found, err := load(dirs...)
 	if err != nil {
 		return nil, err
 	}
+
 	found.Groups = slices.DeleteFunc(found.Groups, func(g *results.Group) bool {
 		return slices.ContainsFunc(g.Runs, func(r *results.Run) bool { return r.Joined })
 	})
@@ -95,10 +100,12 @@ func New(dirs []string, out string, options Options) (*Report, error) {
 		return nil, fmt.Errorf("%w with rounds in %s: a client's folder has none; promptfed predict and export take it",
 			results.ErrNoRuns, strings.Join(dirs, ", "))
 	}
+
 	folder, err := filepath.Abs(out)
 	if err != nil {
 		return nil, err
 	}
+
 	r := &Report{Options: options, Results: found, folder: folder}
 	return r, r.build()
 }
@@ -115,6 +122,7 @@ func (r *Report) build() error {
 			}
 		}
 	}
+
 	r.json.Notes = append(r.json.Notes, r.Notes...)
 	return nil
 }
@@ -126,6 +134,7 @@ func (r *Report) part(plan *results.Plan, groups []*results.Group) error {
 	if err != nil {
 		return err
 	}
+
 	r.main = append(r.main, main)
 	whole := r.wholeLayout(plan, groups, layout)
 	if !slices.Equal(whole.Rows, layout.Rows) || !slices.Equal(whole.Columns, layout.Columns) {
@@ -135,17 +144,20 @@ func (r *Report) part(plan *results.Plan, groups []*results.Group) error {
 		}
 		r.more = append(r.more, t)
 	}
+
 	v := view{Report: r, plan: plan, groups: groups, name: plan.Sweep(),
 		axis: contest(groups, layout.Card)}
 	if v.metric, err = results.ParseMetric(main.Metric); err != nil {
 		return err
 	}
+
 	r.json.Measure(v.metric)
 	if each := v.each(v.metric); len(each) > 1 {
 		for _, m := range each {
 			r.json.Measure(m)
 		}
 	}
+
 	v.weakTerms(main)
 	v.belowZeroShot(main)
 	v.compare()
@@ -153,6 +165,7 @@ func (r *Report) part(plan *results.Plan, groups []*results.Group) error {
 	if slices.Contains(r.Formats, "plots") || slices.Contains(r.Formats, "html") {
 		v.draw(layout.Card)
 	}
+
 	return nil
 }
 
@@ -168,6 +181,7 @@ func (r *Report) Write() ([]string, error) {
 	if err := os.MkdirAll(r.folder, 0o755); err != nil {
 		return nil, fmt.Errorf("cannot make the report folder: %w; use another --out", err)
 	}
+
 	has := func(f string) bool { return slices.Contains(r.Formats, f) }
 	numbers := slices.Concat(r.main, r.more)
 	all := slices.Concat(numbers, r.tests)
@@ -180,12 +194,14 @@ func (r *Report) Write() ([]string, error) {
 			written = append(written, name)
 		}
 	}
+
 	file("md", "tables.md", func(w io.Writer) error { return tables.Markdown(w, all...) })
 	file("tex", "tables.tex", func(w io.Writer) error {
 		fmt.Fprintf(w, "%% needs \\usepackage{booktabs}; tables of more than %d lines are in tables.md and "+
 			"tables.csv only\n", longestTable)
 		return tables.LaTeX(w, short...)
 	})
+
 	file("csv", "tables.csv", func(w io.Writer) error { return tables.CSV(w, numbers...) })
 	file("json", JSONFile, atomicfile.JSON(r.json, "  "))
 	file("html", Page, func(w io.Writer) error {
@@ -195,12 +211,14 @@ func (r *Report) Write() ([]string, error) {
 		}
 		return page.Write(w, p)
 	})
+
 	if has("plots") {
 		for _, f := range r.figures {
 			errs = append(errs, figures.Save(f.drawn, filepath.Join(r.folder, "plots"), f.file))
 			written = append(written, "plots/"+f.file+".png", "plots/"+f.file+".svg")
 		}
 	}
+
 	return written, errors.Join(errs...)
 }
 
@@ -219,6 +237,7 @@ func contest(groups []*results.Group, card *configs.PaperTable) string {
 	case len(axes) > 0:
 		return axes[0].Name
 	}
+
 	return ""
 }
 
@@ -233,11 +252,14 @@ func (r *Report) Text(view tables.View) string {
 		b.WriteString(t.Terminal(view))
 		hidden += t.Hidden()
 	}
+
 	for _, n := range r.Notes {
 		b.WriteString("note: " + n + "\n")
 	}
+
 	if hidden > 0 && !view.All {
 		b.WriteString("--all-metrics shows more columns, --definitions explains them (also for promptfed report).\n")
 	}
+
 	return b.String()
 }

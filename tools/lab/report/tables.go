@@ -20,6 +20,7 @@ func (r *Report) layout(p *results.Plan, groups []*results.Group) tables.Layout 
 	if layout.Title = looseRuns; p != nil {
 		layout.Title, layout.Smoke, layout.Card = p.Name, p.Smoke, p.Card
 	}
+
 	if c := layout.Card; c != nil {
 		layout.Title, layout.Metric, layout.Average = c.Heading(), cmp.Or(layout.Metric,
 			c.Metric), cmp.Or(layout.Average,
@@ -31,11 +32,13 @@ func (r *Report) layout(p *results.Plan, groups []*results.Group) tables.Layout 
 			}
 		}
 	}
+
 	layout.Metric = cmp.Or(layout.Metric, results.DefaultMetric(groups))
 	layout.Metrics = results.MainMetrics(layout.Metric, groups)
 	if layout.Card != nil && len(layout.Card.Metrics) > 0 && r.Metric == "" {
 		layout.Metrics = layout.Card.Metrics
 	}
+
 	if len(layout.Rows)+len(layout.Columns) == 0 {
 		axes := results.Axes(groups)
 		layout.Columns = []string{tables.MetricAxis}
@@ -46,6 +49,7 @@ func (r *Report) layout(p *results.Plan, groups []*results.Group) tables.Layout 
 			layout.Columns = []string{axes[1].Name}
 		}
 	}
+
 	return layout
 }
 
@@ -56,9 +60,11 @@ func (r *Report) wholeLayout(p *results.Plan, groups []*results.Group, main tabl
 	if p != nil {
 		l.Title += ": " + p.Name
 	}
+
 	for _, a := range results.Axes(groups) {
 		l.Rows = append(l.Rows, a.Name)
 	}
+
 	return l
 }
 
@@ -75,11 +81,13 @@ func (v *view) compare() {
 	if v.labels = results.Labels(v.groups, v.axis); len(v.labels) < 2 {
 		return
 	}
+
 	if v.control() == "" && len(v.labels) > mostCompared {
 		v.note("%d labels of %s are too many for pairwise comparisons (at most %d); card.control names one that all "+
 			"others are compared with", len(v.labels), v.axis, mostCompared)
 		return
 	}
+
 	v.pairs = map[string]map[results.Level][]results.Comparison{}
 	for _, m := range v.each(v.metric) {
 		v.pairs[m.Name] = map[results.Level][]results.Comparison{}
@@ -108,6 +116,7 @@ func (v *view) rank(card *configs.PaperTable) {
 		func(f configs.Figure) bool { return f.Kind == configs.RanksFigure }) {
 		return
 	}
+
 	for _, m := range v.each(v.metric) {
 		if r, ok := results.Rank(v.groups, v.axis, m); ok {
 			v.json.AddRanking(v.plan, v.axis, m, r)
@@ -134,15 +143,18 @@ func (v *view) compareIn(metric results.Metric, level results.Level) {
 		func(c results.Comparison) bool { return stats.EnoughPairs(c.Runs) }) {
 		return // with few runs, clients show the same as the runs
 	}
+
 	if len(some) > longestPairs {
 		some = some[:longestPairs]
 		v.note("the first %d of %d comparisons are in the table; report.json has all", longestPairs, len(list))
 	}
+
 	title := "Differences between " + v.compared() + ", paired over " +
 		string(level) + evaluationOf(metric.Views(v.groups))
 	if v.plan != nil {
 		title += ": " + v.name
 	}
+
 	v.tests = append(v.tests, tables.Pairs(title, v.axis, metric, metric.TitleOf(v.groups), some))
 }
 

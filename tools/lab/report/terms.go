@@ -65,10 +65,12 @@ func (v *view) terms(f configs.Figure, _ results.Metric) (figures.Drawer, error)
 		}
 		out.Panels = append(out.Panels, linePanel)
 	}
+
 	if more > 0 {
 		v.note("the figure of terms shows the first %d of %d groups of runs that measured them", maxTermPanels,
 			maxTermPanels+more)
 	}
+
 	return out, nil
 }
 
@@ -82,17 +84,20 @@ func (v *view) termLines(group *results.Group) []figures.Line {
 			}
 		}
 	}
+
 	entropies := 0
 	for _, n := range names {
 		if method.IsCrossEntropy(n) {
 			entropies++
 		}
 	}
+
 	var out []figures.Line
 	for _, n := range names {
 		if method.IsCrossEntropy(n) && entropies == 1 {
 			continue
 		}
+
 		c := results.CurveOf([]*results.Group{group}, func(r results.Round) (float64, bool) {
 			for _, t := range r.Terms {
 				if t.Name == n && t.Relative != nil {
@@ -101,13 +106,16 @@ func (v *view) termLines(group *results.Group) []figures.Line {
 			}
 			return 0, false
 		})
+
 		l := figures.Line{Label: n, Y: c.Mean, Spread: c.Std}
 		for _, round := range c.Rounds {
 			l.X = append(l.X, float64(round))
 		}
+
 		if slices.ContainsFunc(l.Y, func(y float64) bool { return y > 0 }) {
 			out = append(out, l)
 		}
 	}
+
 	return out
 }

@@ -61,10 +61,12 @@ func parse(args []string) (o options, err error) {
 	if err = flags.Parse(args); err != nil {
 		return o, err
 	}
+
 	patterns := files
 	if flags.NArg() > 0 {
 		patterns = flags.Args()
 	}
+
 	for _, p := range patterns {
 		found, err := filepath.Glob(p)
 		if err != nil || len(found) == 0 {
@@ -72,6 +74,7 @@ func parse(args []string) (o options, err error) {
 		}
 		o.files = append(o.files, found...)
 	}
+
 	return o, nil
 }
 
@@ -80,15 +83,18 @@ func run(ctx context.Context, args []string, w io.Writer) error {
 	if err != nil {
 		return err
 	}
+
 	links, err := os.MkdirTemp("", "promptfed-reproduce-")
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(links)
+
 	stock, err := newStock(options, links)
 	if err != nil {
 		return err
 	}
+
 	var all, failed []string // folders of finished sweeps
 	var tables []table
 	for _, path := range options.files {
@@ -98,6 +104,7 @@ func run(ctx context.Context, args []string, w io.Writer) error {
 		}
 		tables = append(tables, t)
 	}
+
 	stock.print(w, tables)
 	for _, t := range tables {
 		if t.sweep == nil {
@@ -113,14 +120,17 @@ func run(ctx context.Context, args []string, w io.Writer) error {
 			all = append(all, dir)
 		}
 	}
+
 	if len(all) > 0 {
 		if err := stock.write(w, all, tables); err != nil {
 			return err
 		}
 	}
+
 	if len(failed) > 0 {
 		return fmt.Errorf("%d tables are not complete: %s", len(failed), strings.Join(failed, "; "))
 	}
+
 	return nil
 }
 
@@ -130,20 +140,25 @@ func sweep(ctx context.Context, o options, t table, dir string) error {
 	for _, s := range o.sets() {
 		args = append(args, "--set", s)
 	}
+
 	for _, a := range t.sweep.Axes {
 		if keep := t.keep[a.Name]; keep != nil {
 			args = append(args, "--keep", a.Name+"="+strings.Join(keep, ","))
 		}
 	}
+
 	if o.seeds != "" {
 		args = append(args, "--seeds", o.seeds)
 	}
+
 	if o.smoke {
 		args = append(args, "--smoke")
 	}
+
 	if _, err := os.Stat(filepath.Join(dir, "sweep.json")); err == nil {
 		args = append(args, "--resume")
 	}
+
 	c := exec.CommandContext(ctx, o.program, args...)
 	c.Cancel = func() error { return c.Process.Signal(os.Interrupt) } // the sweep keeps finished rounds
 	c.Stdout, c.Stderr = os.Stdout, os.Stderr

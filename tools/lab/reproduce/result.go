@@ -85,13 +85,16 @@ func (s *stock) write(w io.Writer, dirs []string, ran []table) error {
 	if err != nil {
 		return err
 	}
+
 	out := result{Version: 1, Smoke: s.smoke, Set: s.set}
 	if out.Backbones, out.Weights, err = s.weights(ran); err != nil {
 		return err
 	}
+
 	if err := out.runs(r.Groups); err != nil {
 		return err
 	}
+
 	for i, t := range r.Tables() {
 		p := published{Table: t.Title}
 		for _, row := range t.Rows {
@@ -101,14 +104,17 @@ func (s *stock) write(w io.Writer, dirs []string, ran []table) error {
 				}
 			}
 		}
+
 		for _, g := range r.Content().Groups {
 			if i < len(r.Plans) && g.Sweep == r.Plans[i].Sweep() {
 				p.Experiments = append(p.Experiments, experiment{g.Labels, g.Experiment})
 			}
 		}
+
 		out.Tables = append(out.Tables, p)
 		p.print(w)
 	}
+
 	path := filepath.Join(s.out, resultFile)
 	fmt.Fprintf(w, "\n%s\n%s holds these numbers and the fingerprint of the runs (docs/reproduced)\n", out.Weights,
 		path)
@@ -127,6 +133,7 @@ func cellOf(c tables.Cell) cell {
 			v.Difference = rounded(c.Mean() - p.Mean)
 		}
 	}
+
 	return v
 }
 
@@ -152,6 +159,7 @@ func (s *stock) weights(ran []table) (all []weights, words string, err error) {
 			}
 		}
 	}
+
 	var unknown []string
 	for _, name := range slices.Sorted(maps.Keys(used)) {
 		model, err := bundle.Find(name)
@@ -167,9 +175,11 @@ func (s *stock) weights(ran []table) (all []weights, words string, err error) {
 		}
 		all = append(all, weights{name, model.Digest(), from.Source, from.Revision})
 	}
+
 	if len(unknown) > 0 {
 		return all, "not the published weights: the checkpoint of " + strings.Join(unknown, ", ") + " is unknown", nil
 	}
+
 	return all, "published weights", nil
 }
 
@@ -180,11 +190,13 @@ func (r *result) runs(groups []*results.Group) error {
 		if err != nil {
 			return err
 		}
+
 		if d := p.Data; d != nil {
 			if !slices.ContainsFunc(r.Data, func(i images) bool { return i.Set == d.Set && i.Digest == d.Digest }) {
 				r.Data = append(r.Data, images{d.Set, d.Digest, d.Images})
 			}
 		}
+
 		for _, c := range p.Calls {
 			if by := (program{c.Version, c.Commit}); !slices.Contains(r.Programs, by) {
 				r.Programs = append(r.Programs, by)
@@ -194,6 +206,7 @@ func (r *result) runs(groups []*results.Group) error {
 			}
 		}
 	}
+
 	return nil
 }
 
@@ -216,6 +229,7 @@ func (p published) print(w io.Writer) {
 			text(cell.Published),
 			text(cell.Ours), text(cell.Difference), cell.Seeds, cell.Planned)
 	}
+
 	t.Flush()
 }
 

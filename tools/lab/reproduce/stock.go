@@ -58,9 +58,11 @@ func newStock(o options, links string) (*stock, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	for _, c := range counts.Sets {
 		s.sizes[c.Set] = c
 	}
+
 	return s, s.link(links)
 }
 
@@ -74,25 +76,31 @@ func (s *stock) link(links string) error {
 		if _, err := bundle.Find(name); err == nil {
 			continue
 		}
+
 		for _, pull := range t.pull {
 			m, err := hub.Parse(pull)
 			if err != nil {
 				return err
 			}
+
 			b, err := bundle.Find(m.Folder())
 			if err != nil {
 				continue
 			}
+
 			to, err := filepath.Abs(b.Dir)
 			if err == nil {
 				err = os.Symlink(to, filepath.Join(links, name))
 			}
+
 			if err != nil {
 				return err
 			}
+
 			break
 		}
 	}
+
 	return nil
 }
 
@@ -103,6 +111,7 @@ func (s *stock) open(path string) (t table, err error) {
 	if t.whole, err = configs.LoadSweep(path, options); err != nil {
 		return t, err
 	}
+
 	for _, axis := range t.whole.Axes {
 		var keep []string
 		for _, l := range axis.Labels() {
@@ -112,18 +121,22 @@ func (s *stock) open(path string) (t table, err error) {
 				keep = append(keep, l)
 			}
 		}
+
 		if len(keep) == 0 {
 			return t, nil
 		}
+
 		if len(keep) < len(axis.Points) {
 			t.keep[axis.Name] = keep
 		}
 	}
+
 	options.Keep = t.keep
 	left, err := configs.LoadSweep(path, options)
 	if err == nil && !slices.ContainsFunc(left.Cells, func(c configs.Cell) bool { return !s.has(c) }) {
 		t.sweep = left
 	}
+
 	return t, err
 }
 
@@ -138,6 +151,7 @@ func (s *stock) has(cell configs.Cell) bool {
 		}
 		all = all && do == ""
 	}
+
 	for _, name := range cell.Config.Backbones {
 		need("weights "+name, func() string {
 			t, ok := towers[name]
@@ -149,6 +163,7 @@ func (s *stock) has(cell configs.Cell) bool {
 			return fmt.Sprintf("bin/promptfed pull %s (%s)", t.pull[0], t.size)
 		})
 	}
+
 	if set := cell.Config.Data.Config; set.Set != "synthetic" {
 		need("images "+set.Set, func() string {
 			_, err := sets.Open(set)
@@ -161,6 +176,7 @@ func (s *stock) has(cell configs.Cell) bool {
 			return fmt.Sprintf("%s, into %s", sets.Kinds()[i].Source, cmp.Or(s.data, "the folder of -data"))
 		})
 	}
+
 	if set := cell.Config.Synthetic.Config; set.Set == "folder" {
 		need("images "+filepath.Dir(set.Root), func() string {
 			if _, err := sets.Open(set); err == nil {
@@ -169,6 +185,7 @@ func (s *stock) has(cell configs.Cell) bool {
 			return "images of a generator, in a folder for each set and class"
 		})
 	}
+
 	return all
 }
 
@@ -189,20 +206,24 @@ func (s *stock) hours(w *configs.Sweep) float64 {
 		if conf.Data.Shots > 0 {
 			train = min(train, float64(conf.Data.Shots*size.Classes)*cmp.Or(shared[conf.Partition.Kind], clients))
 		}
+
 		for _, name := range conf.Backbones {
 			if !featured[conf.Data.Set+" "+name] {
 				featured[conf.Data.Set+" "+name] = true
 				seconds += (train + float64(size.Test)) / rate(name)
 			}
 		}
+
 		step := .015 + .0022*float64(size.Classes)
 		if slices.ContainsFunc(visual, func(d layer.Def) bool { return d.Name == conf.Method }) {
 			step = 2 * float64(conf.Train.Batch) / rate(conf.Backbones[0])
 		}
+
 		steps := float64(conf.Train.Epochs) * max(clients, train/float64(conf.Train.Batch))
 		tests := clients / 3 / float64(max(1, conf.Eval.Every))
 		seconds += float64(conf.Train.Rounds) * conf.Participation * step * (steps + tests)
 	}
+
 	return seconds / 3600 / max(1, float64(runtime.GOMAXPROCS(0))/2)
 }
 
@@ -228,15 +249,18 @@ func (s *stock) print(w io.Writer, tables []table) {
 	for _, what := range slices.Sorted(maps.Keys(s.needs)) {
 		needs[s.needs[what]] = append(needs[s.needs[what]], what)
 	}
+
 	for _, what := range slices.Sorted(maps.Keys(s.needs)) {
 		if do := s.needs[what]; do != "" && needs[do][0] == what {
 			fmt.Fprintf(w, "%s  %-22s %s\n", title, strings.Join(needs[do], ", "), do)
 			title = ""
 		}
 	}
+
 	if s.smoke {
 		return
 	}
+
 	fmt.Fprintf(w, "tables, with the estimated time of all their cells on these %d processors (docs/papers.md):\n",
 		runtime.GOMAXPROCS(0))
 	for _, t := range tables {

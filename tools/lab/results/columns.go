@@ -40,11 +40,13 @@ func instances(q metrics.Definition, groups []*Group) []string {
 	case q.Arguments != nil:
 		all = Arguments(q.Name, groups)
 	}
+
 	for i, a := range all {
 		if all[i] = q.Name; a != "" {
 			all[i] += ":" + a
 		}
 	}
+
 	return all
 }
 
@@ -56,6 +58,7 @@ func targets(groups []*Group) []string {
 			all = append(all, r.Target)
 		}
 	}
+
 	slices.Sort(all)
 	return convert.Slice(slices.Compact(all), func(t float64) string { return strconv.FormatFloat(t, 'g', -1, 64) })
 }
@@ -75,28 +78,34 @@ func MainMetrics(asked string, groups []*Group) []string {
 	if err != nil {
 		return []string{asked}
 	}
+
 	out := []string{asked}
 	add := func(name string, needed bool) {
 		if !slices.Contains(out, name) && (needed || measured(name, groups)) {
 			out = append(out, name)
 		}
 	}
+
 	accuracy := usual(metrics.Accuracy, "")
 	if accuracy.Name = metrics.Last; metric.Evaluated && metric.Window != metrics.First {
 		accuracy.Name, accuracy.window = metric.window, metric.window
 	}
+
 	headlines := accuracy.Views(groups)
 	for _, view := range []string{GlobalView, PersonalView} {
 		if !metric.of(metrics.Accuracy) || metric.view != "" || len(headlines) != 1 || headlines[0] != view {
 			add(accuracy.InEvaluation(view).Name, true)
 		}
 	}
+
 	if !metric.of(metrics.Accuracy) {
 		add(accuracy.Name, false)
 	}
+
 	for _, window := range []string{metrics.BestVal, metrics.Best} {
 		add(window, false)
 	}
+
 	for _, definition := range metrics.Definitions() {
 		names := instances(definition, groups)
 		switch {
@@ -108,6 +117,7 @@ func MainMetrics(asked string, groups []*Group) []string {
 				return !slices.Contains(epsilons, name[len(metrics.Note)+1:])
 			})
 		}
+
 		for _, name := range names {
 			one, err := ParseMetric(name)
 			if err != nil {
@@ -120,6 +130,7 @@ func MainMetrics(asked string, groups []*Group) []string {
 			add(one.Name, false)
 		}
 	}
+
 	return out
 }
 
@@ -144,5 +155,6 @@ func (m Metric) inRoundsOf(other Metric, groups []*Group) bool {
 			return false
 		}
 	}
+
 	return true
 }

@@ -57,6 +57,7 @@ func Compare(groups []*Group, axis, control string, metric Metric, level Level) 
 		if !ok {
 			continue
 		}
+
 		for _, r := range g.Done() {
 			v := valuesOf(r, metric, level)
 			if len(v) == 0 {
@@ -72,6 +73,7 @@ func Compare(groups []*Group, axis, control string, metric Metric, level Level) 
 			}
 		}
 	}
+
 	var out []Comparison
 	for i, a := range labels {
 		others := labels[i+1:]
@@ -84,6 +86,7 @@ func Compare(groups []*Group, axis, control string, metric Metric, level Level) 
 			}
 		}
 	}
+
 	var group errgroup.Group // the bootstrap is slow
 	group.SetLimit(runtime.GOMAXPROCS(0))
 	for i := range out {
@@ -98,6 +101,7 @@ func Compare(groups []*Group, axis, control string, metric Metric, level Level) 
 			return nil
 		})
 	}
+
 	_ = group.Wait()
 	correct(out)
 	return out
@@ -111,23 +115,28 @@ func Cautions(list []Comparison) []string {
 	for _, c := range list {
 		least, most, seeds = min(least, c.Runs), max(most, c.Runs), append(seeds, c.Seeds...)
 	}
+
 	if most == 0 {
 		return nil
 	}
+
 	slices.Sort(seeds)
 	seeds = slices.Compact(seeds)
 	n := fmt.Sprint(most)
 	if least < most {
 		n = fmt.Sprintf("%d to %d", least, most)
 	}
+
 	out := []string{fmt.Sprintf("The unit is a pair of runs: N = %s, of %s.", n, counted(seeds))}
 	if !stats.EnoughPairs(least) {
 		out = append(out, fmt.Sprintf("With fewer than %d pairs there is no interval, effect size or test.",
 			stats.MinPairs))
 	}
+
 	if len(seeds) == 1 {
 		out = append(out, "With one seed the differences say nothing about other seeds.")
 	}
+
 	return out
 }
 
@@ -147,9 +156,11 @@ func valuesOf(r *Run, m Metric, level Level) []float64 {
 		}
 		return m.PerClient(r)
 	}
+
 	if v, ok := m.Value(r); ok {
 		return []float64{v}
 	}
+
 	return nil
 }
 
@@ -163,11 +174,13 @@ func pairKey(g *Group, axis string, r *Run) string {
 			break
 		}
 	}
+
 	for _, k := range SortedKeys(g.Labels) {
 		if k != axis {
 			key += fmt.Sprintf(" %q=%q", k, g.Labels[k])
 		}
 	}
+
 	return key
 }
 
@@ -186,6 +199,7 @@ func differences(a, b map[string][]float64, order []string) (out [][]float64, ke
 		}
 		out, keys = append(out, d), append(keys, key)
 	}
+
 	return out, keys
 }
 
@@ -195,6 +209,7 @@ func (c *Comparison) fill(runs [][]float64) {
 	for _, r := range runs {
 		d = append(d, r...)
 	}
+
 	c.Runs, c.N = len(runs), len(d)
 	none := stats.Test{Statistic: math.NaN(), P: math.NaN()}
 	c.Difference, c.Low, c.High, c.Cohen, c.RankBiserial, c.T, c.Wilcoxon = math.NaN(), math.NaN(), math.NaN(),
@@ -202,10 +217,12 @@ func (c *Comparison) fill(runs [][]float64) {
 	if len(d) == 0 {
 		return
 	}
+
 	c.Difference, _ = metrics.MeanStd(d)
 	if !stats.EnoughPairs(c.Runs) {
 		return
 	}
+
 	h := fnv.New64a()
 	fmt.Fprintf(h, "%q %q %s", c.A, c.B, c.Level)
 	c.Low, c.High = stats.Bootstrap(runs, resamples(len(d)), h.Sum64())
@@ -221,6 +238,7 @@ func correct(list []Comparison) {
 	for _, c := range list {
 		t, w = append(t, c.T.P), append(w, c.Wilcoxon.P)
 	}
+
 	t, w = stats.Holm(t), stats.Holm(w)
 	for i := range list {
 		list[i].HolmT, list[i].HolmWilcoxon = t[i], w[i]

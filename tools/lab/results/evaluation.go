@@ -35,6 +35,7 @@ func (r *Run) show(view string) {
 	if view == "" {
 		return
 	}
+
 	kind := kindOf(view)
 	r.View = view
 	for i := range r.Rounds {
@@ -81,6 +82,7 @@ func (m Metric) InEvaluation(view string) Metric {
 	if !m.UsesHeadline() {
 		return m
 	}
+
 	switch m.view = view; {
 	case !m.of(metrics.Accuracy):
 		m.Name = view + "/" + m.Name
@@ -89,6 +91,7 @@ func (m Metric) InEvaluation(view string) Metric {
 	default:
 		m.Name = view + "@" + m.window
 	}
+
 	return m
 }
 
@@ -114,6 +117,7 @@ func (m Metric) Views(groups []*Group) []string {
 			out = append(out, v)
 		}
 	}
+
 	slices.Sort(out)
 	return out
 }
@@ -127,6 +131,7 @@ func (m Metric) LacksEvaluation(r *Run) bool {
 		}
 		tested = tested || round.Tested
 	}
+
 	return tested && view != ""
 }
 
@@ -145,6 +150,7 @@ func (m Metric) WindowOf(groups []*Group) string {
 	if !ok || n < 2 {
 		return metrics.DescribeWindow(m.window)
 	}
+
 	least, most, done := n, 0, false
 	for r := range DoneRuns(groups) {
 		done = true
@@ -152,6 +158,7 @@ func (m Metric) WindowOf(groups []*Group) string {
 			least, most = min(least, have), max(most, min(n, have))
 		}
 	}
+
 	switch {
 	case most == 0 && done: // no run has the evaluation, so nothing was averaged
 		return ""
@@ -164,6 +171,7 @@ func (m Metric) WindowOf(groups []*Group) string {
 	case most < n:
 		return fmt.Sprintf("mean of the %d to %d tested rounds that there are", least, most)
 	}
+
 	return metrics.DescribeWindow(m.window) + fmt.Sprintf(", of some runs of the %d that there are", least)
 }
 

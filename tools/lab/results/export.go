@@ -105,11 +105,13 @@ func (r *Results) Export(folder string) *JSON {
 		}
 		out.Groups = append(out.Groups, j)
 	}
+
 	for _, name := range AllMetrics(r.Groups) {
 		if m, err := ParseMetric(name); err == nil { // the domain's name may not be valid in a metric
 			out.Measure(m)
 		}
 	}
+
 	return out
 }
 

@@ -42,13 +42,16 @@ func readJSON[T any](dir, name string, limit int64, check func(*T) error) (*T, e
 	if text == nil || err != nil {
 		return nil, err
 	}
+
 	out := new(T)
 	if err = json.Unmarshal(text, out); err == nil && check != nil {
 		err = check(out)
 	}
+
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
+
 	return out, nil
 }
 
@@ -101,11 +104,13 @@ func ConfusionRows(m *metrics.Matrix, classes int) [][]float64 {
 		out[k[0]][k[1]] += float64(k[2])
 		sum[k[0]] += float64(k[2])
 	}
+
 	for i, row := range out {
 		for j := range row {
 			row[j] /= sum[i]
 		}
 	}
+
 	return out
 }
 
@@ -134,15 +139,18 @@ func executionOf(calls []call) map[string]string {
 			values[what] = append(values[what], value)
 		}
 	}
+
 	for _, c := range calls {
 		add("commit", c.Commit)
 		for what, value := range c.Numerics {
 			add(what, fmt.Sprint(value))
 		}
 	}
+
 	out := map[string]string{}
 	for what, list := range values {
 		out[what] = strings.Join(list, " and ")
 	}
+
 	return out
 }

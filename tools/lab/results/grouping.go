@@ -38,6 +38,7 @@ func (l *grouping) add(name string, runs ...*Run) {
 	if l.at == nil {
 		l.at = map[string]*Group{}
 	}
+
 	key := ""
 	for _, r := range runs {
 		if r.State != Missing {
@@ -45,10 +46,12 @@ func (l *grouping) add(name string, runs ...*Run) {
 			break
 		}
 	}
+
 	for _, run := range runs {
 		if run.State != Missing || key == "" {
 			key = experimentOf(run)
 		}
+
 		at := key
 		if g := l.at[key]; g != nil {
 			if i := slices.IndexFunc(g.Runs, func(o *Run) bool { return o.Seed == run.Seed }); i >= 0 {
@@ -57,12 +60,14 @@ func (l *grouping) add(name string, runs ...*Run) {
 					"own and is no further seed", run.Dir, g.Runs[i].Dir))
 			}
 		}
+
 		g := l.at[at]
 		if g == nil {
 			g = &Group{Name: name, Experiment: at}
 			l.at[at] = g
 			l.groups = append(l.groups, g)
 		}
+
 		g.Runs = append(g.Runs, run)
 	}
 }
@@ -72,10 +77,12 @@ func (l *grouping) finish() []*Group {
 	for _, g := range l.groups {
 		sortRuns(g.Runs)
 	}
+
 	nameByDifference(l.groups)
 	for _, g := range l.groups {
 		g.Labels = map[string]string{RunAxis: g.Name}
 	}
+
 	return l.groups
 }
 
@@ -90,17 +97,20 @@ func nameByDifference(groups []*Group) {
 	for _, g := range groups {
 		byName[g.Name] = append(byName[g.Name], g)
 	}
+
 	for _, name := range SortedKeys(byName) {
 		same := byName[name]
 		if len(same) < 2 {
 			continue
 		}
+
 		folders := convert.Slice(same, folderOf)
 		names := differing(same)
 		times := map[string]int{}
 		for _, n := range names {
 			times[n]++
 		}
+
 		for i, g := range same {
 			switch n := names[i]; {
 			case n == "":
@@ -133,10 +143,12 @@ func differing(groups []*Group) []string {
 			known = append(known, id)
 		}
 	}
+
 	keys := identity.CommonKeys(identity.DifferingKeys(known), known)
 	if slices.Contains(keys, "method") || slices.Contains(keys, "with") { // different methods have different options
 		keys = slices.DeleteFunc(keys, func(k string) bool { return strings.HasPrefix(k, "options.") })
 	}
+
 	slices.SortStableFunc(keys, func(a, b string) int { return cmp.Compare(rankOfKey(a), rankOfKey(b)) })
 	keys = keys[:min(len(keys), mostNamedKeys)]
 	for i, g := range groups {
@@ -152,6 +164,7 @@ func differing(groups []*Group) []string {
 		}
 		out[i] = strings.Join(parts, ", ")
 	}
+
 	return out
 }
 
@@ -183,10 +196,12 @@ func distinct(folder string, all []string) string {
 			common = filepath.Dir(common)
 		}
 	}
+
 	rel, err := filepath.Rel(common, folder)
 	if err != nil {
 		return folder
 	}
+
 	return filepath.ToSlash(rel)
 }
 
@@ -199,6 +214,7 @@ func (p *planned) group(roots []string) (apart []*Run) {
 		if !slices.ContainsFunc(roots, func(root string) bool { return within(dir, root) }) {
 			continue
 		}
+
 		key := fmt.Sprintf("%q", titles(p.Axes, planCell.Labels))
 		group := at[key]
 		if group == nil {
@@ -207,16 +223,20 @@ func (p *planned) group(roots []string) (apart []*Run) {
 			at[key] = group
 			p.groups = append(p.groups, group)
 		}
+
 		run := p.runs[i]
 		if run == nil {
 			run = &Run{Dir: dir, Name: filepath.Base(dir), Seed: planCell.Seed, State: Missing, Reason: "not started"}
 		}
+
 		group.Runs = append(group.Runs, run)
 	}
+
 	for _, g := range p.groups {
 		sortRuns(g.Runs)
 		apart = append(apart, p.separate(g)...)
 	}
+
 	return apart
 }
 
@@ -234,6 +254,7 @@ func (p *planned) separate(group *Group) (apart []*Run) {
 			most, kept = e, r.Identity
 		}
 	}
+
 	group.Runs = slices.DeleteFunc(group.Runs, func(run *Run) bool {
 		e := experimentOf(run)
 		if count[e] == 0 || e == most {
@@ -248,6 +269,7 @@ func (p *planned) separate(group *Group) (apart []*Run) {
 			"shown on its own", run.Dir, why))
 		return true
 	})
+
 	return apart
 }
 
@@ -256,12 +278,15 @@ func (p *planned) merge(q *planned) error {
 	if !slices.EqualFunc(p.Axes, q.Axes, func(a, b Axis) bool { return a.Name == b.Name }) {
 		return fmt.Errorf("the axes of %s and %s differ; only sweeps of the same axes are merged", p.Dir, q.Dir)
 	}
+
 	for i, a := range q.Axes {
 		p.Axes[i].Labels = appendMissing(p.Axes[i].Labels, a.Labels)
 	}
+
 	if q.Name != p.Name {
 		p.Name += " + " + q.Name
 	}
+
 	p.Smoke, p.Card = p.Smoke || q.Smoke, cmp.Or(p.Card, q.Card)
 	for _, group := range q.groups {
 		group.Plan = p.Plan
@@ -270,6 +295,7 @@ func (p *planned) merge(q *planned) error {
 			p.groups = append(p.groups, group)
 			continue
 		}
+
 		there := p.groups[at]
 		a, b := there.Identity(), group.Identity()
 		switch {
@@ -293,6 +319,7 @@ func (p *planned) merge(q *planned) error {
 			sortRuns(there.Runs)
 		}
 	}
+
 	return nil
 }
 
@@ -320,6 +347,7 @@ func distinctPlans(plans []*Plan) {
 	for _, p := range plans {
 		byName[p.Name] = append(byName[p.Name], p)
 	}
+
 	for _, same := range byName {
 		if len(same) < 2 {
 			continue
@@ -339,9 +367,11 @@ func unidentified(groups []*Group) []string {
 			dirs = append(dirs, r.Dir)
 		}
 	}
+
 	if len(dirs) < 2 { // nothing to average
 		return nil
 	}
+
 	return []string{fmt.Sprintf("%s without %s, such as %s: each stands alone, since nothing says whether they are "+
 		"seeds of one experiment; run them again to have them averaged", experiment.CountInWords(len(dirs), "run"),
 		identity.File, slices.Min(dirs))}
@@ -357,13 +387,16 @@ func ReproducedDefects(groups []*Group) string {
 			count[defect]++
 		}
 	}
+
 	var parts []string
 	for _, defect := range SortedKeys(count) {
 		parts = append(parts, fmt.Sprintf("%s (%d of %d runs)", OneLine(defect), count[defect], done))
 	}
+
 	if len(parts) == 0 {
 		return ""
 	}
+
 	return "Known defects of published code, reproduced on purpose: " + strings.Join(parts, ", ") + "."
 }
 
@@ -380,6 +413,7 @@ func ExecutionDifferences(groups []*Group) string {
 			values[what][value]++
 		}
 	}
+
 	var parts []string
 	for _, what := range SortedKeys(values) {
 		if runs := values[what]; len(runs) > 1 {
@@ -390,8 +424,10 @@ func ExecutionDifferences(groups []*Group) string {
 			parts = append(parts, what+" ("+strings.Join(list, ", ")+")")
 		}
 	}
+
 	if len(parts) == 0 {
 		return ""
 	}
+
 	return "The runs were executed differently: " + strings.Join(parts, "; ") + "."
 }

@@ -32,12 +32,14 @@ func loadWith(read func(dir string) (*Run, []string), dirs []string, merge bool)
 			return nil, err
 		}
 	}
+
 	out := &Results{Notes: l.notes}
 	var loose grouping
 	for _, p := range l.order {
 		l.loose = append(l.loose, p.group(l.roots)...)
 		out.Notes = append(out.Notes, p.notes...)
 	}
+
 	parts := slices.DeleteFunc(l.order, func(p *planned) bool { return len(p.groups) == 0 })
 	if merge && len(parts) > 1 {
 		for _, p := range parts[1:] {
@@ -47,6 +49,7 @@ func loadWith(read func(dir string) (*Run, []string), dirs []string, merge bool)
 		}
 		parts = parts[:1]
 	}
+
 	for _, p := range parts {
 		if !p.isGrid() && len(parts)+len(l.loose) > 1 {
 			for _, g := range p.groups {
@@ -57,16 +60,19 @@ func loadWith(read func(dir string) (*Run, []string), dirs []string, merge bool)
 		out.Plans = append(out.Plans, p.Plan)
 		out.Groups = append(out.Groups, p.groups...)
 	}
+
 	distinctPlans(out.Plans)
 	for _, r := range l.loose {
 		loose.add(r.Name, r)
 	}
+
 	out.Groups = append(out.Groups, loose.finish()...)
 	out.Notes = append(oncePerWarning(append(out.Notes, loose.notes...)), unidentified(out.Groups)...)
 	if len(out.Groups) == 0 {
 		return nil, fmt.Errorf("%w in %s: a run folder has %s, and %s or %s", ErrNoRuns, strings.Join(dirs, ", "),
 			runfolder.ConfigFile, identity.File, record.RoundsFile)
 	}
+
 	return out, nil
 }
 
@@ -88,6 +94,7 @@ func oncePerWarning(notes []string) []string {
 			runs[what]++
 		}
 	}
+
 	var out []string
 	for _, n := range notes {
 		dir, what, ok := strings.Cut(n, warned)
@@ -101,6 +108,7 @@ func oncePerWarning(notes []string) []string {
 		}
 		out = append(out, n)
 	}
+
 	return out
 }
 
@@ -133,15 +141,19 @@ func (l *loader) folder(dir string) error {
 	if err == nil {
 		root, err = filepath.EvalSymlinks(root)
 	}
+
 	if errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("%s: no such folder", dir)
 	}
+
 	if err != nil {
 		return err
 	}
+
 	if info, err := os.Stat(root); err != nil || !info.IsDir() {
 		return fmt.Errorf("%s is not a folder; give a run folder, a sweep's folder, or one above them", dir)
 	}
+
 	l.roots = append(l.roots, root)
 	for above := filepath.Dir(root); ; above = filepath.Dir(above) { // the given folder may be a single cell of a sweep
 		l.plan(above)
@@ -149,22 +161,27 @@ func (l *loader) folder(dir string) error {
 			break
 		}
 	}
+
 	return filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
 		if err != nil {
 			l.notes = append(l.notes, OneLine(err.Error()))
 			return fs.SkipDir
 		}
+
 		if !e.IsDir() {
 			return nil
 		}
+
 		if l.seen[path] {
 			return fs.SkipDir
 		}
+
 		l.seen[path] = true
 		l.plan(path)
 		if l.run(path) {
 			return fs.SkipDir
 		}
+
 		return nil
 	})
 }
@@ -175,10 +192,12 @@ func (l *loader) plan(dir string) *planned {
 	if known {
 		return p
 	}
+
 	plan, err := configs.ReadPlan(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		l.notes = append(l.notes, OneLine(err.Error()))
 	}
+
 	if err == nil {
 		p = &planned{Plan: &Plan{*plan, dir}, at: map[string]int{}, runs: make([]*Run, len(plan.Cells))}
 		for i, c := range plan.Cells {
@@ -186,6 +205,7 @@ func (l *loader) plan(dir string) *planned {
 		}
 		l.order = append(l.order, p)
 	}
+
 	l.plans[dir] = p
 	return p
 }
@@ -196,13 +216,16 @@ func (l *loader) run(dir string) bool {
 	for above := dir; p == nil && above != filepath.Dir(above); above = filepath.Dir(above) {
 		p = l.plan(above)
 	}
+
 	index, isCell := 0, false
 	if p != nil {
 		index, isCell = p.at[dir]
 	}
+
 	if !isRun(dir) && !(isCell && isFile(dir, runfolder.ErrorFile)) {
 		return false
 	}
+
 	run, notes := l.read(dir)
 	switch {
 	case p == nil:
@@ -216,6 +239,7 @@ func (l *loader) run(dir string) bool {
 		p.runs[index], p.notes = run, append(p.notes, notes...)
 		return true
 	}
+
 	l.loose, l.notes = append(l.loose, run), append(l.notes, notes...)
 	return true
 }

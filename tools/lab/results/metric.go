@@ -41,14 +41,17 @@ func (m Metric) WithDefinition(definition, arg string) Metric {
 	if m.view != "" && out.UsesHeadline() {
 		out.view, out.Name = m.view, m.view+"/"+definition
 	}
+
 	if arg != "" {
 		out.Name += ":" + arg
 	}
+
 	if fixed := []string{metrics.All, metrics.First}; !slices.Contains(fixed, out.Window) &&
 		!slices.Contains(fixed, m.window) && m.window != out.Window {
 		out.window = m.window
 		out.Name += "@" + m.window
 	}
+
 	return out
 }
 
@@ -73,9 +76,11 @@ func (m Metric) subject() string {
 	if m.view != "" {
 		t = m.view + " " + t
 	}
+
 	if m.arg != "" {
 		t += " " + m.arg
 	}
+
 	return t
 }
 
@@ -97,6 +102,7 @@ func (m Metric) Value(r *Run) (float64, bool) {
 		}
 		values = append(values, v)
 	}
+
 	mean, _ := metrics.MeanStd(values)
 	return mean, len(values) > 0
 }
@@ -119,6 +125,7 @@ func (m Metric) rounds(run *Run) []int {
 	case metrics.BestVal: // a run selects one round by its headline, for all metrics
 		by = usual(metrics.Val, "")
 	}
+
 	var have []int
 	top, topAt := -1.0, -1
 	for i, round := range run.Rounds {
@@ -129,6 +136,7 @@ func (m Metric) rounds(run *Run) []int {
 			}
 		}
 	}
+
 	switch {
 	case len(have) == 0 || m.window == metrics.All:
 		return have
@@ -137,6 +145,7 @@ func (m Metric) rounds(run *Run) []int {
 	case m.window == metrics.First:
 		return have[:1]
 	}
+
 	n, _ := metrics.LastN(m.window)
 	return have[max(0, len(have)-n):]
 }
@@ -150,6 +159,7 @@ func (m Metric) PerClient(r *Run) []float64 {
 		m = usual(metrics.Accuracy, "")
 		m.view = view
 	}
+
 	var sum []float64
 	rounds := m.rounds(r)
 	for _, i := range rounds {
@@ -167,6 +177,7 @@ func (m Metric) PerClient(r *Run) []float64 {
 			sum[k] += v / float64(len(rounds))
 		}
 	}
+
 	return slices.Clip(sum)
 }
 
@@ -185,6 +196,7 @@ func Arguments(name string, groups []*Group) []string {
 			}
 		}
 	}
+
 	out := SortedKeys(all)
 	if definition.Argument == metrics.StepsPlaceholder {
 		slices.SortFunc(out, func(a, b string) int {
@@ -193,5 +205,6 @@ func Arguments(name string, groups []*Group) []string {
 			return cmp.Compare(m, n)
 		})
 	}
+
 	return out
 }

@@ -26,5 +26,6 @@ func (n Numbers) MarshalJSON() ([]byte, error) {
 			out = strconv.AppendFloat(out, v, 'g', 4, 64)
 		}
 	}
+
 	return append(out, ']'), nil
 }

@@ -23,10 +23,12 @@ func (r *Run) progress(calls []call) {
 	if len(calls) > 0 {
 		last = calls[len(calls)-1]
 	}
+
 	r.Reason = fmt.Sprintf("%d rounds so far", len(r.Rounds))
 	if r.Planned > 0 {
 		r.Reason = fmt.Sprintf("%d of %d rounds so far", len(r.Rounds), r.Planned)
 	}
+
 	r.Sign = signOf(r.Dir)
 	switch held, known := runfolder.Held(r.Dir); {
 	case held:
@@ -60,6 +62,7 @@ func (r *Run) pace() {
 	for _, one := range r.Rounds[len(r.Rounds)-n:] {
 		round += time.Duration(one.Seconds * float64(time.Second) / float64(n))
 	}
+
 	r.State = Running
 	if silent := time.Since(r.Sign); silent > max(quiet, slowRounds*round) {
 		r.State = Stalled

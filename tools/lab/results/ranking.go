@@ -37,6 +37,7 @@ func Rank(groups []*Group, axis string, metric Metric) (Ranking, bool) {
 			at[label][block] = s
 		}
 	}
+
 	for _, label := range Labels(groups, axis) {
 		if len(at[label]) == len(out.Blocks) {
 			out.Labels = append(out.Labels, label)
@@ -44,13 +45,16 @@ func Rank(groups []*Group, axis string, metric Metric) (Ranking, bool) {
 			out.Unranked = append(out.Unranked, label)
 		}
 	}
+
 	if len(out.Blocks) < 2 || len(out.Labels) < 2 {
 		return out, false
 	}
+
 	sign := 1.0
 	if metric.Lower {
 		sign = -1
 	}
+
 	values := func() [][]float64 {
 		all := make([][]float64, len(out.Blocks))
 		for i, block := range out.Blocks {
@@ -60,18 +64,22 @@ func Rank(groups []*Group, axis string, metric Metric) (Ranking, bool) {
 		}
 		return all
 	}
+
 	mean := map[string]float64{}
 	for i, r := range stats.Friedman(values()).Mean {
 		mean[out.Labels[i]] = r
 	}
+
 	slices.SortStableFunc(out.Labels, func(a, b string) int { return cmp.Compare(mean[a], mean[b]) })
 	if out.Ranking = stats.Friedman(values()); !stats.EnoughPairs(len(out.Blocks)) {
 		none := stats.Test{Statistic: math.NaN(), P: math.NaN()}
 		out.ChiSquare, out.ImanDavenport, out.CriticalDifference = none, none, math.NaN()
 	}
+
 	for _, block := range out.Blocks {
 		list := convert.Slice(out.Labels, func(label string) Stat { return at[label][block] })
 		out.Stats = append(out.Stats, list)
 	}
+
 	return out, true
 }

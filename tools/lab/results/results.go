@@ -143,6 +143,7 @@ func Axes(groups []*Group) []Axis {
 			out[i].Labels = append(out[i].Labels, label)
 		}
 	}
+
 	used := map[string]map[string]bool{}
 	for _, g := range groups {
 		for name, label := range g.Labels {
@@ -152,6 +153,7 @@ func Axes(groups []*Group) []Axis {
 			used[name][label] = true
 		}
 	}
+
 	plans := map[*Plan]bool{nil: true}
 	for _, g := range groups {
 		if !plans[g.Plan] {
@@ -166,6 +168,7 @@ func Axes(groups []*Group) []Axis {
 			add(name, g.Labels[name], true)
 		}
 	}
+
 	return slices.DeleteFunc(out, func(a Axis) bool { return len(a.Labels) == 0 })
 }
 
@@ -252,8 +255,10 @@ func DefaultMetric(groups []*Group) string {
 			windows[metrics.Last+strconv.Itoa(r.EvalLast)] = true
 		}
 	}
+
 	if len(windows) != 1 {
 		return metrics.Last
 	}
+
 	return SortedKeys(windows)[0]
 }

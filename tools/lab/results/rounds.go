@@ -52,6 +52,7 @@ func (f *RunningMetrics) Values(next record.Record) map[string]float64 {
 			out[name] = v
 		}
 	}
+
 	return out
 }
 
@@ -69,19 +70,24 @@ func ReadRounds(r io.Reader) ([]Round, error) {
 		if err == io.EOF {
 			return out, nil
 		}
+
 		if total += len(line); err == nil && total > maxRounds {
 			err = fmt.Errorf("has more than %d bytes", maxRounds)
 		}
+
 		var round Round
 		if err == nil {
 			round, err = parseRound(line, len(out))
 		}
+
 		if err != nil {
 			return out, fmt.Errorf("line %d %w; number of rounds read before it: %d", len(out)+1, err, len(out))
 		}
+
 		if slices.Equal(sizes, round.TestSizes) {
 			round.TestSizes = sizes // sizes rarely change, and may be many
 		}
+
 		sizes = round.TestSizes
 		if len(round.Answered) > 0 {
 			round.TestSizes = nil
@@ -89,6 +95,7 @@ func ReadRounds(r io.Reader) ([]Round, error) {
 				e.PerClient = nil
 			}
 		}
+
 		sent.add(&round)
 		out = append(out, round)
 	}
@@ -134,18 +141,23 @@ func parseRound(line []byte, want int) (Round, error) {
 	if err := json.Unmarshal(line, &round.Record); err != nil {
 		return round, fmt.Errorf("is not a round: %w", err)
 	}
+
 	if round.Round != want {
 		return round, fmt.Errorf("is round %d, where %d is expected", round.Round, want)
 	}
+
 	if err := round.check(); err != nil {
 		return round, err
 	}
+
 	if !round.Tested {
 		round.Evaluation = nil
 	}
+
 	if round.Evaluation != nil && round.Evaluations == (record.Evaluations{}) {
 		return round, fmt.Errorf("has an accuracy without its evaluations (global, personal)")
 	}
+
 	return round, nil
 }
 
@@ -157,42 +169,51 @@ func (r Round) check() error {
 			all = append(all, present(x.Evaluation, x.Evaluations.Global, x.Evaluations.Personal)...)
 		}
 	}
+
 	if v := r.Validation; v != nil {
 		all = append(all, present(v.Global, v.Personal)...)
 	}
+
 	for _, e := range all {
 		if err := e.Check(); err != nil {
 			return err
 		}
 	}
+
 	for _, v := range r.shares() {
 		if v < 0 || v > 1+1e-9 {
 			return fmt.Errorf("has the share %v, which is not between 0 and 1", v)
 		}
 	}
+
 	for name, v := range r.Notes {
 		if math.Abs(v) > 1e30 {
 			return fmt.Errorf("has the impossible note %.50q", name)
 		}
 	}
+
 	for _, e := range r.all() {
 		if !sameLength(r.clients(), len(e.PerClient), len(r.TestSizes)) {
 			return fmt.Errorf("has lists of clients of different lengths")
 		}
 	}
+
 	if err := checkTerms(r.Terms); err != nil {
 		return err
 	}
+
 	for _, d := range r.Drift {
 		if d.Client < 0 || !(d.Norm >= 0 && d.Norm < 1e30) || d.Cosine != nil && !(math.Abs(*d.Cosine) <= 1) {
 			return fmt.Errorf("has an impossible update of client %d", d.Client)
 		}
 	}
+
 	if math.Abs(r.Loss) > 1e30 || math.Abs(r.LR) > 1e30 || !(r.Seconds >= 0 && r.Seconds < 1e12) || r.BytesUp < 0 ||
 		r.BytesDown < 0 || r.ParametersUp < 0 || r.ParametersDown < 0 ||
 		r.Simulated != nil && !(r.Simulated.Seconds >= 0 && r.Simulated.Seconds < 1e30) {
 		return fmt.Errorf("has an impossible loss, rate, time, or number of bytes or parameters")
 	}
+
 	return nil
 }
 
@@ -216,6 +237,7 @@ func (r Round) shares() []float64 {
 			}
 		}
 	}
+
 	if a := r.Attack; a != nil {
 		for _, v := range []*float64{a.Global, a.Personal, a.SuccessGlobal, a.SuccessPersonal} {
 			if v != nil {
@@ -223,5 +245,6 @@ func (r Round) shares() []float64 {
 			}
 		}
 	}
+
 	return out
 }

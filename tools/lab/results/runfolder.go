@@ -57,6 +57,7 @@ func readRun(dir string) (run *Run, notes []string) {
 			notes = append(notes, OneLine(err.Error()))
 		}
 	}
+
 	named := func(name string, err error) error {
 		if err == nil {
 			return nil
@@ -74,6 +75,7 @@ func readRun(dir string) (run *Run, notes []string) {
 	if tags != nil {
 		run.Tags = *tags
 	}
+
 	if f, err := os.Open(filepath.Join(dir, record.RoundsFile)); err == nil {
 		run.Rounds, err = ReadRounds(f)
 		note(named(record.RoundsFile, err))
@@ -81,16 +83,19 @@ func readRun(dir string) (run *Run, notes []string) {
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		note(err)
 	}
+
 	summary, err := readJSON[record.Summary](dir, record.SummaryFile, maxSummary, nil)
 	if summary != nil {
 		run.Summary = *summary
 	}
+
 	view := run.Summary.View
 	for _, r := range run.Rounds {
 		if view == "" {
 			view = r.View
 		}
 	}
+
 	run.show(view)
 	switch {
 	case err != nil:
@@ -125,6 +130,7 @@ func readRun(dir string) (run *Run, notes []string) {
 			run.progress(calls)
 		}
 	}
+
 	return run, notes
 }
 
@@ -133,6 +139,7 @@ func (r *Run) readConfig() error {
 	if err != nil || text == nil {
 		return err
 	}
+
 	r.Config = layer.ShortenFiles(string(text))
 	var c written
 	err = yaml.Unmarshal(text, &c) // fills in valid fields, even with an error
@@ -140,9 +147,11 @@ func (r *Run) readConfig() error {
 		line, _, _ := strings.Cut(wrong.Errors[0], ":")
 		err = fmt.Errorf("%s is not of a configuration; the run is shown with what can be read", line)
 	}
+
 	if c.Name != "" {
 		r.Name = c.Name
 	}
+
 	r.Method = strings.Join(append([]string{methods.Called(c.Method, c.Options)}, c.With...), " + ")
 	r.Seed, r.Planned = c.Seed, c.Train.Rounds
 	r.EvalLast, r.BestVal, r.Target = c.Eval.Last, c.Eval.Select == "best-val", c.Eval.Target
@@ -156,13 +165,16 @@ func (r *Run) readIdentity() error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
+
 	if err != nil {
 		return err
 	}
+
 	r.Identity = &id
 	if len(id.Unknown) == 0 {
 		r.TestData = id.Evaluation
 	}
+
 	return nil
 }
 
@@ -184,31 +196,40 @@ func (r *Run) Log() []string {
 		if e := round.Evaluation; e != nil {
 			parts = append(parts, fmt.Sprintf("accuracy %.2f %% (%s)", 100*e.Accuracy(), round.View))
 		}
+
 		if n := len(round.Clients); n > 0 {
 			parts = append(parts, fmt.Sprintf("%d clients", n))
 		}
+
 		if n := round.BytesUp + round.BytesDown; n > 0 {
 			parts = append(parts, fmt.Sprintf("%.1f kB", float64(n)/1e3))
 		}
+
 		say("round %d: %s, %.1f s", i+1, strings.Join(parts, ", "), round.Seconds)
 		for _, w := range round.Warnings {
 			say("round %d: warning: %s", i+1, w)
 		}
+
 		if n := len(round.Unanswered); n > 0 {
 			say("round %d: no answer to the test from %d clients", i+1, n)
 		}
 	}
+
 	for _, w := range r.Summary.Warnings {
 		say("warning: %s", w)
 	}
+
 	for _, c := range r.Summary.Limited {
 		say("%s", c.String())
 	}
+
 	if r.Summary.Stopped != "" {
 		say("ended early: %s", r.Summary.Stopped)
 	}
+
 	if r.State != Done && r.Reason != "" {
 		say("%s: %s", r.State, r.Reason)
 	}
+
 	return out
 }

@@ -20,6 +20,7 @@ func Settings(text string) (out []Setting) {
 	if yaml.Unmarshal([]byte(text), &doc) != nil || len(doc.Content) == 0 || doc.Content[0].Kind != yaml.MappingNode {
 		return nil
 	}
+
 	var walk func(prefix string, n *yaml.Node)
 	walk = func(prefix string, n *yaml.Node) {
 		for i := 0; i+1 < len(n.Content); i += 2 {
@@ -37,6 +38,7 @@ func Settings(text string) (out []Setting) {
 			out = append(out, s)
 		}
 	}
+
 	walk("", doc.Content[0])
 	return out
 }
@@ -72,6 +74,7 @@ func ConfigDifferences(configs []string) (keys []string, values [][]*string, sam
 			}
 		}
 	}
+
 	for _, key := range order {
 		is, had := all[first][key]
 		if slices.ContainsFunc(all, func(m map[string]string) bool {
@@ -83,6 +86,7 @@ func ConfigDifferences(configs []string) (keys []string, values [][]*string, sam
 			same = append(same, [2]string{key, is})
 		}
 	}
+
 	for _, m := range all {
 		row := make([]*string, len(keys))
 		for i, key := range keys {
@@ -92,6 +96,7 @@ func ConfigDifferences(configs []string) (keys []string, values [][]*string, sam
 		}
 		values = append(values, row)
 	}
+
 	return keys, values, same
 }
 
@@ -100,13 +105,16 @@ func (r *Run) ConfigLines() (out [][]string) {
 	if r.Config == "" {
 		return nil
 	}
+
 	for line := range strings.SplitSeq(strings.TrimRight(r.Config, "\n"), "\n") {
 		out = append(out, []string{line})
 	}
+
 	for _, s := range Settings(r.Config) {
 		for n := s.first; n <= s.last && n <= len(out); n++ {
 			out[n-1] = append(out[n-1], s.Key)
 		}
 	}
+
 	return out
 }

@@ -52,6 +52,7 @@ func Mean(stats []Stat) Stat {
 	if len(stats) == 0 {
 		return out
 	}
+
 	for i, seed := range stats[0].Seeds {
 		sum, n := stats[0].Values[i], 1
 		for _, s := range stats[1:] {
@@ -66,6 +67,7 @@ func Mean(stats []Stat) Stat {
 			out.Seeds, out.Values = append(out.Seeds, seed), append(out.Values, sum/float64(n))
 		}
 	}
+
 	return out
 }
 
@@ -88,6 +90,7 @@ func CurveOf(groups []*Group, read func(Round) (float64, bool)) Curve {
 	for r := range Runs(groups) {
 		most = max(most, len(r.Rounds))
 	}
+
 	for i := range most {
 		var stats []Stat
 		for _, g := range groups {
@@ -101,17 +104,21 @@ func CurveOf(groups []*Group, read func(Round) (float64, bool)) Curve {
 			}
 			stats = append(stats, s)
 		}
+
 		s := Mean(stats)
 		if s.N() == 0 {
 			continue
 		}
+
 		std := 0.0
 		if s.N() > 1 {
 			std = s.Std()
 		}
+
 		curve.Rounds, curve.Mean = append(curve.Rounds, i+1), append(curve.Mean, s.Mean())
 		curve.Std, curve.N = append(curve.Std, std), append(curve.N, s.N())
 	}
+
 	return curve
 }
 

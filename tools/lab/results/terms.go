@@ -33,6 +33,7 @@ func Terms(rounds []Round) []*Term {
 			if byName[term.Name] == nil {
 				names, byName[term.Name] = append(names, term.Name), map[string]*Term{}
 			}
+
 			add := func(param string, n record.TermNorm) {
 				o := byName[term.Name][param]
 				if o == nil {
@@ -42,18 +43,21 @@ func Terms(rounds []Round) []*Term {
 				o.Rounds, o.Norm = append(o.Rounds, round.Round), append(o.Norm, n.Norm)
 				o.Value, o.Relative = append(o.Value, orNaN(term.Value)), append(o.Relative, orNaN(n.Relative))
 			}
+
 			add("", term.TermNorm)
 			for param, n := range term.Params {
 				add(param, n)
 			}
 		}
 	}
+
 	var out []*Term
 	for _, name := range names {
 		for _, param := range SortedKeys(byName[name]) { // "", all together, comes first
 			out = append(out, byName[name][param])
 		}
 	}
+
 	return out
 }
 
@@ -79,6 +83,7 @@ func VanishingTerms(rounds []Round) []string {
 			acts[t.Name] = acts[t.Name] || r >= VanishingThreshold || math.IsNaN(r) && t.Norm[i] > 0
 		}
 	}
+
 	return slices.DeleteFunc(names, func(n string) bool { return acts[n] })
 }
 
@@ -111,5 +116,6 @@ func checkTerms(terms []record.Term) error {
 			return fmt.Errorf("has %d terms, one called %.50q; at most %d are read", len(terms), term.Name, most)
 		}
 	}
+
 	return nil
 }

@@ -39,6 +39,7 @@ func (c *Cache) Load(dirs ...string) (*Results, error) {
 		kept[dir] = one
 		return one.run, one.notes
 	}, dirs, false)
+
 	c.runs = kept
 	return out, err
 }
@@ -52,9 +53,11 @@ func stampRun(h hash.Hash64, dir string) {
 	for _, name := range watched {
 		stampFile(h, filepath.Join(dir, name))
 	}
+
 	if isFile(dir, record.SummaryFile) {
 		return
 	}
+
 	if held, _ := runfolder.Held(dir); held {
 		fmt.Fprint(h, "held ", time.Now().Unix()/60)
 	}
@@ -76,6 +79,7 @@ func Fingerprint(dirs ...string) uint64 {
 		if err != nil {
 			continue
 		}
+
 		_ = filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
 			switch {
 			case err != nil:
@@ -91,5 +95,6 @@ func Fingerprint(dirs ...string) uint64 {
 			return nil
 		})
 	}
+
 	return h.Sum64()
 }

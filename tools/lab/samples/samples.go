@@ -56,31 +56,38 @@ func Of(ctx context.Context, run results.Run, client int, view string) (*Samples
 	if view = cmp.Or(view, run.View, global); view != global && view != personal {
 		return nil, fmt.Errorf("evaluation %q: expected %s or %s", view, global, personal)
 	}
+
 	conf, err := configs.Load(filepath.Join(run.Dir, runfolder.ConfigFile), nil)
 	if err != nil {
 		return nil, err
 	}
+
 	test, classes, err := testImages(ctx, run.Dir, conf, client)
 	if err != nil {
 		return nil, err
 	}
+
 	classifier, err := inference.Open(conf, run.Dir, inference.Choice{Client: client, Global: view == global})
 	if err != nil {
 		return nil, err
 	}
 	defer classifier.Close()
+
 	if !slices.Equal(classifier.Classes(), classes) {
 		return nil, errors.New("the data set has other classes than the run")
 	}
+
 	out := &Samples{View: view, Of: len(test), Tested: min(len(test), maxTested)}
 	chosen := make([]data.Example, out.Tested)
 	for i := range chosen {
 		chosen[i] = test[i*len(test)/len(chosen)]
 	}
+
 	list, err := classifier.Predict(ctx, chosen)
 	if err != nil {
 		return nil, err
 	}
+
 	var wrong, right []Sample
 	for i, p := range list {
 		best, e := p.Ranked()[0], chosen[i]
@@ -91,6 +98,7 @@ func Of(ctx context.Context, run results.Run, client int, view string) (*Samples
 			wrong = append(wrong, s)
 		}
 	}
+
 	out.Correct = len(right)
 	slices.SortStableFunc(wrong, func(a, b Sample) int { return cmp.Compare(b.Probability, a.Probability) })
 	slices.SortStableFunc(right, func(a, b Sample) int { return cmp.Compare(a.Probability, b.Probability) })
@@ -100,6 +108,7 @@ func Of(ctx context.Context, run results.Run, client int, view string) (*Samples
 			return nil, err
 		}
 	}
+
 	return out, nil
 }
 
@@ -111,27 +120,33 @@ func testImages(ctx context.Context, dir string, conf experiment.Config, client 
 	if err != nil {
 		return nil, nil, err
 	}
+
 	if provenance.Data == nil {
 		return nil, nil, errors.New("the images of this run are on the machines of its clients")
 	}
+
 	conf.Data.Root = cmp.Or(provenance.Data.Root, conf.Data.Root)
 	conf.Eval.Sets = nil // not needed, and perhaps relative to another folder
 	content, err := experiment.OpenData(ctx, conf, nil)
 	if err != nil {
 		return nil, nil, fmt.Errorf("the images of this run cannot be read here: %w", err)
 	}
+
 	if provenance.Data.Digest != content.Digest {
 		return nil, nil, fmt.Errorf("the images of this run are no longer here: %s has others (digest %.12s, the "+
 			"run's is %.12s)", cmp.Or(conf.Data.Root, conf.Data.Set), content.Digest, provenance.Data.Digest)
 	}
+
 	if client < 0 || client >= len(content.Parts) {
 		return nil, nil, fmt.Errorf("client %d does not exist: the run has clients 0 to %d", client,
 			len(content.Parts)-1)
 	}
+
 	_, _, test = content.Parts[client].Of(content.Set)
 	if len(test) == 0 {
 		return nil, nil, fmt.Errorf("client %d has no test images", client)
 	}
+
 	return test, content.Set.Classes, nil
 }
 
@@ -141,11 +156,13 @@ func (s *Sample) read() error {
 	if err != nil {
 		return err
 	}
+
 	from := img.Bounds()
 	w, h := from.Dx(), from.Dy()
 	if side := max(w, h); side > maxSide {
 		w, h = max(1, w*maxSide/side), max(1, h*maxSide/side)
 	}
+
 	small := image.NewRGBA(image.Rect(0, 0, w, h))
 	draw.BiLinear.Scale(small, small.Bounds(), img, from, draw.Src, nil)
 	var b bytes.Buffer

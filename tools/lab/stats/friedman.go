@@ -36,20 +36,24 @@ func Friedman(values [][]float64) Ranking {
 		}
 		out.Ranks, ties = append(out.Ranks, ranks), ties+t
 	}
+
 	correction := 1 - ties/(n*k*(k*k-1))
 	if correction <= 0 {
 		return out
 	}
+
 	squares := 0.0
 	for _, r := range out.Mean {
 		squares += (r - (k+1)/2) * (r - (k+1)/2)
 	}
+
 	chi := 12 * n / (k * (k + 1)) * squares / correction
 	out.ChiSquare = Test{chi, distuv.ChiSquared{K: k - 1}.Survival(chi)}
 	if rest := n*(k-1) - chi; rest > 1e-9*chi {
 		f := (n - 1) * chi / rest
 		out.ImanDavenport = Test{f, distuv.F{D1: k - 1, D2: (k - 1) * (n - 1)}.Survival(f)}
 	}
+
 	return out
 }
 
@@ -71,6 +75,7 @@ func studentizedRange(k, alpha float64) float64 {
 			return normal.Prob(z) * math.Pow(normal.CDF(z+q)-normal.CDF(z), k-1)
 		}, -9, 9, 400, quad.Legendre{}, 1)
 	}
+
 	low, high := 0.0, 16.0
 	for range 60 {
 		if mid := (low + high) / 2; atMost(mid) < 1-alpha {
@@ -79,5 +84,6 @@ func studentizedRange(k, alpha float64) float64 {
 			high = mid
 		}
 	}
+
 	return high
 }

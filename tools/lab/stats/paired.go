@@ -40,12 +40,14 @@ func Holm(p []float64) []float64 {
 			order = append(order, i)
 		}
 	}
+
 	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(p[a], p[b]) })
 	most := 0.0
 	for k, i := range order {
 		most = max(most, min(1, float64(len(order)-k)*p[i]))
 		out[i] = most
 	}
+
 	return out
 }
 
@@ -59,9 +61,11 @@ func Bootstrap(clusters [][]float64, n int, seed uint64) (low, high float64) {
 	for _, c := range clusters {
 		total += len(c)
 	}
+
 	if total < 2 || n < 1 {
 		return math.NaN(), math.NaN()
 	}
+
 	r := rand.New(rand.NewPCG(seed, 0x9e3779b97f4a7c15))
 	means := make([]float64, n)
 	for i := range means {
@@ -75,6 +79,7 @@ func Bootstrap(clusters [][]float64, n int, seed uint64) (low, high float64) {
 		}
 		means[i] = sum / float64(max(1, count))
 	}
+
 	slices.Sort(means)
 	return Quantile(means, 0.025), Quantile(means, 0.975)
 }

@@ -31,12 +31,14 @@ func SignedRank(d []float64) Test {
 	if n == 0 {
 		return Test{P: 1}
 	}
+
 	less := min(plus, n*(n+1)-plus)
 	out := Test{Statistic: float64(less) / 2}
 	if n <= exactRanks {
 		out.P = min(1, 2*atMost(less, ranks))
 		return out
 	}
+
 	m := float64(n)
 	variance := m*(m+1)*(2*m+1)/24 - ties/48
 	out.P = min(1, 2*distuv.UnitNormal.CDF((out.Statistic-m*(m+1)/4)/math.Sqrt(variance)))
@@ -64,6 +66,7 @@ func signedRanks(d []float64) (ranks []int, plus int, ties float64) {
 			plus += ranks[i]
 		}
 	}
+
 	slices.Sort(ranks)
 	return ranks, plus, ties
 }
@@ -79,6 +82,7 @@ func doubledRanks(values []float64) (_ []int, ties float64) {
 		t := float64(upper - lower)
 		ties += t*t - 1 // the part of each of the t values
 	}
+
 	return ranks, ties
 }
 
@@ -95,9 +99,11 @@ func atMost(s int, ranks []int) float64 {
 			}
 		}
 	}
+
 	sum := 0.0
 	for _, v := range p {
 		sum += v
 	}
+
 	return sum
 }

@@ -22,6 +22,7 @@ func (b *builder) prune() {
 		}
 		drop[j] = !planned || empty && pseudo
 	}
+
 	if slices.Contains(drop, false) { // otherwise every run failed, and the table must show this
 		for j := len(drop) - 1; j >= 0; j-- {
 			if !drop[j] {
@@ -33,6 +34,7 @@ func (b *builder) prune() {
 			}
 		}
 	}
+
 	table.Rows = slices.DeleteFunc(table.Rows, func(r Row) bool {
 		return !slices.ContainsFunc(r.Cells, func(c Cell) bool { return !c.Blank })
 	})
@@ -50,12 +52,14 @@ func (b *builder) withAverages(axes, others []string, asked bool) []map[string]s
 	if !asked {
 		return b.combinations(axes, nil)
 	}
+
 	over := map[string]bool{}
 	plain := true // without a pseudo-axis there is a mean over everything
 	for _, a := range axes {
 		over[a] = !b.pseudo(a) && len(b.labels[a]) > 1
 		plain = plain && (!b.pseudo(a) || a == EvaluationAxis)
 	}
+
 	beside := b.combinations(others, nil)
 	return slices.DeleteFunc(b.combinations(axes, over), func(labels map[string]string) bool {
 		some, every := false, true
@@ -89,9 +93,11 @@ func (b *builder) average(labels map[string]string, axes []string) Cell {
 			cells = append(cells, cell)
 		}
 	}
+
 	if len(cells) == 0 {
 		return Cell{Labels: labels, Metric: b.metric, Blank: true, Factor: 1}
 	}
+
 	out := Cell{Labels: labels, Metric: cells[0].Metric, Factor: cells[0].Factor, Unit: cells[0].Unit}
 	var stats []results.Stat
 	views, absent := map[string]bool{}, true
@@ -100,16 +106,19 @@ func (b *builder) average(labels map[string]string, axes []string) Cell {
 		out.Planned, out.data = max(out.Planned, c.Planned), out.data+c.data+"\n"
 		views[c.View], absent = true, absent && c.Absent
 	}
+
 	out.Stat, out.Absent = results.Mean(stats), absent
 	if delete(views, ""); len(views) > 1 {
 		out.Stat, out.why = results.Stat{}, "there is no mean over global and personal evaluations; choose one with "+
 			"--view"
 		return out
 	}
+
 	out.View = strings.Join(slices.Collect(maps.Keys(views)), "")
 	out.Paper = b.paper(out)
 	if n := out.Stat.N(); n < out.Planned && !absent {
 		out.why = fmt.Sprintf("%d of %d seeds; the others lack cells that this averages over", n, out.Planned)
 	}
+
 	return out
 }

@@ -24,6 +24,7 @@ func (b *builder) best() {
 				!byMethod && slices.Contains(row.Labels, AverageLabel) {
 				continue
 			}
+
 			key := fmt.Sprint(j)
 			if byMethod {
 				key = ""
@@ -33,15 +34,18 @@ func (b *builder) best() {
 					}
 				}
 			}
+
 			key += fmt.Sprintf(" %q %q", cell.View, cell.Metric.Name)
 			if other, ok := data[key]; ok && other != cell.data {
 				b.table.severalData = true
 			}
+
 			data[key] = cell.data
 			key += fmt.Sprintf(" %q", cell.data)
 			compared[key] = append(compared[key], &row.Cells[j])
 		}
 	}
+
 	for _, cells := range compared {
 		rank(cells)
 	}
@@ -54,6 +58,7 @@ func rank(cells []*Cell) {
 	if score(cells[len(cells)-1]) == top {
 		return // equal cells, or a single cell: no best
 	}
+
 	for _, c := range cells {
 		switch v := score(c); {
 		case v == top:

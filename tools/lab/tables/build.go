@@ -19,12 +19,15 @@ func Build(groups []*results.Group, l Layout) (*Table, error) {
 	if l.Metric == "" {
 		b.Metric = results.DefaultMetric(groups)
 	}
+
 	if b.metric, err = results.ParseMetric(b.Metric); err != nil {
 		return nil, err
 	}
+
 	if err := b.readAxes(); err != nil {
 		return nil, err
 	}
+
 	return b.build(), nil
 }
 
@@ -45,21 +48,25 @@ func (b *builder) readAxes() error {
 		b.axes = append(b.axes, a.Name)
 		b.labels[a.Name] = a.Labels
 	}
+
 	shown := slices.Concat(b.Rows, b.Columns)
 	if err := configs.CheckPseudoAxes(slices.DeleteFunc(slices.Clone(shown), func(name string) bool {
 		return !b.pseudo(name)
 	})); err != nil {
 		return err
 	}
+
 	seen := map[string]bool{}
 	for _, name := range shown {
 		if seen[name] {
 			return fmt.Errorf("axis %q is listed twice in the rows and columns", name)
 		}
+
 		seen[name] = true
 		if b.labels[name] != nil {
 			continue
 		}
+
 		switch name {
 		case DomainAxis:
 			b.labels[name] = b.domainLabels()
@@ -82,6 +89,7 @@ func (b *builder) readAxes() error {
 				SetAxis, MetricAxis, EvaluationAxis), ", "))
 		}
 	}
+
 	return nil
 }
 
@@ -92,12 +100,15 @@ func (b *builder) domainLabels() []string {
 	if average {
 		out = append(out, AverageLabel)
 	}
+
 	if b.asked(DomainAxis, StdLabel) {
 		out = append(out, StdLabel)
 	}
+
 	if b.asked(DomainAxis, OverallLabel) || !average {
 		out = append(out, OverallLabel)
 	}
+
 	return out
 }
 
@@ -127,6 +138,7 @@ func (b *builder) build() *Table {
 		h.Average = isAverage(h.Labels)
 		b.table.Columns = append(b.table.Columns, h)
 	}
+
 	for _, r := range rows {
 		row := Row{Labels: values(b.Rows, r)}
 		row.Average = isAverage(row.Labels)
@@ -135,6 +147,7 @@ func (b *builder) build() *Table {
 		}
 		b.table.Rows = append(b.table.Rows, row)
 	}
+
 	b.prune()
 	b.place()
 	b.fewer()
@@ -166,6 +179,7 @@ func (b *builder) combinations(axes []string, over map[string]bool) []map[string
 		}
 		out = next
 	}
+
 	return out
 }
 
@@ -180,6 +194,7 @@ func (b *builder) cell(labels map[string]string) Cell {
 	if over := b.averaged(labels); len(over) > 0 {
 		return b.average(labels, over)
 	}
+
 	cell := Cell{Labels: labels, Metric: b.metric, Factor: 1}
 	grid := maps.Clone(labels)
 	narrowed := false // some groups may lack the narrowed metric
@@ -191,13 +206,16 @@ func (b *builder) cell(labels map[string]string) Cell {
 			delete(grid, axis)
 		}
 	}
+
 	if view, ok := labels[EvaluationAxis]; ok && b.pseudo(EvaluationAxis) {
 		cell.Metric = cell.Metric.InEvaluation(view)
 	}
+
 	groups := results.WithLabels(b.groups, grid)
 	if narrowed {
 		groups = having(groups, cell.Metric)
 	}
+
 	cell.Blank = len(groups) == 0
 	cell.Factor, cell.Unit = b.shownIn(cell.Metric)
 	var stats []results.Stat
@@ -208,10 +226,12 @@ func (b *builder) cell(labels map[string]string) Cell {
 			seeds[r.Seed] = true
 		}
 	}
+
 	cell.Stat, cell.Planned = results.Mean(stats), len(seeds)
 	if !cell.Blank && cell.Stat.N() < cell.Planned {
 		cell.why = b.why(groups, cell)
 	}
+
 	cell.evaluate(groups)
 	cell.Paper = b.paper(cell)
 	return cell
@@ -229,9 +249,11 @@ func having(groups []*results.Group, m results.Metric) []*results.Group {
 			out = append(out, g)
 		}
 	}
+
 	if !some {
 		return groups
 	}
+
 	return out
 }
 
@@ -252,6 +274,7 @@ func (b *builder) within(axis, label string) results.Metric {
 	case label == OverallLabel:
 		return b.metric
 	}
+
 	return b.metric.WithDefinition(metrics.Domain, label)
 }
 
@@ -275,6 +298,7 @@ func (b *builder) why(groups []*results.Group, cell Cell) string {
 			runs[reason] = append(runs[reason], fmt.Sprintf("%sseed %d", where, run.Seed))
 		}
 	}
+
 	var parts []string
 	for i, reason := range reasons {
 		if i == 3 {
@@ -287,9 +311,11 @@ func (b *builder) why(groups []*results.Group, cell Cell) string {
 		}
 		parts = append(parts, strings.Join(where, " and ")+" "+reason)
 	}
+
 	if len(reasons) == 0 {
 		return "the finished runs have no " + cell.Metric.Name
 	}
+
 	return fmt.Sprintf("%d of %d seeds; %s", cell.Stat.N(), cell.Planned, strings.Join(parts, "; "))
 }
 
@@ -299,6 +325,7 @@ func (b *builder) fewer() {
 	for c := range b.table.cells() {
 		most = max(most, c.Stat.N())
 	}
+
 	for c := range b.table.cells() {
 		if c.Stat.N() > 0 && c.Stat.N() < most && c.why == "" {
 			c.why = fmt.Sprintf("over n = %d seeds, where other numbers of the table are over %d", c.Stat.N(), most)

@@ -18,6 +18,7 @@ func (b *builder) finish() {
 			table.Caption, table.Facts = append(table.Caption, text), append(table.Facts, text)
 		}
 	}
+
 	if slices.Contains(slices.Concat(b.Rows, b.Columns), MetricAxis) {
 		for _, name := range b.labels[MetricAxis] {
 			if m, err := results.ParseMetric(name); err == nil && table.shows(name) {
@@ -33,6 +34,7 @@ func (b *builder) finish() {
 		}
 		fact(fmt.Sprintf("%s%s.", capital(b.metric.TitleOf(b.groups)), unit))
 	}
+
 	fact(b.setWindow())
 	table.Caption = append(table.Caption, b.evaluations()...)
 	fact(b.seeds())
@@ -42,10 +44,12 @@ func (b *builder) finish() {
 	if table.severalData {
 		fact("The runs do not all have the same data and partition, so no best is marked across those that differ.")
 	}
+
 	bold, paper := false, false
 	for c := range table.cells() {
 		bold, paper = bold || c.Best, paper || c.Paper != nil
 	}
+
 	if bold {
 		best := "the best of a column"
 		if slices.Contains(slices.Concat(b.Rows, b.Columns), methodAxis) {
@@ -61,6 +65,7 @@ func (b *builder) finish() {
 			table.Legend.Second = "the second best."
 		}
 	}
+
 	switch {
 	case paper && b.Smoke:
 		table.Legend.Paper = "the paper's number; the runs are the small form of the experiment (--smoke) and cannot " +
@@ -69,21 +74,26 @@ func (b *builder) finish() {
 	case paper:
 		table.Legend.Paper = "the paper's number, and ours minus the paper's."
 	}
+
 	if paperTable := b.Card; paperTable != nil {
 		for _, s := range paperTable.Wrong {
 			table.Remarks = append(table.Remarks, "Known errors of the paper: "+s)
 		}
+
 		for _, d := range paperTable.Differs {
 			table.Remarks = append(table.Remarks, d.String())
 		}
+
 		for _, l := range paperTable.LeftOut {
 			table.Remarks = append(table.Remarks, l.String())
 		}
+
 		if _, fits := units[b.metric.Unit][b.cardUnit()]; !fits && !paperTable.Numbers.Values.Empty() {
 			table.Remarks = append(table.Remarks, fmt.Sprintf("The paper's numbers are not shown: %s is not measured "+
 				"in %s.",
 				b.metric.Name, b.cardUnit()))
 		}
+
 		if paperTable.NoNumbers != "" {
 			table.Remarks = append(table.Remarks, "No numbers of the paper: "+paperTable.NoNumbers)
 		}
@@ -106,6 +116,7 @@ func (b *builder) setWindow() string {
 	if !slices.Contains(slices.Concat(b.Rows, b.Columns), SetAxis) || !b.pseudo(SetAxis) {
 		return ""
 	}
+
 	var windows []string
 	for _, set := range results.Arguments(metrics.Set, b.groups) {
 		w := b.metric.WithDefinition(metrics.Set, set).WindowOf(b.groups)
@@ -113,9 +124,11 @@ func (b *builder) setWindow() string {
 			windows = append(windows, w)
 		}
 	}
+
 	if slices.Equal(windows, []string{b.metric.WindowOf(b.groups)}) {
 		return ""
 	}
+
 	return "Evaluation sets: " + strings.Join(windows, "; ") + "."
 }
 
@@ -127,18 +140,22 @@ func (b *builder) seeds() string {
 			seeds = append(seeds, s)
 		}
 	}
+
 	if len(seeds) == 1 {
 		return "One seed: " + seeds[0] + "."
 	}
+
 	var n []int
 	for c := range b.table.cells() {
 		if c.Stat.N() > 0 {
 			n = append(n, c.Stat.N())
 		}
 	}
+
 	if len(n) == 0 {
 		return ""
 	}
+
 	return overSeeds(n, seeds...)
 }
 
@@ -147,14 +164,17 @@ func overSeeds(n []int, seeds ...string) string {
 	if slices.Max(n) < 2 {
 		return "Each number is of one seed."
 	}
+
 	over := fmt.Sprint(slices.Max(n))
 	if least := slices.Min(n); least < slices.Max(n) {
 		over = fmt.Sprintf("%d to %s", least, over)
 	}
+
 	text := fmt.Sprintf("Mean ± sample standard deviation (n-1) over n = %s seeds", over)
 	if len(seeds) > 0 {
 		text += ": " + strings.Join(seeds, ", ")
 	}
+
 	return text + "."
 }
 
@@ -166,8 +186,10 @@ func (b *builder) averagedOver() string {
 			over = append(over, fmt.Sprintf("%s (%s)", a.Name, strings.Join(a.Labels, ", ")))
 		}
 	}
+
 	if len(over) == 0 {
 		return ""
 	}
+
 	return "Averaged over " + strings.Join(over, " and ") + "."
 }

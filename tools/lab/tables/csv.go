@@ -20,6 +20,7 @@ func CSV(w io.Writer, tables ...*Table) error {
 			}
 		}
 	}
+
 	c := csv.NewWriter(w)
 	head := append([]string{"table"}, axes...)
 	head = append(head, "metric", "view", "unit", "mean", "std_sample", "seeds", "seeds_planned",
@@ -27,6 +28,7 @@ func CSV(w io.Writer, tables ...*Table) error {
 	if err := c.Write(head); err != nil {
 		return err
 	}
+
 	for _, t := range tables {
 		for cell := range t.cells() {
 			if cell.Blank {
@@ -37,6 +39,7 @@ func CSV(w io.Writer, tables ...*Table) error {
 			}
 		}
 	}
+
 	c.Flush()
 	return c.Error()
 }
@@ -46,10 +49,12 @@ func (t *Table) record(cell Cell, axes []string) []string {
 	for _, a := range axes {
 		out = append(out, cell.Labels[a])
 	}
+
 	value := number(cell.Mean())
 	if cell.Absent {
 		value = none
 	}
+
 	out = append(out, cell.Metric.Name, cell.View, cell.Unit, value, number(cell.Std()),
 		strconv.Itoa(cell.Stat.N()), strconv.Itoa(cell.Planned))
 	mean, std, note := math.NaN(), math.NaN(), ""
@@ -59,9 +64,11 @@ func (t *Table) record(cell Cell, axes []string) []string {
 			std = cell.Paper.Std
 		}
 	}
+
 	if cell.Mark > 0 {
 		note = t.Notes[cell.Mark-1]
 	}
+
 	return append(out, number(mean), number(std), strconv.FormatBool(cell.Best), note)
 }
 

@@ -29,6 +29,7 @@ func (c *Cell) evaluate(groups []*results.Group) {
 	case len(views) == 1:
 		c.View = views[0]
 	}
+
 	data := map[string]bool{}
 	done, absent := 0, 0
 	for r := range results.DoneRuns(groups) {
@@ -38,6 +39,7 @@ func (c *Cell) evaluate(groups []*results.Group) {
 		}
 		data[r.TestData] = true
 	}
+
 	c.data = strings.Join(slices.Sorted(maps.Keys(data)), "\n")
 	if c.Absent = done > 0 && absent == done; c.Absent {
 		c.why = ""
@@ -57,21 +59,26 @@ func (b *builder) place() {
 		}
 		return slices.Sorted(maps.Keys(seen))
 	}
+
 	var all []Cell
 	var rows, columns [][]string
 	for _, r := range table.Rows {
 		all, rows = append(all, r.Cells...), append(rows, views(r.Cells))
 	}
+
 	for j := range table.Columns {
 		columns = append(columns, views(table.column(j)))
 	}
+
 	if table.views = views(all); b.both() {
 		table.views = b.labels[EvaluationAxis]
 		return
 	}
+
 	if len(table.views) < 2 {
 		return
 	}
+
 	several := func(views []string) bool { return len(views) > 1 }
 	switch {
 	case !slices.ContainsFunc(rows, several):
@@ -111,15 +118,18 @@ func (b *builder) evaluations() []string {
 			"cannot be compared, so no best is marked across them.", meaning[results.GlobalView],
 			meaning[results.PersonalView])
 	}
+
 	absent, view := false, map[string]bool{}
 	for c := range b.table.cells() {
 		absent = absent || c.Absent
 		view[c.View] = view[c.View] || c.Stat.N() > 0
 	}
+
 	if absent {
 		say("%s: the method does not have this evaluation: its class scores use nothing that the server sends "+
 			"(global) or nothing that a client trained (personal).", none)
 	}
+
 	out = append(out, b.unsaid()...)
 	var both, untrained, missed []string
 	tests := 0
@@ -141,18 +151,22 @@ func (b *builder) evaluations() []string {
 			}
 		}
 	}
+
 	if len(both) > 0 && view[results.GlobalView] {
 		say("The global evaluation also uses private parameters or examples of each client: %s.", some(both))
 	}
+
 	if len(untrained) > 0 && view[results.PersonalView] {
 		say("Clients that never trained have no parameters of their own; personal tests them with the server's, and "+
 			"with initial values of private ones: %s.",
 			some(untrained))
 	}
+
 	if tests > 0 {
 		say("%d %s not answered by all clients: %s.", tests, map[bool]string{true: "test was",
 			false: "tests were"}[tests == 1], some(missed))
 	}
+
 	return out
 }
 
@@ -162,21 +176,25 @@ func (b *builder) stands(labels map[string]string) string {
 	if v := b.Card.View(b.single(labels)); v == results.GlobalView || v == results.PersonalView {
 		return v
 	}
+
 	grid := maps.Clone(labels)
 	for axis, label := range labels {
 		if b.pseudo(axis) || label == AverageLabel {
 			delete(grid, axis)
 		}
 	}
+
 	views := map[string]bool{}
 	for _, g := range results.WithLabels(b.groups, grid) {
 		for _, r := range g.Runs {
 			views[cmp.Or(r.Summary.MethodView, r.View)] = true
 		}
 	}
+
 	if delete(views, ""); len(views) != 1 {
 		return ""
 	}
+
 	return slices.Sorted(maps.Keys(views))[0]
 }
 
@@ -206,16 +224,19 @@ func (b *builder) unsaid() []string {
 			open = append(open, label)
 		}
 	}
+
 	var out []string
 	if len(open) > 0 {
 		out = append(out, fmt.Sprintf("The paper does not say which evaluation its numbers are (%s); they are shown "+
 			"with the one that the method's own paper reports.",
 			some(open)))
 	}
+
 	if len(other) > 0 {
 		out = append(out, fmt.Sprintf("The paper's numbers are of another evaluation and no difference is shown: "+
 			"%s.", some(other)))
 	}
+
 	return out
 }
 
@@ -236,8 +257,10 @@ func some(list []string) string {
 			out = append(out, s)
 		}
 	}
+
 	if n := len(out) - most; n > 0 {
 		out = append(out[:most], fmt.Sprintf("and %d more", n))
 	}
+
 	return strings.Join(out, "; ")
 }

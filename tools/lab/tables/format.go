@@ -54,6 +54,7 @@ func (t *Table) Parts(cell Cell) CellParts {
 			cellParts.Std = number(std)
 		}
 	}
+
 	if n := cell.Paper; n != nil && !cell.Blank {
 		cellParts.Paper = short(n.Mean)
 		if n.HasStd {
@@ -64,9 +65,11 @@ func (t *Table) Parts(cell Cell) CellParts {
 		}
 		cellParts.Paper = "(" + cellParts.Paper + ")"
 	}
+
 	if cell.Mark > 0 {
 		cellParts.Mark = fmt.Sprintf("[%d]", cell.Mark)
 	}
+
 	return cellParts
 }
 
@@ -97,6 +100,7 @@ func signed(v float64, decimals int) string {
 	case v < 0:
 		return "−" + s
 	}
+
 	return "+" + s
 }
 
@@ -135,12 +139,14 @@ func (t *Table) Head(j int) []string {
 	case h.Average:
 		return h.Labels[:1]
 	}
+
 	labels := slices.Clone(h.Labels)
 	for i, axis := range t.ColAxes {
 		if labels[i] != AverageLabel && labels[i] != "" && t.bare(i) {
 			labels[i] = axis + " = " + labels[i]
 		}
 	}
+
 	if i := slices.Index(t.ColAxes, MetricAxis); i >= 0 && len(t.Rows) > 0 {
 		unit := t.Rows[0].Cells[j].Unit
 		if unit == labels[i] {
@@ -154,6 +160,7 @@ func (t *Table) Head(j int) []string {
 			labels[i] += " (" + unit + ")"
 		}
 	}
+
 	return labels
 }
 
@@ -168,9 +175,11 @@ func (r Row) DisplayLabels() []string {
 	if !r.Average {
 		return r.Labels
 	}
+
 	out := make([]string, len(r.Labels))
 	if len(out) > 0 {
 		out[0] = r.Labels[0]
 	}
+
 	return out
 }

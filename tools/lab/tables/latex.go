@@ -19,6 +19,7 @@ func (t *Table) latex() string {
 		strings.Repeat("r", len(t.Columns)))
 	b.WriteString(t.latexHead())
 	b.WriteString("\\midrule\n")
+
 	for i, r := range t.Rows {
 		if r.Average && i > 0 {
 			b.WriteString("\\midrule\n")
@@ -29,17 +30,21 @@ func (t *Table) latex() string {
 		}
 		b.WriteString(strings.Join(cells, " & ") + " \\\\\n")
 	}
+
 	b.WriteString("\\bottomrule\n\\end{tabular}\n")
 	var below []string
 	for i, n := range t.Notes {
 		below = append(below, fmt.Sprintf("{[}%d{]} %s", i+1, latexText(sentence(n))))
 	}
+
 	for _, r := range t.Remarks {
 		below = append(below, latexText(r))
 	}
+
 	if len(below) > 0 {
 		b.WriteString("\n\\smallskip\n{\\footnotesize\\raggedright " + strings.Join(below, " \\par\n") + " \\par}\n")
 	}
+
 	b.WriteString("\\end{table}\n")
 	return b.String()
 }
@@ -53,12 +58,14 @@ func (t *Table) latexHead() string {
 		h := t.Head(j)
 		heads = append(heads, append(h, make([]string, levels-len(h))...)) // the head of an average has one line
 	}
+
 	var b strings.Builder
 	for level := range levels {
 		cells, rules := make([]string, len(t.RowAxes)), ""
 		if level == levels-1 {
 			cells = escapeAll(latexText, t.RowAxes)
 		}
+
 		for j := 0; j < len(heads); {
 			n := 1
 			for level < levels-1 && j+n < len(heads) && slices.Equal(heads[j][:level+1], heads[j+n][:level+1]) {
@@ -72,11 +79,13 @@ func (t *Table) latexHead() string {
 			cells = append(cells, head)
 			j += n
 		}
+
 		b.WriteString(strings.Join(cells, " & ") + " \\\\\n")
 		if rules != "" {
 			b.WriteString(rules + "\n")
 		}
 	}
+
 	return b.String()
 }
 
@@ -89,15 +98,19 @@ func (t *Table) latexCell(c Cell) string {
 	case c.Second && t.second:
 		value = "\\underline{" + value + "}"
 	}
+
 	if cellParts.Std != "" {
 		value += " {\\scriptsize $\\pm$ " + cellParts.Std + "}"
 	}
+
 	if cellParts.Paper != "" {
 		cellParts.Paper = "{\\scriptsize " + latexText(cellParts.Paper) + "}"
 	}
+
 	if cellParts.Mark != "" {
 		cellParts.Mark = "\\textsuperscript{" + latexText(cellParts.Mark) + "}"
 	}
+
 	return join(value, cellParts.Paper, cellParts.Mark)
 }
 

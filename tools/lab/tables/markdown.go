@@ -29,21 +29,25 @@ func (t *Table) markdown() string {
 		}
 		rows = append(rows, line)
 	}
+
 	var b strings.Builder
 	fmt.Fprintf(&b, "## %s\n\n", markdownText(t.Title))
 	if c := t.Sentences("Bold", "Underlined", "In brackets"); len(c) > 0 {
 		fmt.Fprintf(&b, "%s\n\n", markdownText(strings.Join(c, " ")))
 	}
+
 	b.WriteString(grid(rows, len(t.RowAxes)).RenderMarkdown() + "\n")
 	for i, n := range t.Notes {
 		fmt.Fprintf(&b, "\n\\[%d\\] %s\n", i+1, markdownText(n))
 	}
+
 	for i, r := range t.Remarks {
 		if i == 0 {
 			b.WriteString("\n")
 		}
 		fmt.Fprintf(&b, "- %s\n", markdownText(r))
 	}
+
 	return b.String()
 }
 
@@ -54,12 +58,14 @@ func (t *Table) markdownCell(c Cell) string {
 	if cellParts.Std != "" {
 		value += " ± " + cellParts.Std
 	}
+
 	switch {
 	case c.Best:
 		value = "**" + value + "**"
 	case c.Second && t.second:
 		value = "<ins>" + value + "</ins>"
 	}
+
 	return join(value, cellParts.Paper, markdownText(cellParts.Mark))
 }
 
@@ -85,6 +91,7 @@ func grid(rows [][]string, texts int) table.Writer {
 		}
 		columns = append(columns, table.ColumnConfig{Number: i + 1, Align: align, AlignHeader: align})
 	}
+
 	g.SetColumnConfigs(columns)
 	for i, cells := range rows {
 		r := make(table.Row, len(cells))
@@ -97,5 +104,6 @@ func grid(rows [][]string, texts int) table.Writer {
 			g.AppendRow(r)
 		}
 	}
+
 	return g
 }

@@ -47,11 +47,13 @@ func (b *builder) paper(c Cell) *Number {
 	if n == nil {
 		return nil
 	}
+
 	stands := b.stands(c.Labels)
 	if label, both := c.Labels[EvaluationAxis]; both && b.pseudo(EvaluationAxis) && label != cmp.Or(stands,
 		results.GlobalView) {
 		return nil
 	}
+
 	n.Comparable = n.Comparable && (stands == "" || c.View == "" || stands == c.View)
 	return n
 }
@@ -62,9 +64,11 @@ func (b *builder) at(labels map[string]string, m results.Metric) *Number {
 	if b.Card == nil {
 		return nil
 	}
+
 	if _, fits := units[m.Unit][b.cardUnit()]; !fits {
 		return nil
 	}
+
 	by := b.Card.Numbers.By
 	at := maps.Clone(labels)
 	for axis, label := range labels {
@@ -75,6 +79,7 @@ func (b *builder) at(labels map[string]string, m results.Metric) *Number {
 			return nil
 		}
 	}
+
 	for _, axis := range by {
 		if _, shown := at[axis]; shown {
 			continue
@@ -85,9 +90,11 @@ func (b *builder) at(labels map[string]string, m results.Metric) *Number {
 		}
 		at[axis] = b.grid[i].Labels[0]
 	}
+
 	mean, std, has, ok := b.Card.Number(at)
 	if !ok {
 		return nil
 	}
+
 	return &Number{Mean: mean, Std: std, HasStd: has, Comparable: !b.Smoke}
 }

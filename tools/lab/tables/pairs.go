@@ -18,12 +18,14 @@ func Pairs(name, axis string, m results.Metric, title string, list []results.Com
 	if m.Unit == metrics.Percent {
 		factor, unit = 100, " (points)"
 	}
+
 	overClients := len(list) > 0 && list[0].Level == results.OverClients
 	table := &Table{Title: name, RowAxes: []string{"A", "B"}}
 	heads := []string{"difference A − B", "N, pairs of runs", "pairs of clients", "95 % interval", "Cohen's d",
 		"rank-biserial", "p Wilcoxon", "p t test", "p Wilcoxon, Holm", "p t test, Holm"}
 	shown := make([]bool, len(heads))
 	rows := make([][]string, len(list))
+
 	for i, c := range list {
 		clients := dash
 		if overClients {
@@ -36,6 +38,7 @@ func Pairs(name, axis string, m results.Metric, title string, list []results.Com
 			shown[j] = shown[j] || text != dash
 		}
 	}
+
 	kept := func(texts []string) (out []string) {
 		for j, text := range texts {
 			if shown[j] {
@@ -44,10 +47,12 @@ func Pairs(name, axis string, m results.Metric, title string, list []results.Com
 		}
 		return out
 	}
+
 	table.addColumns(kept(heads)...)
 	for i, c := range list {
 		table.addRow(append([]string{c.A, c.B}, kept(rows[i])...))
 	}
+
 	table.Caption = append([]string{fmt.Sprintf("%s%s, every pair of labels of %s.", capital(title), unit, axis),
 		"A pair of runs has the same seed and differs in nothing else."}, results.Cautions(list)...)
 	switch {
@@ -57,6 +62,7 @@ func Pairs(name, axis string, m results.Metric, title string, list []results.Com
 	case slices.ContainsFunc(list, func(c results.Comparison) bool { return stats.EnoughPairs(c.Runs) }):
 		table.Caption = append(table.Caption, "Holm: corrected over the pairs of this table.")
 	}
+
 	return table
 }
 

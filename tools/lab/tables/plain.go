@@ -29,6 +29,7 @@ func PlainText(rows [][]string, texts int) string {
 		}
 		out.WriteString(text + "\n")
 	}
+
 	return out.String()
 }
 

@@ -22,9 +22,11 @@ func Ranks(name, axis, title, control string, m results.Metric, ranking results.
 	if m.Unit == metrics.Percent {
 		unit = " (%)"
 	}
+
 	if control != "" {
 		table.addColumns("over "+control, "p Wilcoxon, Holm")
 	}
+
 	var seeds []int // of cells
 	for i, label := range ranking.Labels {
 		line := []string{label, strconv.FormatFloat(ranking.Mean[i], 'f', 1, 64)}
@@ -36,6 +38,7 @@ func Ranks(name, axis, title, control string, m results.Metric, ranking results.
 			}
 			line = append(line, text)
 		}
+
 		if control != "" {
 			line = append(line, dash, dash)
 			for _, c := range list {
@@ -44,8 +47,10 @@ func Ranks(name, axis, title, control string, m results.Metric, ranking results.
 				}
 			}
 		}
+
 		table.addRow(line)
 	}
+
 	table.Caption = []string{fmt.Sprintf("%s%s. %s", capital(title), unit, overSeeds(seeds)), Friedman(ranking)}
 	if control != "" {
 		table.Caption = append(table.Caption, fmt.Sprintf("Over %[1]s: mean difference over all pairs of runs of one "+
@@ -54,10 +59,12 @@ func Ranks(name, axis, title, control string, m results.Metric, ranking results.
 			"of one column are not independent data sets: p speaks of these columns alone.", control))
 		table.Caption = append(table.Caption, results.Cautions(list)...)
 	}
+
 	if len(ranking.Unranked) > 0 {
 		table.Caption = append(table.Caption, "Not ranked, since a column lacks a run or the evaluation: "+
 			strings.Join(ranking.Unranked, ", ")+".")
 	}
+
 	return table
 }
 
@@ -67,6 +74,7 @@ func Friedman(r results.Ranking) string {
 		return fmt.Sprintf("Ranks of %d over %d: Friedman's test and Nemenyi's critical difference need %d.",
 			len(r.Labels), len(r.Blocks), stats.MinPairs)
 	}
+
 	return fmt.Sprintf("Friedman's test of %d over %d: chi square %s, p %s; Iman and Davenport's F %s, p %s; "+
 		"Nemenyi's critical difference of mean ranks at 0.05: %.1f.", len(r.Labels), len(r.Blocks),
 		fixed(r.ChiSquare.Statistic), pValue(r.ChiSquare.P), fixed(r.ImanDavenport.Statistic),

@@ -33,26 +33,31 @@ func (t *Table) Terminal(view View) string {
 	if view.Width > 0 {
 		shorten(rows, len(t.RowAxes), max(16, view.Width/2))
 	}
+
 	for i, block := range blocks(rows, len(t.RowAxes), view.Width) {
 		if i > 0 {
 			b.WriteString("\n")
 		}
 		b.WriteString(PlainText(block, len(t.RowAxes)))
 	}
+
 	sentences := slices.Clone(t.Facts)
 	if view.Definitions {
 		sentences = t.Sentences("", "", "")
 	}
+
 	legend := *t
 	legend.Caption = nil
 	for _, s := range append(sentences, legend.Sentences("*", "", "In brackets")...) {
 		b.WriteString(s + "\n")
 	}
+
 	for i, n := range t.Notes {
 		if slices.ContainsFunc(columns, func(j int) bool { return t.marks(j, i+1) }) {
 			fmt.Fprintf(&b, "[%d] %s\n", i+1, n)
 		}
 	}
+
 	return b.String()
 }
 
@@ -72,10 +77,12 @@ func (t *Table) metrics(all bool) []int {
 	for j := range t.Columns {
 		order = append(order, j)
 	}
+
 	axis := slices.Index(t.ColAxes, MetricAxis)
 	if all || axis < 0 || len(t.ColAxes) > 1 || len(order) <= mostMetrics {
 		return order
 	}
+
 	rank := func(j int) int {
 		name := t.Columns[j].Labels[axis]
 		if name == t.Metric {
@@ -90,6 +97,7 @@ func (t *Table) metrics(all bool) []int {
 		}
 		return math.MaxInt
 	}
+
 	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(rank(a), rank(b)) })
 	said := map[string]bool{}
 	var out []int
@@ -103,6 +111,7 @@ func (t *Table) metrics(all bool) []int {
 		}
 		said[same.String()] = true
 	}
+
 	slices.Sort(out)
 	return out
 }
@@ -115,6 +124,7 @@ func (t *Table) texts(columns []int) [][]string {
 		}
 		return labels
 	}
+
 	n := len(t.RowAxes)
 	rows := [][]string{pick(slices.Clone(t.RowAxes), t.Heads()[n:])}
 	for _, r := range t.Rows {
@@ -128,6 +138,7 @@ func (t *Table) texts(columns []int) [][]string {
 		}
 		rows = append(rows, pick(slices.Clone(r.DisplayLabels()), all))
 	}
+
 	return rows
 }
 
@@ -137,9 +148,11 @@ func shorten(rows [][]string, labels, most int) {
 	for _, w := range wide[:labels] {
 		sum += w + gap
 	}
+
 	if sum <= most {
 		return
 	}
+
 	for _, r := range rows {
 		for i := range r[:labels] {
 			r[i] = Truncate(r[i], most/labels-gap)
@@ -175,6 +188,7 @@ func blocks(rows [][]string, labels, width int) [][][]string {
 	for _, w := range wide[:labels] {
 		left += w + gap
 	}
+
 	var out [][][]string
 	for from := labels; from < len(wide); {
 		to, used := from+1, left+wide[from]
@@ -188,8 +202,10 @@ func blocks(rows [][]string, labels, width int) [][][]string {
 		}
 		out, from = append(out, block), to
 	}
+
 	if out == nil {
 		return [][][]string{rows}
 	}
+
 	return out
 }

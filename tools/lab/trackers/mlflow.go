@@ -86,12 +86,15 @@ func readTracked(dir string) (map[string]tracked, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return out, nil
 	}
+
 	if err == nil {
 		err = json.Unmarshal(text, &out)
 	}
+
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w; remove it to send the run as a new one", path, err)
 	}
+
 	return out, nil
 }
 
@@ -100,6 +103,7 @@ func newTracker(uri string, r Run, warn func(string)) (*tracker, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	t.warn, t.wake, t.done = warn, make(chan struct{}, 1), make(chan struct{})
 	t.ctx, t.cancel = context.WithCancel(context.Background()) // sending outlives an interrupted run
 	t.wake <- struct{}{}                                       // show the run from its beginning
@@ -142,6 +146,7 @@ func (t *tracker) close(err error) error {
 	case errors.Is(err, context.Canceled):
 		status = mlflow.Killed
 	}
+
 	t.mu.Lock()
 	t.ended = &ended{status, time.Now()}
 	t.mu.Unlock()
@@ -163,6 +168,7 @@ func (t *tracker) log(ctx context.Context, run string, list []numbers.Number, st
 				At: at.UnixMilli()})
 		}
 	}
+
 	return t.store.Log(ctx, run, out)
 }
 
@@ -182,6 +188,7 @@ func (t *tracker) send(ctx context.Context) error {
 		}
 		t.begun = true
 	}
+
 	for {
 		t.mu.Lock()
 		pending, end := t.pending, t.ended
@@ -192,23 +199,28 @@ func (t *tracker) send(ctx context.Context) error {
 			}
 			return t.end(ctx, s, *end)
 		}
+
 		if next := pending[0]; next.Round >= s.Rounds {
 			line, err := json.Marshal(next.Record)
 			if err != nil {
 				return err
 			}
+
 			list, err := numbers.Parse(line, "round")
 			if err == nil {
 				err = t.log(ctx, s.Run, list, next.Round+1, next.at)
 			}
+
 			s.Rounds, s.Ended = next.Round+1, false
 			if err == nil {
 				err = t.save(s)
 			}
+
 			if err != nil {
 				return err
 			}
 		}
+
 		t.mu.Lock()
 		t.pending = t.pending[1:]
 		t.mu.Unlock()
@@ -229,6 +241,7 @@ func (t *tracker) end(ctx context.Context, s tracked, e ended) error {
 			return err
 		}
 	}
+
 	return t.store.End(ctx, s.Run, e.status, e.at)
 }
 
@@ -242,6 +255,7 @@ func (t *tracker) save(s tracked) error {
 	if err != nil {
 		return err
 	}
+
 	t.state, all[t.store.URI()] = s, s
 	return atomicfile.Write(filepath.Join(t.run.Dir, MLflowFile), atomicfile.JSON(all, "  "))
 }
@@ -252,18 +266,22 @@ func SendToMLflow(ctx context.Context, uri string, r Run, rounds []record.Record
 	if err != nil {
 		return 0, err
 	}
+
 	for _, r := range rounds {
 		tracker.pending = append(tracker.pending, sent{r, time.Now()})
 	}
+
 	tracker.ended = &ended{mlflow.Failed, time.Now()}
 	if done {
 		tracker.ended.status = mlflow.Finished
 	}
+
 	before := tracker.state
 	err = tracker.send(ctx)
 	if before.Run != tracker.state.Run {
 		before.Rounds = 0
 	}
+
 	return tracker.state.Rounds - before.Rounds, err
 }
 
@@ -278,17 +296,21 @@ func (r Run) mlflow() mlflow.Run {
 			break
 		}
 	}
+
 	out := mlflow.Run{Experiment: cmp.Or(os.Getenv("MLFLOW_EXPERIMENT_NAME"), experiment, "promptfed"), Name: name,
 		Start: time.Now(), Params: params(r.Config), Tags: map[string]string{"mlflow.runName": name,
 			"mlflow.source.name": "promptfed", "mlflow.source.type": "LOCAL",
 			"mlflow.source.git.commit": version.Commit(), "promptfed.version": version.Version(),
 			"promptfed.folder": dir, "promptfed.method": r.Method, "promptfed.seed": strconv.FormatUint(r.Seed, 10)}}
+
 	if u, err := user.Current(); err == nil {
 		out.Tags["mlflow.user"] = u.Username
 	}
+
 	if r.Digest != "" {
 		out.Tags["promptfed.data_digest"] = r.Digest
 	}
+
 	return out
 }
 

@@ -38,6 +38,7 @@ func Check(targets []string) error {
 			return fmt.Errorf("--track %q: expected tensorboard, mlflow:FOLDER or mlflow:http://HOST:PORT", t)
 		}
 	}
+
 	return nil
 }
 
@@ -77,6 +78,7 @@ func Open(targets []string, r Run, warn func(string)) (*Log, error) {
 		}
 		log.targets = append(log.targets, t)
 	}
+
 	return log, nil
 }
 

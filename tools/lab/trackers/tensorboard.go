@@ -27,10 +27,12 @@ func newEventLog(dir string) (*eventLog, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return nil, err
 	}
+
 	f, err := os.Create(path)
 	if err != nil {
 		return nil, err
 	}
+
 	return &eventLog{file: f, w: tensorboard.NewWriter(f, time.Now())}, nil
 }
 
@@ -42,6 +44,7 @@ func (l *eventLog) round(r record.Record) {
 	for name, v := range l.metrics.Values(r) {
 		values[strings.ReplaceAll(name, ":", "/")] = v
 	}
+
 	if r.Evaluation != nil {
 		for i, v := range r.Evaluation.PerClient {
 			if len(r.Answered) > 0 {
@@ -50,6 +53,7 @@ func (l *eventLog) round(r record.Record) {
 			values[fmt.Sprintf("clients/%d", i)] = v
 		}
 	}
+
 	l.w.Add(r.Round+1, time.Now(), values)
 }
 

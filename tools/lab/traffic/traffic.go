@@ -53,6 +53,7 @@ func (sized) Text(g *graph.Graph, classes []string, prompts []method.Prompt) ([]
 		}
 		out = append(out, x.Add(sumOf(g, prompt.Changes)))
 	}
+
 	return out, g.Err()
 }
 
@@ -79,11 +80,13 @@ func (sized) Vision(g *graph.Graph, pixels graph.Node, prompts method.VisionProm
 	if prompts.Pixels.OK() {
 		pixels = pixels.Add(prompts.Pixels)
 	}
+
 	x := pixels.Reshape(-1, 3*16*16)
 	if prompts.Embeddings {
 		x = x.Unsqueeze(1)
 		return graph.Concat(1, x, x, x, x), g.Err()
 	}
+
 	for _, tokens := range append([]graph.Node{prompts.Tokens}, prompts.Deep...) {
 		switch {
 		case !tokens.OK():
@@ -93,6 +96,7 @@ func (sized) Vision(g *graph.Graph, pixels graph.Node, prompts method.VisionProm
 			x = x.Add(tokens.MeanKeep(0))
 		}
 	}
+
 	return x.Slice(1, 0, sizedWidth).Add(sumOf(g, prompts.Changes)), g.Err()
 }
 
@@ -109,31 +113,38 @@ func count(name string, with []string) (traffic, error) {
 	if err != nil {
 		return traffic{}, err
 	}
+
 	data := &spec.Features{Views: []spec.RowReader{spec.InMemory{Tensor: sizedRows(2 * sizedClasses)}}}
 	for i := range 2 * sizedClasses {
 		data.Class = append(data.Class, int64(i/2))
 	}
+
 	for kind, shape := range map[string][]int{method.PatchesInput: {4, sizedWidth},
 		method.TokensInput: {sizedTokens, sizedVision}, method.PixelsInput: {3, 16, 16}} {
 		rows := method.Draw(1, 0, kind, append([]int{2 * sizedClasses}, shape...), 1)
 		data.Add(kind, []spec.RowReader{spec.InMemory{Tensor: rows}})
 	}
+
 	experiment := &spec.Experiment{Name: name, MethodName: name, Method: base, Template: "{}",
 		Plan: spec.Plan{Rounds: 2,
 			TestEvery: 2},
 		Training: spec.Training{Epochs: 1, Batch: 4 * sizedClasses, Optim: optim.Config{Name: "sgd", LR: 1e-3}}}
+
 	for c := range sizedClasses {
 		experiment.Classes = append(experiment.Classes, fmt.Sprint("class ", c))
 	}
+
 	const clients = 2
 	for i := range clients {
 		experiment.Clients = append(experiment.Clients, &spec.Client{ID: i, Backbone: sized{}, Train: data,
 			Test: data.Pick([]int{0, 1})})
 	}
+
 	r, err := engine.Run(context.Background(), experiment, engine.Settings{Workers: 1, Encode: true})
 	if err != nil {
 		return traffic{}, err
 	}
+
 	a, b := r.Records[0], r.Records[1]
 	return traffic{b.BytesUp / clients, b.BytesDown / clients,
 		(a.BytesUp + a.BytesDown - b.BytesUp - b.BytesDown) / clients}, nil
@@ -157,14 +168,17 @@ func Rows(names ...string) ([]Row, error) {
 		if len(names) > 0 && !slices.Contains(names, def.Name) {
 			continue
 		}
+
 		name, with, title := def.Name, []string(nil), def.Name
 		if def.Wrapper() {
 			name, with, title = def.Over(), []string{def.Name}, def.Over()+"+"+def.Name
 		}
+
 		t, err := count(name, with)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", title, err)
 		}
+
 		formula, numbers := def.Numbers(layer.Sizes{Tokens: sizedTokens, Width: sizedWidth, Classes: sizedClasses,
 			Dim: sizedWidth, Hidden: 8})
 		row := Row{title, t.up, t.down, t.first, (t.up + t.down) / 4, formula, nil}
@@ -172,8 +186,10 @@ func Rows(names ...string) ([]Row, error) {
 			bytes := 4 * numbers
 			row.BytesExpected = &bytes
 		}
+
 		rows = append(rows, row)
 	}
+
 	return rows, nil
 }
 
@@ -189,6 +205,7 @@ func Text(list []Row) [][]string {
 		rows = append(rows, []string{r.Name, fmt.Sprint(r.BytesUp), fmt.Sprint(r.BytesDown), fmt.Sprint(r.MoreInRound1),
 			fmt.Sprint(r.Numbers), r.Formula, expected})
 	}
+
 	return rows
 }
 

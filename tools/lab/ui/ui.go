@@ -77,6 +77,7 @@ func (s *Server) Watch(ctx context.Context, every time.Duration) {
 			return
 		case <-time.After(every):
 		}
+
 		s.mu.Lock()
 		if len(s.readers) > 0 {
 			began := time.Now()
@@ -90,6 +91,7 @@ func (s *Server) Watch(ctx context.Context, every time.Duration) {
 			}
 			every = max(every, 5*time.Since(began)) // large trees and slow drives are looked at less often
 		}
+
 		s.mu.Unlock()
 	}
 }
@@ -100,15 +102,18 @@ func (s *Server) current() (*page.Served, error) {
 	if s.now != nil && stamp == s.stamp {
 		return s.now, nil
 	}
+
 	r, err := s.source.Report()
 	if err != nil {
 		return nil, err
 	}
+
 	r.Version = strconv.FormatUint(stamp, 36)
 	now, err := page.Serve(r)
 	if err != nil {
 		return nil, err
 	}
+
 	s.stamp, s.now = stamp, now
 	return now, nil
 }
@@ -121,6 +126,7 @@ func (s *Server) page(w http.ResponseWriter, _ *http.Request) {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
+
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	hostguard.Extend(w)
 	w.Write(now.HTML)
@@ -133,11 +139,13 @@ func (s *Server) details(w http.ResponseWriter, r *http.Request) {
 	if err == nil {
 		body, err = s.source.Details(r.URL.Query().Get("run"))
 	}
+
 	s.mu.Unlock()
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusNotFound)
 		return
 	}
+
 	w.Header().Set("Content-Type", "application/json")
 	hostguard.Extend(w)
 	w.Write(body)
@@ -150,6 +158,7 @@ func (s *Server) samples(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "this request takes no body: name run, client and view in its address", http.StatusBadRequest)
 		return
 	}
+
 	hostguard.Extend(w)
 	select {
 	case s.classifies <- struct{}{}:
@@ -157,6 +166,7 @@ func (s *Server) samples(w http.ResponseWriter, r *http.Request) {
 	case <-r.Context().Done():
 		return
 	}
+
 	query := r.URL.Query()
 	s.mu.Lock()
 	run, err := s.source.Run(query.Get("run"))
@@ -165,14 +175,17 @@ func (s *Server) samples(w http.ResponseWriter, r *http.Request) {
 	if err == nil {
 		client, err = strconv.Atoi(query.Get("client"))
 	}
+
 	var found *samples.Samples
 	if err == nil {
 		found, err = samples.Of(r.Context(), run, client, query.Get("view"))
 	}
+
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusNotFound)
 		return
 	}
+
 	w.Header().Set("Content-Type", "application/json")
 	hostguard.Extend(w)
 	json.NewEncoder(w).Encode(found)
@@ -191,12 +204,14 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 		delete(s.readers, wake)
 		s.mu.Unlock()
 	}()
+
 	w.Header().Set("Content-Type", "text/event-stream")
 	since := cmp.Or(r.Header.Get("Last-Event-ID"), r.URL.Query().Get("since"))
 	if err != nil || since != known.Version {
 		known = nil // the page has an older version
 		wake <- struct{}{}
 	}
+
 	beat := time.NewTicker(heartbeat)
 	defer beat.Stop()
 	const nothing = ": \n\n"
@@ -206,24 +221,28 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 		if _, err := io.WriteString(w, message); err != nil || flush.Flush() != nil {
 			return
 		}
+
 		select {
 		case <-r.Context().Done():
 			return
 		case <-beat.C:
 		case <-wake:
 		}
+
 		s.mu.Lock()
 		now := s.now
 		s.mu.Unlock()
 		if message = nothing; now == nil { // the first page does not exist yet
 			continue
 		}
+
 		switch runs, all := now.Since(known); {
 		case all:
 			message = fmt.Sprintf("id: %s\nevent: page\ndata: \n\n", now.Version)
 		case runs != nil:
 			message = fmt.Sprintf("id: %s\nevent: runs\ndata: %s\n\n", now.Version, runs)
 		}
+
 		known = now
 	}
 }

@@ -38,13 +38,16 @@ func (a Access) Token() (string, error) {
 	case a.tokenFile == "":
 		return os.Getenv(tokenVariable), nil
 	}
+
 	b, err := atomicfile.ReadPrivate(a.tokenFile)
 	if err != nil {
 		return "", fmt.Errorf("--token-file: %w", err)
 	}
+
 	text := strings.TrimSpace(string(b))
 	if text == "" {
 		return "", fmt.Errorf("--token-file: %s is empty", a.tokenFile)
 	}
+
 	return text, nil
 }

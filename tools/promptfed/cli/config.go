@@ -39,12 +39,15 @@ func LoadChecked(path string, sets []string, check func(configs.Loaded) error) (
 	if err == nil {
 		err = check(l)
 	}
+
 	if err != nil {
 		return l, Usage(err)
 	}
+
 	for _, n := range l.Notes {
 		fmt.Fprintln(os.Stderr, "promptfed: note:", n)
 	}
+
 	return l, nil
 }
 
@@ -64,6 +67,7 @@ func Configured(use, short string, do func(cmd *cobra.Command, conf experiment.C
 		defer d.Close()
 		return conf.WithOrigin(do(cmd, conf.Config, d))
 	}
+
 	return command
 }
 
@@ -111,13 +115,16 @@ func RuntimeOnly(sets []string) (experiment.Config, error) {
 	if err := OnlyRuntime(sets); err != nil {
 		return experiment.Config{}, err
 	}
+
 	l, err := configs.OpenText("", nil, sets)
 	if err == nil {
 		err = l.CheckWithoutData()
 	}
+
 	if err != nil {
 		return l.Config, Usage(err)
 	}
+
 	return l.Config, nil
 }
 

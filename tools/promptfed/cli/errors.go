@@ -122,5 +122,6 @@ func Chooses(command *cobra.Command) *cobra.Command {
 		return Usagef("there is no command %q: %s", command.CommandPath()+" "+args[0],
 			configtags.Suggest(args[0], names, command.CommandPath()+" --help lists all"))
 	}
+
 	return command
 }

@@ -82,9 +82,11 @@ func (p *Printer) Print(value any, text string) error {
 		}
 		out = append(b, '\n')
 	}
+
 	if !slices.ContainsFunc(p.shapes, func(s Shape) bool { return reflect.TypeOf(s.Value) == reflect.TypeOf(value) }) {
 		return fmt.Errorf("internal error: %s prints a %T, which is none of its shapes", p.command.CommandPath(), value)
 	}
+
 	_, err := p.command.OutOrStdout().Write(out)
 	return err
 }

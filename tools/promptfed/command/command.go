@@ -39,9 +39,11 @@ func Execute(ctx context.Context, args []string) int {
 	if err == nil {
 		return 0
 	}
+
 	if errors.Is(err, context.Canceled) && ctx.Err() != nil { // by signals.Context
 		err = errors.New("stopped by a signal before it was done; start it again")
 	}
+
 	fmt.Fprintln(os.Stderr, "promptfed: "+cli.OneLine(err))
 	return cli.ExitCode(err)
 }
@@ -52,6 +54,7 @@ func Root() *cobra.Command {
 		Use: "promptfed", Short: "Federated prompt learning over frozen vision-language models",
 		SilenceErrors: true, SilenceUsage: true,
 	}
+
 	root.Version = version.String()
 	root.SetVersionTemplate("promptfed {{.Version}}\n")
 	root.SetFlagErrorFunc(flagError)
@@ -69,6 +72,7 @@ func flagError(c *cobra.Command, err error) error {
 	if !errors.As(err, &unknown) {
 		return cli.Usage(err)
 	}
+
 	var known []string
 	c.Flags().VisitAll(func(f *pflag.Flag) { known = append(known, "--"+f.Name) })
 	return cli.Usagef("%w: %s", err, configtags.Suggest("--"+unknown.GetSpecifiedName(), known,

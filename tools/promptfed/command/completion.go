@@ -33,6 +33,7 @@ func complete(root *cobra.Command) {
 				command.RegisterFlagCompletionFunc(flag, values)
 			}
 		}
+
 		switch {
 		case slices.Contains([]string{"report", "predict", "export"}, command.Name()):
 			command.ValidArgsFunction = runs
@@ -52,6 +53,7 @@ func runs(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellComp
 	if typed != "" {
 		levels[typed+"*"] = 2
 	}
+
 	var out []string
 	for place, n := range levels {
 		for depth := range n {
@@ -65,6 +67,7 @@ func runs(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellComp
 			}
 		}
 	}
+
 	slices.Sort(out)
 	return slices.Compact(out), cobra.ShellCompDirectiveDefault
 }
@@ -83,14 +86,17 @@ func keysFor(command string) cobra.CompletionFunc {
 			}
 			return values, silent
 		}
+
 		var conf any = experiment.Defaults()
 		if command == "pretrain" {
 			conf = pretrain.Defaults()
 		}
+
 		var out []string
 		for key := range configtags.Flatten(conf) {
 			out = append(out, key+"=")
 		}
+
 		if command != "pretrain" {
 			for _, d := range methods.Table() {
 				for _, o := range d.Options() {
@@ -102,6 +108,7 @@ func keysFor(command string) cobra.CompletionFunc {
 				}
 			}
 		}
+
 		slices.Sort(out)
 		return slices.Compact(out), silent | cobra.ShellCompDirectiveNoSpace
 	}
@@ -133,5 +140,6 @@ func valuesOf(key string) (out []string) {
 			return []string{"true", "false"}
 		}
 	}
+
 	return out
 }

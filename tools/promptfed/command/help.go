@@ -113,6 +113,7 @@ func describe(root *cobra.Command) {
 			}
 		}
 	}
+
 	root.SetHelpCommandGroupID("advanced")
 	root.SetCompletionCommandGroupID("advanced")
 	for path, text := range examples {

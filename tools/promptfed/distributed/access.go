@@ -25,10 +25,12 @@ func link(a cli.Access, url, user, state string, log *slog.Logger) (*netclient.L
 	if err != nil {
 		return nil, err
 	}
+
 	who, err := certificate(a, user)
 	if err == nil {
 		who, err = who.WithKey(state)
 	}
+
 	return &netclient.Link{URL: url, Name: user, Identity: who, Token: token, Log: log}, err
 }
 

@@ -53,6 +53,7 @@ func certsCommand() *cobra.Command {
 		"[--host NAME ...] | certs DIR --clients N [--host NAME ...] | certs DIR [--revoke NAME] [--renew NAME]",
 		Args:  cli.Exactly(1),
 		Short: "make keys and signing requests on each machine, and approve them with a small certificate authority"}
+
 	l := command.Flags()
 	l.StringVar(&flags.request, "request", "", "make the key of NAME (client-K, status, worker, server) in DIR, if it "+
 		"has none, and the signing request DIR/NAME.csr; the key stays on this machine")
@@ -62,6 +63,7 @@ func certsCommand() *cobra.Command {
 		"approve only the key with this fingerprint, or with its first 16 "+
 			"digits or more, without being asked on a terminal")
 	l.BoolVar(&flags.yes, "yes", false, "approve the request without being asked on a terminal")
+
 	l.IntVar(&flags.clients, "clients", 0, "for trials: make the keys and certificates of the server, N clients, "+
 		"status and workers in DIR; whoever makes them has every client's key; names with a certificate keep it")
 	l.IntVar(&flags.days, "days", 90, "days that the certificates are valid")
@@ -71,6 +73,7 @@ func certsCommand() *cobra.Command {
 		"clients need (default DIR-authority)")
 	l.StringSliceVar(&flags.revoke, "revoke", nil, "revoke all certificates of NAME (client-K, server, status, "+
 		"worker), or the one in a file: add them to "+certs.RevocationFile+" in DIR, which a running server reads")
+
 	l.StringSliceVar(&flags.renew, "renew", nil, "make a new certificate and key for NAME, or with --approve a "+
 		"certificate for another key; the old certificate moves to the authority's folder and stays valid until it is "+
 		"revoked")
@@ -82,6 +85,7 @@ func certsCommand() *cobra.Command {
 		}
 		return flags.result.Print(*flags.done, "")
 	}
+
 	return command
 }
 
@@ -89,21 +93,25 @@ func (f certsFlags) run(cmd *cobra.Command) error {
 	if f.signer == "" {
 		f.signer = filepath.Clean(f.dir) + "-authority"
 	}
+
 	const mostDays = 100 * 365
 	if f.days < 1 || f.days > mostDays {
 		return cli.Usagef("--days %d: expected 1 to %d", f.days, mostDays)
 	}
+
 	steps := 0
 	for _, flag := range []string{"clients", "request", "approve"} {
 		if cmd.Flags().Changed(flag) {
 			steps++
 		}
 	}
+
 	replaced := len(f.renew)+len(f.revoke) > 0
 	if steps > 1 || replaced && steps > 0 && f.approve == "" {
 		return cli.Usagef("--clients, --request, --approve and --renew or --revoke are separate steps; only " +
 			"--approve takes --renew and --revoke")
 	}
+
 	life := time.Duration(f.days) * 24 * time.Hour
 	switch {
 	case f.request != "":
@@ -125,10 +133,12 @@ func (f certsFlags) run(cmd *cobra.Command) error {
 	case f.clients < 1 || f.clients > 1<<16:
 		return cli.Usagef("--clients %d: expected 1 to %d", f.clients, 1<<16)
 	}
+
 	made, err := authority.Make(f.dir, f.signer, f.clients, f.hosts, life)
 	if err != nil {
 		return err
 	}
+
 	f.done.Certificates = made
 	f.say("%d certificates made in %s, for a trial: this machine has every client's key (--request makes a key on "+
 		"the client's own machine); give each client ca.pem, client-K.pem and client-K-key.pem; keep %s safe and away "+
@@ -142,11 +152,13 @@ func (f certsFlags) sign(cmd *cobra.Command, life time.Duration) error {
 	if err != nil {
 		return err
 	}
+
 	for _, name := range f.renew {
 		if name != request.Name {
 			return cli.Usagef("--renew %s: %s is a request of %s", name, f.approve, request.Name)
 		}
 	}
+
 	f.done.Name, f.done.Fingerprint = request.Name, request.Fingerprint
 	f.say("%s is a request of %s, whose key has the fingerprint %s\n", f.approve, request.Name, request.Fingerprint)
 	switch {
@@ -170,11 +182,13 @@ func (f certsFlags) sign(cmd *cobra.Command, life time.Duration) error {
 		return cli.Usagef("there is no terminal to ask at: give the fingerprint that its sender tells you over " +
 			"another channel with --fingerprint, or --yes")
 	}
+
 	if len(f.revoke) > 0 {
 		if err := authority.Replace(f.dir, f.signer, f.revoke, nil, life, f.say); err != nil {
 			return err
 		}
 	}
+
 	return authority.Approve(f.dir, f.signer, request, f.hosts, len(f.renew) > 0, life, f.say)
 }
 

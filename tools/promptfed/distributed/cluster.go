@@ -31,21 +31,26 @@ func OpenCluster(ctx context.Context, flags cli.ClusterFlags) (*Cluster, error) 
 	if err := workers.CheckQueue(flags.Queue); err != nil {
 		return nil, cli.Usagef("--queue: %w", err)
 	}
+
 	log, err := logger("text")
 	if err != nil {
 		return nil, err
 	}
+
 	cluster := &Cluster{queue: flags.Queue, log: log}
 	if address, ok := strings.CutPrefix(flags.URL, cli.ListenScheme); ok {
 		return cluster, cluster.embed(flags, address)
 	}
+
 	options, err := connect(flags.QueueOptions, certs.ServerName)
 	if err != nil {
 		return nil, err
 	}
+
 	if cluster.nc, err = workers.Connect(ctx, flags.URL, "promptfed run", false, log, options...); err != nil {
 		return nil, fmt.Errorf("--cluster: %w", err)
 	}
+
 	cluster.stop = cluster.nc.Close
 	return cluster, nil
 }
@@ -56,6 +61,7 @@ func (c *Cluster) embed(flags cli.ClusterFlags, address string) error {
 	if err != nil {
 		return err
 	}
+
 	options := natsserver.Options{Listen: address, Token: token, Log: c.log}
 	if flags.TLS != "" {
 		if options.TLS, err = authority.ServerTLS(flags.TLS); err != nil {
@@ -71,19 +77,23 @@ func (c *Cluster) embed(flags cli.ClusterFlags, address string) error {
 		c.log.Warn("nothing is encrypted, the token included, and whoever has the token can be a worker; use --tls "+
 			"(promptfed certs)", "listen", address)
 	}
+
 	s, err := natsserver.Start(options)
 	if err != nil {
 		return err
 	}
+
 	c.log.Info("start workers with: promptfed work " + s.URL())
 	c.nc, c.stop = s.Conn(), s.Close
 	if flags.Opened == nil {
 		return nil
 	}
+
 	if err := flags.Opened(s.URL()); err != nil {
 		s.Close()
 		return err
 	}
+
 	return nil
 }
 
@@ -96,19 +106,23 @@ func (c *Cluster) Spread(ctx context.Context, f *experiment.Federation, set *eng
 	if err := conf.InOneProcess(); err != nil {
 		return nil, cli.Usage(err)
 	}
+
 	text, err := configs.YAML(conf.Shared())
 	if err != nil {
 		return nil, err
 	}
+
 	compatibility, err := f.Compatibility(ctx)
 	if err != nil {
 		return nil, err
 	}
+
 	d, err := workers.Open(ctx, c.nc, workers.Settings{Queue: c.queue, Config: text,
 		Compatibility: compatibility, Log: c.log})
 	if err != nil {
 		return nil, err
 	}
+
 	set.Executor, set.Workers = d, workers.MaxJobs
 	return func() {
 		d.Close()

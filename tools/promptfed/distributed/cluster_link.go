@@ -16,6 +16,7 @@ func connect(options cli.QueueOptions, user string) ([]nats.Option, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	out := []nats.Option{nats.UserInfo(user, token)}
 	if options.Creds != "" {
 		if _, err := atomicfile.ReadPrivate(options.Creds); err != nil {
@@ -23,6 +24,7 @@ func connect(options cli.QueueOptions, user string) ([]nats.Option, error) {
 		}
 		out[0] = nats.UserCredentials(options.Creds)
 	}
+
 	if options.TLS != "" {
 		conf, err := authority.ClientTLS(options.TLS, user)
 		if err != nil {
@@ -30,5 +32,6 @@ func connect(options cli.QueueOptions, user string) ([]nats.Option, error) {
 		}
 		out = append(out, nats.Secure(conf))
 	}
+
 	return out, nil
 }

@@ -57,6 +57,7 @@ func joinCommand() *cobra.Command {
 		"data.root=DIR] [--state DIR] [--tls DIR] [--token SECRET]", Args: oneURL,
 		Short: "take part in an experiment of promptfed serve as one client; this machine only makes outgoing " +
 			"connections"}
+
 	l := command.Flags()
 	l.IntVar(&flags.client, "client", -1, "number of this client, from 0")
 	l.StringVar(&flags.config, "config", "", "configuration of this client: data, backbones, runtime; keys that the "+
@@ -66,6 +67,7 @@ func joinCommand() *cobra.Command {
 		"and runs/join-K-RUN if that one holds a run that is over)")
 	l.BoolVar(&flags.partition, "partition", false, "use this client's part of the partition of the data, as "+
 		"promptfed run does, instead of all of the data")
+
 	l.StringVar(&flags.domain, "domain", "", "domain of this client's data, for reports")
 	l.StringVar(&flags.require, "require", "", "conditions for joining, as in "+
 		"dp.epsilon<=8,secure_aggregation,method=fedpha (docs/distributed.md)")
@@ -75,6 +77,7 @@ func joinCommand() *cobra.Command {
 	l.BoolVar(&flags.insecureDP, "insecure-dp", false,
 		"take part even if the noise of differential privacy comes from "+
 			"the run's seed (serve --insecure-dp) and protects nothing")
+
 	l.StringArrayVar(&flags.accept, "accept-method", nil,
 		"SHA-256 of a file of the server's with a method, whose graph "+
 			"may read this client's features and labels")
@@ -87,22 +90,28 @@ func joinCommand() *cobra.Command {
 		if flags.client < 0 {
 			return cli.Needed("join", "--client K")
 		}
+
 		if flags.largest < 1 {
 			return cli.Usagef("--largest %d: expected 1 or more", flags.largest)
 		}
+
 		var err error
 		if flags.required, err = requirements(flags.require); err != nil {
 			return cli.Usage(err)
 		}
+
 		if *check {
 			flags.differences = new([]error)
 		}
+
 		err = join(cmd.Context(), args[0], flags)
 		if err != nil && cmd.Context().Err() != nil {
 			return errors.New("stopped; the same command continues")
 		}
+
 		return err
 	}
+
 	return command
 }
 
@@ -114,14 +123,17 @@ func join(ctx context.Context, url string, flags joinFlags) error {
 	if err != nil {
 		return err
 	}
+
 	named := flags.state != ""
 	if !named {
 		flags.state = filepath.Join("runs", "join-"+strconv.Itoa(flags.client))
 	}
+
 	over := func() {
 		fmt.Printf("the run is over; promptfed predict %s --client %d IMAGE... classifies with what this client "+
 			"learned\n", flags.state, flags.client)
 	}
+
 	finished, waits := netclient.FinishedRun(flags.state), ctx
 	if finished == "" {
 		if err := flags.checkImages(); err != nil {
@@ -132,20 +144,24 @@ func join(ctx context.Context, url string, flags joinFlags) error {
 		waits, cancel = context.WithTimeout(ctx, finishedWait)
 		defer cancel()
 	}
+
 	server, err := link(flags.link, url, certs.UserOf(flags.client), flags.state, log)
 	if err != nil {
 		return err
 	}
 	defer server.Close()
+
 	inv, err := netclient.FetchInvitation(waits, server, flags.largest)
 	if finished != "" && ctx.Err() == nil && (errors.Is(err, context.DeadlineExceeded) || err == nil &&
 		inv.Run == finished) {
 		over()
 		return nil
 	}
+
 	if err != nil {
 		return err
 	}
+
 	if finished != "" && !named { // another experiment at this site: another folder, the same key
 		log.Info("the folder of a run that is over stays", "folder", flags.state)
 		flags.state = fmt.Sprintf("%s-%.8s", flags.state, inv.Run)
@@ -158,21 +174,26 @@ func join(ctx context.Context, url string, flags joinFlags) error {
 			return err
 		}
 	}
+
 	if finished != "" {
 		return fmt.Errorf("%s belongs to run %.12s, which is over; the server has run %.12s: use another --state, or "+
 			"remove that folder", flags.state, finished, inv.Run)
 	}
+
 	if flags.differences != nil {
 		return flags.compare(ctx, inv, log)
 	}
+
 	a, done, err := flags.prepare(ctx, inv, log)
 	if err != nil {
 		return err
 	}
+
 	err = a.Run(ctx)
 	if err = errors.Join(err, done(err)); err != nil {
 		return err
 	}
+
 	over()
 	return nil
 }
@@ -184,11 +205,13 @@ func (f joinFlags) checkImages() error {
 	if err := configs.DecodeOptionalFile(&conf, f.config, f.sets); err != nil {
 		return cli.Usage(err)
 	}
+
 	if conf.Data.Set == "" {
 		return cli.Needed("join", "this client's images: --set data.set=folder --set data.root=DIR, or these keys in "+
 			"--config FILE (promptfed list datasets shows other sets; data.set=synthetic is images that the program "+
 			"draws)")
 	}
+
 	return nil
 }
 
@@ -201,42 +224,51 @@ func (f joinFlags) prepare(ctx context.Context, inv *netclient.Invitation, log *
 	if err != nil {
 		return nil, nil, err
 	}
+
 	d := progress.New(conf)
 	defer d.Close()
 	task, err := f.open(ctx, conf, inv, inv.Classes, d, log)
 	if err != nil {
 		return nil, nil, err
 	}
+
 	private := task.Protocol.Private()
 	federation, err := cli.Federate(ctx, task, d)
 	if err != nil {
 		return nil, nil, err
 	}
+
 	release := func() { federation.Close() }
 	defer func() {
 		if err != nil {
 			release()
 		}
 	}()
+
 	participant, err := federation.Participant()
 	if err != nil {
 		return nil, nil, err
 	}
+
 	computed, err := task.Numerics()
 	if err != nil {
 		return nil, nil, err
 	}
+
 	request := wire.JoinRequest{RunSpec: federation.Experiment.RunSpec(),
 		Participant: message.Participant{Task: participant.Task,
 			Domain: participant.Client.Domain}, Backbone: participant.Backbone, Tokens: participant.Tokens,
 		Numerics: computed.Digest()}
+
 	if task.Protocol.SharesExamples() {
 		request.Examples = participant.Client.Train.Len()
 	}
+
 	guard, printSummary, err := f.joinSecure(federation, conf, inv)
 	if err != nil {
 		return nil, nil, err
 	}
+
 	set := federation.Settings().Client
 	set.Guard = guard
 	if private && !f.insecureDP {
@@ -246,12 +278,14 @@ func (f joinFlags) prepare(ctx context.Context, inv *netclient.Invitation, log *
 		}
 		set.Noise = func(int) *noise.Noise { return own }
 	}
+
 	worker := client.NewWorker(federation.Experiment, set)
 	release = func() {
 		printSummary()
 		worker.Close()
 		federation.Close()
 	}
+
 	if conf.Eval.ZeroShot {
 		if found, err := worker.ZeroShot(ctx, []*spec.Client{participant.Client}); err == nil {
 			for _, line := range record.ZeroShotWarnings(found) {
@@ -259,16 +293,19 @@ func (f joinFlags) prepare(ctx context.Context, inv *netclient.Invitation, log *
 			}
 		}
 	}
+
 	executor := netclient.LocalExecutor{Worker: worker, Experiment: federation.Experiment, Client: participant.Client,
 		Path: filepath.Join(f.state, record.PromptsFile)}
 	if a, err = netclient.NewClient(inv, request, f.state, executor, log); err != nil {
 		return nil, nil, err
 	}
+
 	resolved := task.Protocol.Config
 	err = errors.Join(cli.WriteConfig(f.state, resolved), cli.WriteInfo(f.state, runfolder.DataFile, task.Info))
 	if err != nil {
 		return nil, nil, err
 	}
+
 	end, err := runfolder.Begin(ctx, f.state, resolved, task, &runfolder.Clock{Start: began})
 	return a, func(failed error) error {
 		release()
@@ -284,19 +321,23 @@ func (f joinFlags) open(ctx context.Context, conf experiment.Config, inv *netcli
 	if err != nil && (f.differences == nil || facts == nil) {
 		return nil, err
 	}
+
 	place := experiment.ClientPlace{Client: f.client, Of: inv.Clients, Partition: f.partition, Domain: f.domain,
 		Classes: classes, SeededNoise: f.insecureDP && inv.InsecureDP}
 	task, err := experiment.OpenClient(ctx, conf, place, display.Work)
 	if err != nil {
 		return nil, cli.AsUsage(err)
 	}
+
 	terms, own := f.terms(task, facts, inv)
 	if err = f.fails(f.checkNoise(task.Protocol.Private(), inv, log)); err == nil {
 		err = f.fails(f.consent().take(ctx, terms, own))
 	}
+
 	if err != nil {
 		return nil, err
 	}
+
 	display.Opened(task)
 	return task, nil
 }
@@ -313,6 +354,7 @@ func (f joinFlags) checkNoise(private bool, inv *netclient.Invitation, log *slog
 	case !inv.InsecureDP:
 		return errors.New("--insecure-dp: the server wants noise that nobody else knows; leave the flag out")
 	}
+
 	log.Warn(seededNoise)
 	return nil
 }
@@ -326,25 +368,32 @@ func (f joinFlags) configuration(inv *netclient.Invitation) (experiment.Config, 
 	if err == nil {
 		err = os.Chmod(f.state, 0o700)
 	}
+
 	if err != nil {
 		return experiment.Config{}, fmt.Errorf("cannot make the client's folder: %w; use another --state", err)
 	}
+
 	if err := atomicfile.Write(filepath.Join(f.state, invitationFile), atomicfile.Bytes(inv.Config)); err != nil {
 		return experiment.Config{}, err
 	}
+
 	conf, err := f.invited(inv)
 	if err != nil {
 		return conf, err
 	}
+
 	if err := f.fails(f.acceptFiles(methods.Files(conf.Options))); err != nil {
 		return conf, err
 	}
+
 	if _, err := f.checkRequirements(conf, inv, "the server's configuration"); f.fails(err) != nil {
 		return conf, err
 	}
+
 	if err := configs.DecodeOptionalFile(&conf, f.config, f.sets); err != nil {
 		return conf, cli.Usage(err)
 	}
+
 	return conf, nil
 }
 
@@ -354,9 +403,11 @@ func (f joinFlags) invited(inv *netclient.Invitation) (experiment.Config, error)
 	if err == nil {
 		conf, err = conf.CheckInvitation()
 	}
+
 	if err != nil {
 		err = fmt.Errorf("the server's configuration: %w", err)
 	}
+
 	return conf, err
 }
 
@@ -378,5 +429,6 @@ func (f joinFlags) acceptFiles(files []layer.File) error {
 				name, path, digest)
 		}
 	}
+
 	return nil
 }

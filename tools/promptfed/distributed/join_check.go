@@ -32,6 +32,7 @@ func (f joinFlags) compare(ctx context.Context, inv *netclient.Invitation, log *
 	if err != nil {
 		return err
 	}
+
 	d := progress.New(conf)
 	defer d.Close()
 	task, err := f.open(ctx, conf, inv, inv.Classes, d, log)
@@ -41,17 +42,21 @@ func (f joinFlags) compare(ctx context.Context, inv *netclient.Invitation, log *
 			f.fails(err)
 		}
 	}
+
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
+
 	theirs, _ := f.invited(inv) // configuration has read it without an error
 	if task == nil || !f.compareSpecs(task, theirs, inv) {
 		f.compareKeys(theirs, conf)
 	}
+
 	if found := errors.Join(*f.differences...); found != nil {
 		fmt.Println("differs: " + strings.ReplaceAll(found.Error(), "\n", "\ndiffers: "))
 		return errors.New("the server would refuse this client: see the lines above that begin with differs")
 	}
+
 	fmt.Println("join would be accepted, as far as a client knows before it joins")
 	return nil
 }
@@ -65,22 +70,27 @@ func (f joinFlags) compareSpecs(task *experiment.Task, theirs experiment.Config,
 		f.fails(fmt.Errorf("the server's configuration: %w", err))
 		return false
 	}
+
 	server, site := p.Experiment.RunSpec(), task.Experiment.RunSpec()
 	if server.Classes = inv.Classes; len(inv.Classes) == 0 {
 		site.Classes = nil
 	}
+
 	same, lines := server.FixedBy(site).Compare("the server", site, "this site")
 	if _, err := f.checkRequirements(theirs, inv, ""); err == nil && len(f.required) > 0 {
 		same = append(same, "--require")
 	}
+
 	for _, what := range same {
 		fmt.Println("agrees: " + what)
 	}
+
 	f.fails(errors.Join(lines...))
 	if len(inv.Classes) == 0 {
 		fmt.Printf("open: classes: the server has none yet, and most clients decide; this site has %q\n",
 			task.Experiment.Classes)
 	}
+
 	b := task.OwnBackbone()
 	fmt.Printf("open: backbone: this site has %s (%s, features of %d, tokens of %d, SHA-256 %.12s), the server names "+
 		"%s; files of one name and shapes of shared parameters must be equal, or use --set backbones=[NAME]\n", b.Name,

@@ -15,6 +15,7 @@ func requirements(text string) ([]facts.Requirement, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	facts, keys := experiment.AllFacts(), configtags.Flatten(experiment.Defaults())
 	for _, r := range list {
 		_, fact := facts.Find(r.Key)
@@ -22,6 +23,7 @@ func requirements(text string) ([]facts.Requirement, error) {
 			return nil, experiment.AllFacts().Unknown(r.Key)
 		}
 	}
+
 	return list, nil
 }
 

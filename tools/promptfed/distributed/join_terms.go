@@ -34,14 +34,17 @@ func runTerms(f facts.Facts) []joinTerm {
 		x, _ := f.Find(name)
 		return x.Text()
 	}
+
 	on := func(name string) bool {
 		x, _ := f.Find(name)
 		return facts.Requirement{Key: name}.Holds(x.Value)
 	}
+
 	method := text("method")
 	if on("with") {
 		method += " with " + text("with")
 	}
+
 	who := fmt.Sprintf("%s of %s clients each, drawn for every round", text("clients_per_round"), text("clients"))
 	switch {
 	case text("sampling") != "fixed":
@@ -50,10 +53,12 @@ func runTerms(f facts.Facts) []joinTerm {
 	case text("clients_per_round") == text("clients"):
 		who = "all " + text("clients") + " clients"
 	}
+
 	often := "in every round"
 	if n := text("tests"); n != "1" {
 		often = "every " + n + " rounds"
 	}
+
 	tests := often + ", of test and validation images: " + strings.Join(metrics.Titles(on("tests.confusion")), ", ")
 	protection := []joinTerm{
 		{"method", method},
@@ -63,15 +68,18 @@ func runTerms(f facts.Facts) []joinTerm {
 		{"sent after tests", tests},
 		{"connection", map[bool]string{true: "TLS; both sides have certificates", false: insecure}[on("tls")]},
 	}
+
 	sums := "none: the server sees each upload and its loss"
 	if on("shares_examples") {
 		sums = "none: the server sees each upload, its loss and its number of examples"
 	}
+
 	if on("secure_aggregation") {
 		sums = fmt.Sprintf("the server sees sums of %s clients or more (threshold %s), of uploads, losses and "+
 			"weights; a single client that lies can move each number of the mean by up to %s",
 			text("secure_aggregation.least"), text("secure_aggregation.threshold"), text("secure_aggregation.bound"))
 	}
+
 	noise := "none: parameters reveal something of the images that they were trained on"
 	if on("dp") {
 		noise = fmt.Sprintf("clip %s and noise %s by the %s, delta %s; tests and losses are not covered",
@@ -80,6 +88,7 @@ func runTerms(f facts.Facts) []joinTerm {
 			noise = "none that protects: " + strings.TrimPrefix(seededNoise, "--insecure-dp: ")
 		}
 	}
+
 	protection = append(protection, joinTerm{"secure aggregation", sums}, joinTerm{"differential privacy", noise})
 	if on("dp") {
 		protection = append(protection, joinTerm{"epsilon after all rounds", fmt.Sprintf("%s against those who see "+
@@ -87,10 +96,12 @@ func runTerms(f facts.Facts) []joinTerm {
 			"server", text("dp.epsilon"),
 			text("dp.epsilon_unsampled"), text("dp.epsilon_server"))})
 	}
+
 	if on("dp.epsilon_local") {
 		protection = append(protection, joinTerm{"epsilon of what stays here", text("dp.epsilon_local") +
 			" after all rounds"})
 	}
+
 	return protection
 }
 
@@ -107,29 +118,35 @@ func (f joinFlags) terms(task *experiment.Task, facts facts.Facts, inv *netclien
 		bytes += n
 		leaves = append(leaves, fmt.Sprint(x.Name, " ", x.Shape))
 	}
+
 	for _, x := range keeps {
 		stays = append(stays, x.Name)
 	}
+
 	up := "nothing"
 	if len(leaves) > 0 {
 		up = fmt.Sprintf("%s: %d bytes a round, before secure aggregation", strings.Join(leaves, ", "), bytes)
 	}
+
 	once := "names of classes, backbone and domain, digests of the backbone"
 	if task.Protocol.SharesExamples() {
 		once += ", number of training examples"
 	}
+
 	terms = append([]joinTerm{{"run", "that of " + inv.Server()}}, runTerms(facts)...)
 	terms = append(terms, joinTerm{"parameters that leave", up}, joinTerm{"sent when joining", once},
 		joinTerm{"stays here", strings.Join(append([]string{"images, their labels"}, stays...), ", ")})
 	if task.Programs != nil {
 		terms = append(terms, joinTerm{"graphs", "those of runtime.programs, SHA-256 " + task.Programs.Digest})
 	}
+
 	train, test, without := task.Counts()
 	own = []joinTerm{{"data here", fmt.Sprintf("%d training and %d test images of %d classes", train, test,
 		len(task.Experiment.Classes)-len(without))}}
 	if len(without) > 0 {
 		own = append(own, joinTerm{"classes without images here", strings.Join(without, ", ")})
 	}
+
 	return terms, own
 }
 
@@ -142,6 +159,7 @@ func joinTable(title string, terms []joinTerm) string {
 	for _, x := range terms {
 		t.AppendRow(table.Row{x.What, x.Is})
 	}
+
 	return t.Render()
 }
 
@@ -172,11 +190,13 @@ func (c consent) take(ctx context.Context, terms, own []joinTerm) error {
 	if _, err := atomicfile.ReadJSON(c.Path, &before); err != nil {
 		return fmt.Errorf("%w; remove it to be asked again", err)
 	}
+
 	fmt.Fprintln(c.Out, joinTable("what will run, what leaves this machine, and what protects it", slices.Concat(terms,
 		own)))
 	if slices.Equal(before, terms) {
 		return nil
 	}
+
 	if len(before) > 0 {
 		changed := changedTerms(before, terms)
 		if !c.Yes && !c.Terminal {
@@ -184,6 +204,7 @@ func (c consent) take(ctx context.Context, terms, own []joinTerm) error {
 		}
 		fmt.Fprintln(c.Out, "changed since they were agreed to:", changed)
 	}
+
 	switch {
 	case c.Check:
 		return nil
@@ -197,6 +218,7 @@ func (c consent) take(ctx context.Context, terms, own []joinTerm) error {
 		fmt.Fprintf(c.Out, "there is no terminal to ask at: these terms are recorded in %s, and others will need "+
 			"--yes\n", c.Path)
 	}
+
 	return atomicfile.WritePrivate(c.Path, atomicfile.JSON(terms, ""))
 }
 
@@ -212,11 +234,13 @@ func changedTerms(before, now []joinTerm) string {
 			out = append(out, fmt.Sprintf("%s was %s, is %s", x.What, before[i].Is, x.Is))
 		}
 	}
+
 	for _, x := range before {
 		if !slices.ContainsFunc(now, func(y joinTerm) bool { return y.What == x.What }) {
 			out = append(out, fmt.Sprintf("%s was %s", x.What, x.Is))
 		}
 	}
+
 	return strings.Join(out, "; ")
 }
 

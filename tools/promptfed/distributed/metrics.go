@@ -86,6 +86,7 @@ func (m *meter) collect(status *wire.Status, out chan<- prometheus.Metric) {
 			send(prometheus.CounterValue, c.name, c.help, float64(c.value))
 		}
 	}
+
 	yes := map[bool]float64{true: 1}
 	for _, c := range status.Clients {
 		gauge := func(name, help string, v float64) {
@@ -107,6 +108,7 @@ func serveMetrics(address string, m *meter, log *slog.Logger) (stop func(), err 
 	if err != nil {
 		return nil, fmt.Errorf("--metrics: %w", err)
 	}
+
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(m, collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -116,6 +118,7 @@ func serveMetrics(address string, m *meter, log *slog.Logger) (stop func(), err 
 		w.Header().Set("Content-Type", "application/json")
 		json.NewEncoder(w).Encode(map[string]any{"ok": true, "rounds": m.rounds.Load()})
 	})
+
 	ctx, stop := context.WithCancel(context.Background())
 	go func() {
 		if err := hostguard.Serve(ctx, listener, hostguard.Listening(address, listener.Addr(), mux)); err != nil {

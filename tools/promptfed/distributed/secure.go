@@ -34,10 +34,12 @@ func (f joinFlags) joinSecure(federation *experiment.Federation, conf experiment
 		return nil, nil, fmt.Errorf("the server has %[1]d clients, this client's configuration has partition.clients "+
 			"%[2]d, which decides the threshold of secure aggregation; set partition.clients=%[1]d", inv.Clients, n)
 	}
+
 	who, err := inv.Signatures(f.state)
 	if err != nil {
 		return nil, nil, err
 	}
+
 	a := federation.Task.Protocol.Aggregation
 	if a == nil {
 		if secure.HasJoined(f.state) {
@@ -46,11 +48,13 @@ func (f joinFlags) joinSecure(federation *experiment.Federation, conf experiment
 		}
 		return nil, func() {}, err
 	}
+
 	own, err := a.GuardAt(f.client, secure.Side{Run: inv.Run, Dir: f.state, Who: who,
 		Agreed: federation.Experiment.RunSpec().String()})
 	if err != nil {
 		return nil, nil, err
 	}
+
 	return own, func() { fmt.Print(f.summary(own.Summary(f.client), who.Certified())) }, nil
 }
 
@@ -59,16 +63,19 @@ func (f joinFlags) summary(summary secure.Summary, certified bool) string {
 	if summary.Sums+summary.Refused == 0 {
 		return ""
 	}
+
 	text := fmt.Sprintf("secure aggregation: this client took part in %d sums, of %d to %d clients, and refused %d "+
 		"instructions; %s lists them\n", summary.Sums, summary.Fewest, summary.Most, summary.Refused,
 		filepath.Join(f.state, secure.LogFile))
 	if certified || len(summary.Keys) == 0 {
 		return text
 	}
+
 	var keys []string
 	for _, k := range slices.Sorted(maps.Keys(summary.Keys)) {
 		keys = append(keys, fmt.Sprintf("%d %s", k, summary.Keys[k]))
 	}
+
 	return text + "no certificate says whose these keys of the other clients are, and the first key of each was " +
 		"accepted; compare them with the clients: " + strings.Join(keys, ", ") + "\n"
 }

@@ -63,6 +63,7 @@ func serveCommand(o cli.Outputs) *cobra.Command {
 	l := command.Flags()
 	l.StringArrayVar(&flags.sets, "set", nil, cli.SetHelp)
 	l.StringVar(&flags.out, "out", "", "run folder (default runs/NAME)")
+
 	l.StringVar(&flags.listen, "listen", "", "HOST:PORT that clients connect to; port 0 for any free one (default "+
 		":8443 with --tls, 127.0.0.1:8443 without)")
 	flags.link.Add(command, "secret that clients must have", "folder made by promptfed certs: only clients with its "+
@@ -71,6 +72,7 @@ func serveCommand(o cli.Outputs) *cobra.Command {
 		"most clients that join before the start)")
 	l.IntVar(&flags.clients, "clients", 0, "number of clients (default partition.clients)")
 	l.IntVar(&flags.wait, "wait", 0, "number of clients that must have joined before the start (default: all)")
+
 	l.DurationVar(&flags.deadline, "deadline", 5*time.Minute, "time that clients have for every instruction; 0 for no "+
 		"limit")
 	l.Float64Var(&flags.quorum, "quorum", 0.8, "share of the asked clients that must answer; with fewer, the "+
@@ -79,6 +81,7 @@ func serveCommand(o cli.Outputs) *cobra.Command {
 		"this number, or than is usual among all clients (auto); off for no limit")
 	l.StringVar(&flags.maxExamples, "max-examples", "auto", "largest weight of an upload, in examples: a number, or a "+
 		"multiple of what clients have (auto); off for no limit")
+
 	l.IntVar(&flags.limit, "limit", server.DefaultLimit, "bytes of tensors in a message; larger ones are sent in parts")
 	l.IntVar(&flags.largest, "largest", wire.DefaultLargest, "most bytes of tensors that are accepted from a client, "+
 		"or sent to one")
@@ -87,6 +90,7 @@ func serveCommand(o cli.Outputs) *cobra.Command {
 	l.BoolVar(&flags.insecureDP, "insecure-dp", false,
 		"draw the noise of differential privacy from the run's seed, to "+
 			"repeat a run byte for byte; whoever knows the seed can subtract it, so it protects nothing")
+
 	l.BoolVar(&flags.resume, "resume", false, "continue after the last finished round")
 	l.BoolVar(&flags.force, "force", false, cli.ForceHelp)
 	l.StringVar(&flags.log, "log", "text", "format of the log on standard error: text or json")
@@ -96,6 +100,7 @@ func serveCommand(o cli.Outputs) *cobra.Command {
 		flags.keepQuorum = l.Changed("quorum")
 		return serve(cmd.Context(), args[0], flags)
 	}
+
 	return command
 }
 
@@ -115,16 +120,20 @@ func (f *serveFlags) check() (err error) {
 	case f.largest < 1:
 		return fmt.Errorf("--largest %d: expected 1 or more", f.largest)
 	}
+
 	if f.norm, err = bound("max-norm", f.maxNorm); err != nil {
 		return err
 	}
+
 	examples, err := bound("max-examples", f.maxExamples)
 	if f.examples = int(examples); err == nil && examples != math.Trunc(examples) {
 		err = fmt.Errorf("--max-examples %s: expected a whole number", f.maxExamples)
 	}
+
 	if err == nil {
 		f.listen, err = f.address()
 	}
+
 	return err
 }
 
@@ -133,20 +142,24 @@ func (f serveFlags) address() (string, error) {
 	if f.link.TLS != "" && f.insecure {
 		return "", errors.New("--insecure: with --tls every client needs a certificate; give only one of them")
 	}
+
 	if f.listen == "" {
 		if f.link.TLS == "" && !f.insecure {
 			return "127.0.0.1:8443", nil
 		}
 		return ":8443", nil
 	}
+
 	host, port, err := net.SplitHostPort(f.listen)
 	if n, e := strconv.Atoi(port); err != nil || e != nil || n < 0 || n > 65535 {
 		return "", fmt.Errorf("--listen %q: expected HOST:PORT, such as :8443", f.listen)
 	}
+
 	if ip := net.ParseIP(host); f.link.TLS == "" && !f.insecure && host != "localhost" && !ip.IsLoopback() {
 		return "", fmt.Errorf("--listen %s: without certificates only clients on this machine can join; give --tls "+
 			"DIR (promptfed certs), or --insecure to let anybody be a client", f.listen)
 	}
+
 	return f.listen, nil
 }
 
@@ -159,22 +172,27 @@ func serve(ctx context.Context, path string, flags serveFlags) error {
 	if err != nil {
 		return err
 	}
+
 	if err := flags.check(); err != nil {
 		return cli.Usage(err)
 	}
+
 	loaded, err := cli.LoadChecked(path, flags.sets, configs.Loaded.CheckWithoutData)
 	if err != nil {
 		return err
 	}
+
 	if sweep, err := configs.HasSection(path, "sweep"); err != nil {
 		return cli.Usage(err)
 	} else if sweep {
 		return cli.Usagef("%s has a section sweep, and serve runs one experiment: give a file without it, such as "+
 			"config.yaml of a run of the sweep", path)
 	}
+
 	if loaded.Empty() {
 		return cli.Usagef("%s is empty; a server needs at least the method (promptfed list methods)", path)
 	}
+
 	conf := loaded.Config
 	flags.clients = cmp.Or(flags.clients, conf.Partition.Clients)
 	flags.wait = cmp.Or(flags.wait, flags.clients)
@@ -183,13 +201,16 @@ func serve(ctx context.Context, path string, flags serveFlags) error {
 	if err != nil {
 		return cli.AsUsage(err)
 	}
+
 	if flags.insecureDP {
 		log.Warn(seededNoise)
 	}
+
 	if flags.clients < 1 || flags.wait < 1 || flags.wait > flags.clients {
 		return cli.Usagef("--clients %d, --wait %d: both must be 1 or more, and --wait at most "+
 			"--clients", flags.clients, flags.wait)
 	}
+
 	dir := cmp.Or(flags.out, filepath.Join(cli.RunsFolder, conf.Name))
 	use := runfolder.Use{Resume: flags.resume, Force: flags.force}
 	release, err := runfolder.Claim(dir, use)
@@ -197,10 +218,12 @@ func serve(ctx context.Context, path string, flags serveFlags) error {
 		return err
 	}
 	defer release()
+
 	set, err := flags.settings(dir, protocol, log)
 	if err != nil {
 		return err
 	}
+
 	silent, lying := endures(set, protocol)
 	log.Info("silent clients: " + silent)
 	log.Info("lying clients: " + lying)
@@ -211,20 +234,24 @@ func serve(ctx context.Context, path string, flags serveFlags) error {
 		alive()
 		display.Turn(o, client)
 	}
+
 	h, err := server.Open(set)
 	if err != nil {
 		return err
 	}
 	defer h.Close()
+
 	if flags.link.TLS == "" {
 		log.Warn(insecure, "listen", flags.listen)
 	}
+
 	log.Info("clients join with: "+howToJoin(h.URL(), flags.link.TLS), "clients", flags.clients)
 	if flags.link.TLS != "" {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
 		go renewOnHangup(ctx, flags.link.TLS, h, log)
 	}
+
 	m := newMeter(h)
 	if flags.metrics != "" {
 		stop, err := serveMetrics(flags.metrics, m, log)
@@ -233,20 +260,24 @@ func serve(ctx context.Context, path string, flags serveFlags) error {
 		}
 		defer stop()
 	}
+
 	round := func(r record.Record) {
 		m.round(r)
 		display.Round(r)
 	}
+
 	if err := flags.train(ctx, h, set, protocol, dir, display, round, log); err != nil {
 		if ctx.Err() != nil {
 			return cli.Stopped(ctx)
 		}
 		return err
 	}
+
 	r, err := flags.outputs.Report([]string{dir}, dir)
 	if err != nil {
 		return err
 	}
+
 	fmt.Print(r.Text(cli.View{}))
 	fmt.Println("written to", dir)
 	return nil
@@ -260,21 +291,26 @@ func (f serveFlags) train(ctx context.Context, h *server.Server, served server.S
 	if err != nil {
 		return err
 	}
+
 	protocol = protocol.RunsAs(terms)
 	wrap, err := serveSecure(h, served, protocol)
 	if err != nil {
 		return err
 	}
+
 	id, err := protocol.Identity()
 	if err == nil {
 		err = runfolder.CheckExperiment(dir, id, runfolder.Use{Resume: f.resume})
 	}
+
 	if err == nil {
 		err = errors.Join(cli.WriteConfig(dir, protocol.Config), id.Write(dir))
 	}
+
 	if err != nil {
 		return err
 	}
+
 	end, err := runfolder.Begin(ctx, dir, protocol.Config, nil, &runfolder.Clock{Start: time.Now()})
 	if err != nil {
 		return err
@@ -284,6 +320,7 @@ func (f serveFlags) train(ctx context.Context, h *server.Server, served server.S
 			err = e
 		}
 	}()
+
 	set := protocol.Config.Settings()
 	set.Dir, set.Resume, set.Remote, set.Wrap = dir, f.resume, h, wrap
 	set.OnRound, set.OnWarning = round, display.Warn
@@ -292,27 +329,33 @@ func (f serveFlags) train(ctx context.Context, h *server.Server, served server.S
 			return err
 		}
 	}
+
 	display.Start(protocol.Config.Train.Rounds, f.clients)
 	r, err := engine.Run(ctx, protocol.Experiment, set)
 	if err != nil {
 		return err
 	}
+
 	if err := writeServerClients(dir, terms.Classes, h.Participants()); err != nil {
 		return err
 	}
+
 	err = h.Finish(ctx, len(r.Records), func(client int) (shared, down tensor.Map, err error) {
 		m, _, err := state.ReadPrompts(dir, client)
 		return m.WithoutPrefix("shared"), m.WithoutPrefix("down/" + strconv.Itoa(client)), err
 	})
+
 	t := h.Totals()
 	done := []any{"bytes_up", t.BytesUp, "bytes_down", t.BytesDown, "replies", t.Replies, "late", t.Late, "refused",
 		t.Refused, "repeats", t.Repeats}
 	if far := h.LongestMove(); far > 0 { // the server measures moves
 		done = append(done, "longest_move", math.Round(10*far)/10)
 	}
+
 	if f.link.TLS == "" {
 		done = append(done, "insecure", true)
 	}
+
 	log.Info("done", done...)
 	return err
 }

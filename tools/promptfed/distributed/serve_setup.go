@@ -30,16 +30,20 @@ func (f serveFlags) settings(dir string, protocol *experiment.Protocol, log *slo
 		RunSpec: protocol.Experiment.RunSpec(), Limit: f.limit,
 		Largest: f.largest, MaxNorm: f.norm, MaxExamples: f.examples, Masked: protocol.Aggregation != nil,
 		Privacy: server.Privacy{Clients: methods.HidesClients(protocol.Experiment.Method)}, Log: log}
+
 	if !f.insecureDP {
 		set.Privacy.Sample, set.Privacy.Size = protocol.SampleCounts()
 	}
+
 	var err error
 	if set.Token, err = f.link.Token(); err != nil {
 		return set, err
 	}
+
 	if set.Rate, err = protocol.Config.Train.Schedule.New(protocol.Config.Train.LR); err != nil {
 		return set, err
 	}
+
 	if set.Masked {
 		log.Warn("with secure aggregation, norms, examples and extras of single uploads cannot be checked; the " +
 			"server drops sums that valid uploads cannot have")
@@ -49,34 +53,42 @@ func (f serveFlags) settings(dir string, protocol *experiment.Protocol, log *slo
 			log.Warn("the quorum is that of secure aggregation's threshold", "quorum", q, "given", f.quorum)
 		}
 	}
+
 	if set.Config, err = configs.YAML(protocol.Config.Invitation()); err != nil {
 		return set, err
 	}
+
 	if f.classes != "" {
 		if set.RunSpec.Classes, err = readClasses(f.classes); err != nil {
 			return set, err
 		}
 	}
+
 	own, others := protocol.Config.OwnBackbones()
 	set.Backbones = map[string]spec.OwnBackbone{}
 	for _, o := range own {
 		set.Backbones[o.Task.Backbone] = o
 		log.Info("clients must have the files of this server's bundle", "backbone", o.Task.Backbone, "folder", o.Dir)
 	}
+
 	if len(others) > 0 {
 		log.Info("this server has no files of these backbones; the majority of the clients that join before the start "+
 			"decides which are the right ones", "backbones", others)
 	}
+
 	if set.Identity, err = certificate(f.link, certs.ServerName); err != nil {
 		return set, err
 	}
+
 	facts, err := protocol.Config.Invitation().Facts(experiment.Link{TLS: f.link.TLS != "", Insecure: f.insecureDP})
 	if err != nil {
 		return set, err
 	}
+
 	if set.Facts, err = json.Marshal(facts); err != nil {
 		return set, err
 	}
+
 	set.InsecureDP = f.insecureDP && protocol.Private()
 	set.Dir = filepath.Join(dir, runfolder.ServerFolder)
 	set.ID, set.Resume, err = runID(dir, f.resume, set.InsecureDP)
@@ -91,11 +103,13 @@ func endures(set server.Settings, protocol *experiment.Protocol) (silent, lying 
 	if dp, on := methods.DPLayer(set.Method); on && dp.Where == "client" { // a round of fewer changes nothing
 		later = min(later, n-int(math.Ceil(dp.Least*float64(n))))
 	}
+
 	silent = fmt.Sprintf("of the %d clients of a round, %d may be silent at its deadline, and %d after %d missed "+
 		"deadlines", n, min(first, later), later, server.Deadlines)
 	if set.Deadline == 0 {
 		silent = fmt.Sprintf("none of the %d clients of a round may be silent: without --deadline it waits for all", n)
 	}
+
 	lying = "the mean withstands no lying client; the server bounds each upload " +
 		"(docs/distributed.md#what-one-client-may-do-to-a-round)"
 	r, robust := methods.RobustLayer(set.Method)
@@ -108,6 +122,7 @@ func endures(set server.Settings, protocol *experiment.Protocol) (silent, lying 
 	case set.Privacy.Clients:
 		lying = "the mean withstands no lying client; dp clips the update of each"
 	}
+
 	return silent, lying
 }
 
@@ -118,6 +133,7 @@ func readClasses(path string) (classes []string, err error) {
 	if err != nil {
 		return nil, err
 	}
+
 	n := 0
 	for line := range strings.Lines(string(text)) {
 		n++
@@ -129,9 +145,11 @@ func readClasses(path string) (classes []string, err error) {
 		}
 		classes = append(classes, line)
 	}
+
 	if len(classes) == 0 {
 		return nil, cli.Usagef("--classes: %s has no class names; give one per line", path)
 	}
+
 	return classes, nil
 }
 
@@ -143,6 +161,7 @@ func bound(flag, text string) (float64, error) {
 	case "off":
 		return -1, nil
 	}
+
 	v, err := strconv.ParseFloat(text, 64)
 	switch {
 	case err != nil || !(v >= 0 && v <= 1<<53):
@@ -150,6 +169,7 @@ func bound(flag, text string) (float64, error) {
 	case v == 0:
 		return -1, nil
 	}
+
 	return v, nil
 }
 
@@ -177,6 +197,7 @@ func runID(dir string, resume, insecureDP bool) (id string, old bool, err error)
 			return saved.Run, there, err
 		}
 	}
+
 	saved.Run, saved.InsecureDP = wire.NewID(), insecureDP
 	return saved.Run, false, atomicfile.Write(path, atomicfile.JSON(saved, ""))
 }

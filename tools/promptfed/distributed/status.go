@@ -35,25 +35,30 @@ func statusCommand() *cobra.Command {
 			return err
 		}
 		defer server.Close()
+
 		live := term.IsTerminal(int(os.Stdout.Fd())) && !result.JSON
 		for {
 			s, err := fetchStatus(cmd.Context(), server)
 			if err != nil {
 				return err
 			}
+
 			s.Round++ // counted from 1
 			text := statusTable(s) + "\n"
 			if live {
 				text = "\033[H\033[2J" + text
 			}
+
 			if err := result.Print(*s, text); err != nil {
 				return err
 			}
+
 			if !live || wait.For(cmd.Context(), time.Second) != nil {
 				return nil
 			}
 		}
 	}
+
 	return command
 }
 
@@ -74,11 +79,13 @@ func statusTable(status *wire.Status) string {
 	case status.Kind != "":
 		doing = fmt.Sprintf("round %d, %s %s%s", status.Round, status.Kind, status.Statistic, status.Set)
 	}
+
 	t.SetTitle("%s: %s; %.1f MB up, %.1f MB down; %d late, %d refused, %d dropped, %d instructions repeated",
 		status.Name,
 		doing,
 		float64(status.BytesUp)/1e6, float64(status.BytesDown)/1e6, status.Late, status.Refused+status.RefusedJoins,
 		status.Dropped, status.Repeats)
+
 	t.AppendHeader(table.Row{"client", "state", "instruction", "connected", "backbone", "domain", "examples",
 		"replies", "refused", "up kB", "down kB"})
 	var reasons []string
@@ -94,18 +101,22 @@ func statusTable(status *wire.Status) string {
 		case clientStatus.Unawaited:
 			state = "not waited for"
 		}
+
 		if clientStatus.Asked {
 			order = "asked"
 		}
+
 		if clientStatus.Answered {
 			order = "answered"
 		}
+
 		switch {
 		case clientStatus.Seen == 0:
 			heard = "now"
 		case clientStatus.Seen > 0:
 			heard = fmt.Sprintf("%.0f s ago", clientStatus.Seen)
 		}
+
 		examples := ""
 		switch {
 		case clientStatus.Counted > 0:
@@ -113,25 +124,31 @@ func statusTable(status *wire.Status) string {
 		case clientStatus.Examples > 0:
 			examples = strconv.Itoa(clientStatus.Examples)
 		}
+
 		if clientStatus.Reason != "" {
 			reasons = append(reasons, fmt.Sprintf("\nclient %d was refused: %s", clientStatus.Client,
 				clientStatus.Reason))
 		}
+
 		t.AppendRow(table.Row{clientStatus.Client, state, order, heard, clientStatus.Backbone, clientStatus.Domain,
 			examples, clientStatus.Replies, clientStatus.Refused,
 			fmt.Sprintf("%.1f", float64(clientStatus.Up)/1e3), fmt.Sprintf("%.1f", float64(clientStatus.Down)/1e3)})
 	}
+
 	out := t.Render() + strings.Join(reasons, "")
 	if status.Insecure {
 		out += "\n" + insecure
 	}
+
 	if status.Secret {
 		out += "\nwhich clients train is secret, since epsilon counts on it: instructions, replies and bytes of " +
 			"clients are not shown"
 	}
+
 	var facts facts.Facts
 	if json.Unmarshal(status.Facts, &facts) == nil && len(facts) > 0 {
 		out += "\n" + joinTable("what runs, and what protects clients", runTerms(facts))
 	}
+
 	return out
 }

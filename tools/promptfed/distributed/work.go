@@ -42,6 +42,7 @@ func workCommand() *cobra.Command {
 		"[--idle 10m] [--tls DIR | --token SECRET | --creds FILE]", Args: cli.Exactly(1),
 		Short: "train clients for runs on other machines (promptfed run --cluster), one run after the other, until " +
 			"stopped"}
+
 	l := command.Flags()
 	l.StringArrayVar(&options.sets, "set", nil, "change a key, as in data.root=DIR, eval.sets_root=DIR or "+
 		"runtime.provider=cuda; the other keys come from the run")
@@ -57,6 +58,7 @@ func workCommand() *cobra.Command {
 		}
 		return err
 	}
+
 	return command
 }
 
@@ -72,16 +74,20 @@ func work(ctx context.Context, url string, f workOptions) error {
 	if err != nil {
 		return err
 	}
+
 	if err := workers.CheckQueue(f.Queue); err != nil {
 		return cli.Usagef("--queue: %w", err)
 	}
+
 	if f.jobs < 0 || f.jobs > workers.MaxJobs {
 		return cli.Usagef("--jobs %d: expected 1 to %d, or 0 for runtime.workers", f.jobs, workers.MaxJobs)
 	}
+
 	options, err := connect(f.QueueOptions, certs.WorkerUser)
 	if err != nil {
 		return err
 	}
+
 	worker := workers.Worker{Queue: f.Queue, Program: version.String(), Idle: f.idle, Log: log}
 	reached := ctx
 	if f.idle > 0 {
@@ -90,11 +96,13 @@ func work(ctx context.Context, url string, f workOptions) error {
 		defer stop()
 		reached = c
 	}
+
 	nc, err := workers.Connect(reached, url, "promptfed work", true, log, options...)
 	if err != nil {
 		return cmp.Or(context.Cause(reached), err)
 	}
 	defer nc.Close()
+
 	var now *task
 	defer func() { now.close() }()
 	for {
@@ -102,18 +110,22 @@ func work(ctx context.Context, url string, f workOptions) error {
 		if errors.Is(err, workers.ErrIdle) {
 			return nil
 		}
+
 		if err != nil {
 			return err
 		}
+
 		if now == nil || !bytes.Equal(now.config, inv.Config) {
 			now.close()
 			if now, err = f.prepare(ctx, inv.Config); err != nil {
 				return err
 			}
 		}
+
 		if err := worker.Run(ctx, nc, inv, now.info, now.job); !errors.Is(err, workers.ErrRunOver) {
 			return err
 		}
+
 		log.Info("the run is over")
 	}
 }
@@ -149,9 +161,11 @@ func (f workOptions) prepare(ctx context.Context, config []byte) (*task, error) 
 	if err == nil {
 		conf, err = conf.CheckShared()
 	}
+
 	if err != nil {
 		return nil, err
 	}
+
 	if f.here != nil {
 		conf.Runtime, conf.Data.Root, conf.Eval.SetsRoot = f.here.Runtime, f.here.Data.Root, f.here.Eval.SetsRoot
 		for i, name := range conf.Backbones {
@@ -162,9 +176,11 @@ func (f workOptions) prepare(ctx context.Context, config []byte) (*task, error) 
 			}
 		}
 	}
+
 	if err := configs.DecodeOptionalFile(&conf, f.config, f.sets); err != nil {
 		return nil, cli.Usage(err)
 	}
+
 	conf.Runtime.Workers = cmp.Or(f.jobs, conf.Runtime.Workers)
 	d := progress.New(conf)
 	defer d.Close()
@@ -172,11 +188,13 @@ func (f workOptions) prepare(ctx context.Context, config []byte) (*task, error) 
 	if err != nil {
 		return nil, cli.AsUsage(err)
 	}
+
 	d.Opened(opened)
 	federation, err := cli.Federate(ctx, opened, d)
 	if err != nil {
 		return nil, err
 	}
+
 	set := federation.Settings()
 	t := &task{config: config, federation: federation, worker: client.NewWorker(federation.Experiment, set.Client)}
 	t.info.Host, t.info.Jobs = hostName(), set.Workers
@@ -184,6 +202,7 @@ func (f workOptions) prepare(ctx context.Context, config []byte) (*task, error) 
 		t.close()
 		return nil, err
 	}
+
 	return t, nil
 }
 

@@ -24,16 +24,20 @@ func Listening(listen string, at net.Addr, next http.Handler) http.Handler {
 	if err != nil {
 		name = listen
 	}
+
 	var names []string
 	if _, err := netip.ParseAddr(name); err != nil && name != "" {
 		names = append(names, name)
 	}
+
 	if own, ok := at.(*net.TCPAddr); ok && own.IP.IsLoopback() {
 		return guard{names, false, next}
 	}
+
 	if own, err := os.Hostname(); err == nil {
 		names = append(names, own)
 	}
+
 	return guard{names, true, next}
 }
 
@@ -49,10 +53,12 @@ func (g guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			"that name as HOST where the server is started", r.Host), http.StatusForbidden)
 		return
 	}
+
 	if err := http.NewCrossOriginProtection().Check(r); err != nil {
 		http.Error(w, "a web page of another origin may not send this request: "+err.Error(), http.StatusForbidden)
 		return
 	}
+
 	g.next.ServeHTTP(w, r)
 }
 
@@ -63,9 +69,11 @@ func (g guard) named(host string) bool {
 	} else {
 		host = strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
 	}
+
 	if a, err := netip.ParseAddr(host); err == nil {
 		return g.addresses || a.Unmap().IsLoopback()
 	}
+
 	return strings.EqualFold(host, "localhost") || slices.ContainsFunc(g.names, func(name string) bool {
 		return strings.EqualFold(host, name)
 	})

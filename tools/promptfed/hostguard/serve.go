@@ -33,6 +33,7 @@ func Serve(ctx context.Context, l net.Listener, handler http.Handler) error {
 	if err := server.Serve(netutil.LimitListener(l, listen.Beside())); !errors.Is(err, http.ErrServerClosed) {
 		return err
 	}
+
 	return nil
 }
 

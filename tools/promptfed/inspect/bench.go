@@ -36,6 +36,7 @@ func benchCommand() *cobra.Command {
 	command.Flags().StringSliceVar(&flags.Classes, "class-lists", nil,
 		"class lists: cifar10, cifar100, thousand (default "+
 			"cifar10 and cifar100); --methods and --experiment use the first")
+
 	command.Flags().IntSliceVar(&flags.Threads, "threads", nil,
 		"numbers of threads (default 1 and one per core); --methods "+
 			"and --features use the first (default one per core)")
@@ -45,6 +46,7 @@ func benchCommand() *cobra.Command {
 	command.Flags().BoolVar(&flags.experiment, "experiment", false,
 		"measure rounds of Table S5's protocol (FedAPPR) instead, "+
 			"and the overhead of 1,000 clients")
+
 	command.Flags().BoolVar(&flags.methods, "methods", false,
 		"measure one local step of a client with every method and "+
 			"wrapper instead")
@@ -53,6 +55,7 @@ func benchCommand() *cobra.Command {
 	command.Flags().BoolVar(&flags.features, "features", false,
 		"measure images per second through full-size image towers "+
 			"instead, on a GPU also from JPEG files")
+
 	command.Flags().BoolVar(&flags.svd, "svd", false, "measure the decomposition of a shared prompt, the projection "+
 		"and the aggregation instead, as FedPHA's Table 3 and SDFed's Table 5 do")
 	command.Flags().BoolVar(&flags.start, "start", false,
@@ -61,6 +64,7 @@ func benchCommand() *cobra.Command {
 	command.Flags().StringSliceVar(&flags.Only, "only", nil,
 		"methods for --methods (default all), the one for --experiment "+
 			"(default promptfl), or parts of --against pytorch on a GPU: text, image, features (default all)")
+
 	command.Flags().StringVar(&flags.Image, "image-tower", "",
 		"image tower for --methods (default vit-b32) or --experiment "+
 			"(default Table S5's four): rn50, rn101, vit-b32, vit-b16 or vit-l14")
@@ -71,6 +75,7 @@ func benchCommand() *cobra.Command {
 		"compare with an opponent in Python (needs a source checkout): "+
 			"pytorch, steps written by hand, on a GPU also features and three precisions; or a simulation in flower "+
 			"or pfl (pfl-research)")
+
 	command.Flags().StringVar(&flags.python, "python", "python3", "Python interpreter for --against, with the "+
 		"opponent's packages")
 	command.Flags().IntSliceVar(&flags.clients, "batch-clients", nil,
@@ -89,20 +94,24 @@ func (f benchFlags) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
+
 	if f.backbone != "" {
 		if f.Backbone, err = bundle.Find(f.backbone); err != nil {
 			return err
 		}
 	}
+
 	conf.Name = "bench"
 	display := progress.New(conf)
 	defer display.Close()
 	if err := cli.ChooseProvider(&conf, display); err != nil {
 		return err
 	}
+
 	if !f.experiment {
 		conf.Runtime.Workers = max(1, conf.Runtime.Workers)
 	}
+
 	f.Session, f.Workers, f.Progress = conf.Runtime.Session(), conf.Runtime.Workers, display.Steps
 	f.Memory = int(f.memory * (1 << 30))
 	r, err := f.measure(cmd.Context())
@@ -110,6 +119,7 @@ func (f benchFlags) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
+
 	r.Graphs = ort.Cached()
 	return f.result.Print(r, r.Text())
 }
@@ -142,5 +152,6 @@ func (f benchFlags) measure(ctx context.Context) (bench.Report, error) {
 	case f.experiment:
 		return bench.Experiment(ctx, f.Options)
 	}
+
 	return bench.Run(ctx, f.Options)
 }

@@ -37,6 +37,7 @@ func checkCommand() *cobra.Command {
 		Use: "check BUNDLE | check GRAPH.onnx [--of OUTPUT] [--wrt INPUT] | check METHOD.onnx", Args: cli.Exactly(1),
 		Short: "check a bundle, a graph or a method's file: files, forward pass, gradients against finite differences",
 	}
+
 	command.Flags().StringSliceVar(&outputs, "of", nil, ofHelp)
 	command.Flags().StringSliceVar(&wrt, "wrt", nil, wrtHelp)
 	result := cli.AddJSON(command, cli.Shape{Value: checks{}})
@@ -52,6 +53,7 @@ func checkCommand() *cobra.Command {
 		}
 		return cmp.Or(err, result.Print(done, align(rows)))
 	}
+
 	return command
 }
 
@@ -80,13 +82,16 @@ func (c *checks) all(ctx context.Context, path string, outputs, wrt []string) er
 		}
 		return c.graph(ctx, path, outputs, wrt)
 	}
+
 	b, err := bundle.Find(path)
 	if err == nil {
 		err = b.Verify()
 	}
+
 	if err != nil {
 		return err
 	}
+
 	c.add(checkDone{What: "files against their SHA-256", OK: true})
 	for _, check := range []func(context.Context, *bundle.Bundle, ort.Options) error{c.witness, c.imageTower, c.lengths,
 		c.textTower} {
@@ -94,6 +99,7 @@ func (c *checks) all(ctx context.Context, path string, outputs, wrt []string) er
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -105,11 +111,13 @@ func (c *checks) gradients(results []gradtest.Result, what string) (err error) {
 		if result.Rounding < 10*allowed { // the precision of finite differences
 			limit = max(allowed, result.Rounding)
 		}
+
 		if !(result.RelErr <= limit) {
 			done.OK = false
 			err = fmt.Errorf("the gradient of %s with respect to %s is off by %.2g, more than %.2g", what, result.Input,
 				result.RelErr, limit)
 		}
+
 		done.shown = fmt.Sprintf("%.1e", result.RelErr)
 		switch {
 		case math.IsInf(result.Rounding, 1):
@@ -117,8 +125,10 @@ func (c *checks) gradients(results []gradtest.Result, what string) (err error) {
 		case result.RelErr < result.Rounding:
 			done.shown = fmt.Sprintf("below %.1e", result.Rounding)
 		}
+
 		c.add(done)
 	}
+
 	return err
 }
 
@@ -132,10 +142,12 @@ func (c *checks) textTower(ctx context.Context, model *bundle.Bundle, options or
 	if err != nil {
 		return err
 	}
+
 	plain, err := model.Prompts(g, classes, []clip.Prompt{{Ctx: long.Slice(0, 0, 7), Class: clip.Front}})
 	if err != nil {
 		return err
 	}
+
 	outputs := []graph.Output{{Name: "text", Node: out[0].L2Normalize()}, {Name: "longer text",
 		Node: out[1].L2Normalize()}, {Name: "name in front", Node: plain[0].L2Normalize()}}
 	feeds := tensor.Map{"a": randomTensor(4, model.Text.Width), "b": randomTensor(7, model.Text.Width)}
@@ -143,6 +155,7 @@ func (c *checks) textTower(ctx context.Context, model *bundle.Bundle, options or
 	if err != nil {
 		return fmt.Errorf("text tower: %w", err)
 	}
+
 	return c.gradients(results, "the text tower")
 }
 
@@ -161,6 +174,7 @@ func (c *checks) graph(ctx context.Context, path string, targets, wrt []string) 
 	if err != nil {
 		return err
 	}
+
 	if len(targets) == 0 {
 		for _, o := range file.Outputs {
 			if graph.Differentiable(o.Node.DType()) {
@@ -168,15 +182,18 @@ func (c *checks) graph(ctx context.Context, path string, targets, wrt []string) 
 			}
 		}
 	}
+
 	open := map[string]int{"": 2}
 	fitImages(file, open)
 	feeds, floats, err := inputsOf(file, open)
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
+
 	if len(wrt) == 0 {
 		wrt = floats
 	}
+
 	if len(wrt) == 0 || len(targets) == 0 {
 		var in []string
 		for _, n := range file.Inputs() {
@@ -185,18 +202,22 @@ func (c *checks) graph(ctx context.Context, path string, targets, wrt []string) 
 		return fmt.Errorf("%s has no gradient: no floating-point output depends on a floating-point input; its "+
 			"inputs are %s", path, strings.Join(in, ", "))
 	}
+
 	dir, err := filepath.Abs(filepath.Dir(path))
 	if err != nil {
 		return err
 	}
+
 	options := gradtest.Options{Session: ort.Options{WeightsDir: dir}}
 	if outputs, err := grad.SelectOutputs(file, targets, wrt); err == nil && gradtest.NonSmooth(outputs...) {
 		options.NonSmooth, options.Directions, options.Elements, options.Step = true, 9, -1, 5e-4
 	}
+
 	results, err := checkFile(ctx, file, targets, wrt, feeds, options)
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
+
 	return c.gradients(results, strings.Join(targets, "+"))
 }
 
@@ -208,10 +229,12 @@ func checkFile(ctx context.Context, file *graph.File, targets, wrt []string, fee
 	if err != nil {
 		return nil, err
 	}
+
 	if !slices.ContainsFunc(file.Inputs(), func(n graph.Node) bool { return n.DType() == graph.Half }) {
 		options.Write = file.Model
 		return gradtest.Check(ctx, outputs, wrt, feeds, options)
 	}
+
 	g, roots, in := graph.New(), []graph.Node(nil), map[graph.Node]graph.Node{}
 	for _, n := range file.Inputs() {
 		t := n.DType()
@@ -220,14 +243,18 @@ func checkFile(ctx context.Context, file *graph.File, targets, wrt []string, fee
 		}
 		in[n] = g.Input(n.Name(), t, n.Shape())
 	}
+
 	for _, o := range outputs {
 		roots = append(roots, o.Node)
 	}
+
 	if roots, err = graph.Inline(g, roots, in); err != nil {
 		return nil, err
 	}
+
 	for i := range outputs {
 		outputs[i].Node = roots[i]
 	}
+
 	return gradtest.Check(ctx, outputs, wrt, feeds, options)
 }

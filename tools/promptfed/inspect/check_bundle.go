@@ -27,14 +27,17 @@ func imagePrompts(model *bundle.Bundle) (names []string, feeds tensor.Map) {
 	if !model.TakesPromptTokens() {
 		return names, feeds
 	}
+
 	add := func(name string) {
 		names = append(names, name)
 		feeds[name] = randomTensor(2, model.Vision.Width)
 	}
+
 	add(tokenPrompt)
 	for i := 1; i < model.Vision.Layers && !model.Vision.ResNet(); i++ {
 		add(deepPrompt(i))
 	}
+
 	return names, feeds
 }
 
@@ -45,6 +48,7 @@ func (c *checks) imageTower(ctx context.Context, backbone *bundle.Bundle, o ort.
 	if err != nil {
 		return err
 	}
+
 	size := backbone.Preprocess.Size
 	features, err := ort.RunOnce(ctx, model, o, tensor.Map{bundle.PixelsInput: randomTensor(cmp.Or(backbone.Batch(),
 		2), 3,
@@ -52,10 +56,12 @@ func (c *checks) imageTower(ctx context.Context, backbone *bundle.Bundle, o ort.
 	if err != nil {
 		return fmt.Errorf("image tower: %w", err)
 	}
+
 	out := features[bundle.ImageOutput]
 	if i := out.NonFinite(); i >= 0 {
 		return fmt.Errorf("image tower: output %s: element %d is not a number", bundle.ImageOutput, i)
 	}
+
 	c.add(checkDone{What: fmt.Sprintf("image tower, features of norm %.3g",
 		out.Norm()/math.Sqrt(float64(out.Shape[0]))), OK: true})
 	prompts, feeds := imagePrompts(backbone)
@@ -64,18 +70,22 @@ func (c *checks) imageTower(ctx context.Context, backbone *bundle.Bundle, o ort.
 		prompts = prompts[:1]
 		image, err = promptedImage(backbone, tensor.Map{bundle.PixelsInput: feeds[bundle.PixelsInput]})
 	}
+
 	if err != nil {
 		return err
 	}
+
 	outputs := []graph.Output{{Name: bundle.ImageOutput, Node: image.L2Normalize()}}
 	options := gradtest.Options{Session: o, Elements: -1}
 	if gradtest.NonSmooth(outputs...) {
 		options.NonSmooth, options.Directions, options.Step = true, 7, 5e-4 // longer steps cross many bends
 	}
+
 	results, err := gradtest.Check(ctx, outputs, prompts, feeds, options)
 	if err != nil {
 		return fmt.Errorf("image tower: %w", err)
 	}
+
 	return c.gradients(results, "the image tower")
 }
 
@@ -88,14 +98,17 @@ func promptedImage(model *bundle.Bundle, feeds tensor.Map) (graph.Node, error) {
 		}
 		return graph.Node{}
 	}
+
 	pixels := input(bundle.PixelsInput)
 	p := clip.VisionPrompts{Tokens: input(tokenPrompt)}
 	for i := 1; input(deepPrompt(i)).OK(); i++ {
 		p.Deep = append(p.Deep, input(deepPrompt(i)))
 	}
+
 	if std := float64(model.Preprocess.Std[0]); std < 0.1 || std > 0.9 { // the tower takes values of 0 to 255
 		pixels = pixels.MulScalar(0.25 / std).AddScalar(0.5 / std)
 	}
+
 	image, _, err := model.Image(g, pixels, p)
 	return image, err
 }
@@ -108,20 +121,24 @@ func (c *checks) lengths(ctx context.Context, b *bundle.Bundle, options ort.Opti
 	if err != nil {
 		return err
 	}
+
 	both, err := b.Sentences(g, []string{"a dog", "a dog on the red car"})
 	if err != nil {
 		return err
 	}
+
 	one := g.Input("one", graph.Float, graph.Static(1)) // sessions have at least one input
 	model, err := graph.Model(graph.Output{Name: "short", Node: short.L2Normalize().Mul(one)}, graph.Output{
 		Name: "both", Node: both.L2Normalize().Mul(one)})
 	if err != nil {
 		return err
 	}
+
 	out, err := ort.RunOnce(ctx, model, options, tensor.Map{"one": tensor.Of([]float32{1}, 1)})
 	if err != nil {
 		return fmt.Errorf("text tower: %w", err)
 	}
+
 	alone := out["short"]
 	worst := tensor.Distance(alone, tensor.Of(out["both"].Data[:alone.Len()], alone.Shape...))
 	d := checkDone{"text beside a longer one", worst <= 1e-3, &worst, fmt.Sprintf("%.1e", worst)}
@@ -129,6 +146,7 @@ func (c *checks) lengths(ctx context.Context, b *bundle.Bundle, options ort.Opti
 		err = fmt.Errorf("the features of a text change by %.2g when a longer one is in the batch: the tower reads "+
 			"what follows the end token; write \"text\": {\"causal\": false} in %s", worst, bundle.ManifestFile)
 	}
+
 	c.add(d)
 	return err
 }

@@ -27,16 +27,19 @@ func inputsOf(file *graph.File, open map[string]int) (feeds tensor.Map, floats [
 			}
 			n *= max(1, d)
 		}
+
 		name := strings.ToLower(in.Name())
 		if graph.Differentiable(in.DType()) && !strings.Contains(name, "mask") {
 			feeds[in.Name()] = randomTensor(shape...)
 			floats = append(floats, in.Name())
 			continue
 		}
+
 		last := 1
 		if len(shape) > 0 {
 			last = shape[len(shape)-1]
 		}
+
 		rows, values := rowsBehind(file, in), make([]int64, tensor.Size(shape))
 		for i := range values {
 			switch {
@@ -50,11 +53,13 @@ func inputsOf(file *graph.File, open map[string]int) (feeds tensor.Map, floats [
 				values[i] = random.Int64N(int64(rows))
 			}
 		}
+
 		feeds[in.Name()] = tensor.OfInts(values, shape...)
 		if graph.Differentiable(in.DType()) {
 			feeds[in.Name()] = tensor.Of(slices.Repeat([]float32{1}, tensor.Size(shape)), shape...)
 		}
 	}
+
 	return feeds, floats, nil
 }
 
@@ -74,13 +79,16 @@ func fitImages(file *graph.File, open map[string]int) {
 			}
 		}
 	}
+
 	if len(sides) == 0 {
 		return
 	}
+
 	var roots []graph.Node
 	for _, o := range file.Outputs {
 		roots = append(roots, o.Node)
 	}
+
 	for _, size := range []int{open[""], 16, 32, 64, 96, 128, 224, 256, 288, 336, 384, 448, 512} {
 		for _, s := range sides {
 			open[s] = size
@@ -110,6 +118,7 @@ func shapeOf(in graph.Node, open map[string]int) []int {
 		}
 		shape[i] = n
 	}
+
 	return shape
 }
 
@@ -133,5 +142,6 @@ func rowsBehind(f *graph.File, in graph.Node) int {
 			}
 		}
 	}
+
 	return rows
 }

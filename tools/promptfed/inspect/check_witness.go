@@ -48,20 +48,24 @@ func readWitness(path string, model *bundle.Bundle) (w witness, err error) {
 		return w, err
 	}
 	defer file.Close()
+
 	text := file.Metadata()
 	for key, into := range map[string]any{"texts": &w.texts, "classes": &w.classes, "labels": &w.labels} {
 		if err := json.Unmarshal([]byte(text[key]), into); err != nil {
 			return w, fmt.Errorf("%s: %s: %w", path, key, err)
 		}
 	}
+
 	if len(w.labels) != 1 || w.labels[0] < 0 || w.labels[0] >= len(w.classes) {
 		return w, fmt.Errorf("%s: labels are %v, want one of %d classes", path, w.labels, len(w.classes))
 	}
+
 	size, dim, prompt := model.Preprocess.Size, model.Text.EmbedDim, []int{1, model.Text.Width}
 	if p, err := file.Info("prompt"); err == nil && len(p.Shape) == 2 && p.Shape[0] > 0 &&
 		p.Shape[0] < model.Text.Context {
 		prompt[0] = p.Shape[0]
 	}
+
 	w.tensors = tensor.Map{}
 	shapes := map[string][]int{"pixels": {1, 3, size, size}, "image": {1, dim}, "text": {len(w.texts), dim},
 		"prompt": prompt, "prompts": {len(w.classes), dim}, "loss": {1}, "gradient": prompt}
@@ -73,6 +77,7 @@ func readWitness(path string, model *bundle.Bundle) (w witness, err error) {
 			return w, err
 		}
 	}
+
 	return w, nil
 }
 
@@ -82,10 +87,12 @@ func (c *checks) witness(ctx context.Context, model *bundle.Bundle, options ort.
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
+
 	witness, err := readWitness(path, model)
 	if err != nil {
 		return err
 	}
+
 	report := func(what string, worst, allowed float64, unit string) error {
 		d := checkDone{what + " as in the model's own library", worst <= allowed, &worst,
 			fmt.Sprintf("%.1e", worst)}
@@ -95,21 +102,26 @@ func (c *checks) witness(ctx context.Context, model *bundle.Bundle, options ort.
 		}
 		return nil
 	}
+
 	pixels, err := readPicture(filepath.Join(model.Dir, witnessPicture), model.Preprocess)
 	if err != nil {
 		return err
 	}
+
 	out, err := witness.compute(ctx, model, options)
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
+
 	levels, area := 0.0, len(pixels)/3
 	for i, v := range witness.tensors["pixels"].Data {
 		levels = max(levels, math.Abs(float64(pixels[i]-v))*float64(model.Preprocess.Std[i/area]))
 	}
+
 	if err := report("preprocessing", levels, 1.001/255, "the range of colours"); err != nil {
 		return err
 	}
+
 	for _, x := range [][2]string{{"image features", "image"}, {"text features", "text"},
 		{"features of prompts", "prompts"}, {"loss", "loss"}, {"gradient of a prompt", "gradient"}} {
 		want := witness.tensors[x[1]]
@@ -118,6 +130,7 @@ func (c *checks) witness(ctx context.Context, model *bundle.Bundle, options ort.
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -127,10 +140,12 @@ func readPicture(path string, p preprocess.Preprocess) ([]float32, error) {
 		return nil, err
 	}
 	defer f.Close()
+
 	img, err := preprocess.Decode(f)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
+
 	return p.Pixels(img), nil
 }
 
@@ -140,6 +155,7 @@ func (w witness) compute(ctx context.Context, backbone *bundle.Bundle, options o
 	if err != nil {
 		return nil, err
 	}
+
 	batch := cmp.Or(backbone.Batch(), 1)
 	pixels := tensor.Of(slices.Repeat(w.tensors["pixels"].Data, batch), batch, 3, backbone.Preprocess.Size,
 		backbone.Preprocess.Size)
@@ -147,6 +163,7 @@ func (w witness) compute(ctx context.Context, backbone *bundle.Bundle, options o
 	if err != nil {
 		return nil, err
 	}
+
 	image := tensor.Of(out[bundle.ImageOutput].Data[:backbone.Text.EmbedDim], 1, backbone.Text.EmbedDim)
 	g := graph.New()
 	ctxInput := g.Input("prompt", graph.Float, graph.Static(w.tensors["prompt"].Shape...))
@@ -154,24 +171,29 @@ func (w witness) compute(ctx context.Context, backbone *bundle.Bundle, options o
 	if err != nil {
 		return nil, err
 	}
+
 	prompts, err := backbone.Prompts(g, w.classes, []clip.Prompt{{Ctx: ctxInput}})
 	if err != nil {
 		return nil, err
 	}
+
 	logits := g.Const(image).L2Normalize().MatMulT(prompts[0].L2Normalize()).MulScalar(backbone.LogitScale)
 	loss := graph.CrossEntropy(logits, g.Ints(w.labels...))
 	d, err := grad.Of(loss, ctxInput)
 	if err != nil {
 		return nil, err
 	}
+
 	if model, err = graph.Model(graph.Output{Name: "text", Node: texts},
 		graph.Output{Name: "prompts", Node: prompts[0]}, graph.Output{Name: "loss", Node: loss},
 		graph.Output{Name: "gradient", Node: d[0]}); err != nil {
 		return nil, err
 	}
+
 	if out, err = ort.RunOnce(ctx, model, options, tensor.Map{"prompt": w.tensors["prompt"]}); err != nil {
 		return nil, err
 	}
+
 	out["image"] = image
 	return out, nil
 }

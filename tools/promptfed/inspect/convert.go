@@ -23,6 +23,7 @@ func convertCommand() *cobra.Command {
 		Use: "convert SRC --out BUNDLE [--vocab FILE]", Args: cli.Exactly(1),
 		Short: "convert an OpenAI .pt file, a Hugging Face folder or an OpenCLIP folder to a bundle",
 	}
+
 	command.Flags().StringVar(&out, "out", "", "folder to write the bundle to")
 	command.Flags().StringVar(&options.Vocab, "vocab", "", "vocabulary file, if the checkpoint has none "+
 		"(bpe_simple_vocab_16e6.txt.gz)")
@@ -32,6 +33,7 @@ func convertCommand() *cobra.Command {
 	command.Flags().IntVar(&options.Checkpoint.TextHeads, "text-heads", 0,
 		"attention heads of the text tower, if the checkpoint "+
 			"does not have it")
+
 	command.Flags().IntVar(&options.Checkpoint.VisionHeads, "vision-heads", 0,
 		"attention heads of the image tower, if the "+
 			"checkpoint does not have it")
@@ -44,6 +46,7 @@ func convertCommand() *cobra.Command {
 		if out == "" {
 			return cli.Needed("convert", "--out BUNDLE")
 		}
+
 		show, end := progress.Bytes()
 		options.Progress = func(done, total int64) { show("weights", done, total) }
 		options.Context = cmd.Context()
@@ -52,13 +55,16 @@ func convertCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
+
 		w := writtenBundle{backboneOf(b, out), b.Text.Context, b.Notes}
 		text := w.text(b.Architecture)
 		for _, n := range b.Notes {
 			text += "note: " + n + "\n"
 		}
+
 		return result.Print(w, text)
 	}
+
 	return command
 }
 
@@ -83,6 +89,7 @@ func bundleCommand() *cobra.Command {
 		Long: "FOLDER holds models that another tool exported. image=FOLDER,text=FOLDER names a folder for each " +
 			"tower;\nfolder=FOLDER,variant=fp16 selects the files of a variant.",
 	}
+
 	command.Flags().StringVar(&out, "out", "", "folder to write the bundle to")
 	command.Flags().BoolVar(&gradients, "gradients", false, gradientsHelp)
 	result := cli.AddJSON(command, cli.Shape{Value: writtenBundle{}})
@@ -90,18 +97,23 @@ func bundleCommand() *cobra.Command {
 		if out == "" {
 			return cli.Needed("bundle", "--out BUNDLE")
 		}
+
 		model, err := bundle.Find(args[0])
 		if err != nil {
 			return err
 		}
+
 		if err := exported.WriteRecorded(model, out, gradients); err != nil {
 			return err
 		}
+
 		if model, err = bundle.Open(out); err != nil {
 			return err
 		}
+
 		w := writtenBundle{backboneOf(model, out), model.Text.Context, model.Notes}
 		return result.Print(w, w.text(model.Name))
 	}
+
 	return command
 }

@@ -20,14 +20,17 @@ func compareCounts(path string, changes []string, result *cli.Printer) error {
 	if err != nil {
 		return cli.Usage(err)
 	}
+
 	if _, err := os.Stat(conf.Data.Root); err != nil {
 		return cli.Usagef("data.root: %w; give the folder that holds the sets, as in --set data.root=DATA", err)
 	}
+
 	out := comparedCounts{Paper: table.Paper, Item: table.Item, Title: table.Title}
 	var text strings.Builder
 	if title := (configs.PaperTable{Paper: table.Paper, Item: table.Item, Title: table.Title}).Heading(); title != "" {
 		fmt.Fprintln(&text, title+"\n")
 	}
+
 	w := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "set\tnumber\tpaper\there\tdifference")
 	var same, absent int
@@ -38,6 +41,7 @@ func compareCounts(path string, changes []string, result *cli.Printer) error {
 		if err != nil {
 			set.Reason = cli.OneLine(err)
 		}
+
 		out.Sets = append(out.Sets, set)
 		var missing sets.Missing
 		switch {
@@ -50,6 +54,7 @@ func compareCounts(path string, changes []string, result *cli.Printer) error {
 			fmt.Fprintf(w, "%s\tcannot be opened\n", row.Label)
 			continue
 		}
+
 		label, off := row.Label, false
 		for _, d := range diffs {
 			differs := ""
@@ -59,12 +64,14 @@ func compareCounts(path string, changes []string, result *cli.Printer) error {
 			fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%s\n", label, d.What, d.Paper, d.Here, differs)
 			label = ""
 		}
+
 		if off {
 			wrong = append(wrong, row.Label+" differs")
 		} else {
 			same++
 		}
 	}
+
 	w.Flush()
 	fmt.Fprintf(&text, "\n%d of %d sets as in the paper, %d not, %d not found\n", same, len(table.Sets), len(wrong),
 		absent)
@@ -76,12 +83,15 @@ func compareCounts(path string, changes []string, result *cli.Printer) error {
 			fmt.Fprintf(&text, "\n%s:\n- %s\n", list.title, strings.Join(list.notes, "\n- "))
 		}
 	}
+
 	if err := result.Print(out, text.String()); err != nil {
 		return err
 	}
+
 	if len(wrong) > 0 {
 		return errors.New(strings.Join(wrong, "; "))
 	}
+
 	return nil
 }
 
@@ -115,10 +125,12 @@ func compareSet(row configs.CountedSet, conf experiment.Config) ([]size, error) 
 	if err != nil {
 		return nil, err
 	}
+
 	images := 0
 	for _, split := range set.Splits() {
 		images += len(*split.Examples)
 	}
+
 	var out []size
 	for _, n := range []size{{"classes", row.Classes, len(set.Classes)}, {"train", row.Train, len(set.Train)},
 		{"val", row.Val, len(set.Val)}, {"test", row.Test, len(set.Test)}, {"images", row.Images, images},
@@ -127,5 +139,6 @@ func compareSet(row configs.CountedSet, conf experiment.Config) ([]size, error) 
 			out = append(out, n)
 		}
 	}
+
 	return out, nil
 }

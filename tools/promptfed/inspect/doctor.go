@@ -44,18 +44,22 @@ func doctorCommand() *cobra.Command {
 		if total, free := bench.Memory(); total > 0 {
 			m.Memory, m.FreeMemory = &total, &free
 		}
+
 		if dir, err := os.Getwd(); err == nil {
 			m.Folder, m.FreeDisk = dir, diskOf(dir)
 		}
+
 		var err error
 		if m.Library, err = openLibrary(ort.Options{Provider: ort.Auto}); m.Library != nil {
 			m.numerics()
 		}
+
 		m.Backbones, m.Pulled, m.Cache = foldersOf(models), pulledOf(models), cacheOf(os.Getenv(runtimeCache))
 		m.sets(root)
 		m.needs()
 		return cmp.Or(err, result.Print(m, align(m.rows())))
 	}
+
 	return command
 }
 
@@ -118,6 +122,7 @@ func (m *machine) numerics() {
 		m.Numerics = numericsWith(path)
 		return
 	}
+
 	c := experiment.Defaults()
 	if f, err := c.Runtime.Session().Fingerprint(); err == nil {
 		m.Numerics = &numericsOf{f.Digest(), f}
@@ -130,6 +135,7 @@ func numericsWith(library string) *numericsOf {
 	if err != nil {
 		return nil
 	}
+
 	c := exec.Command(program, "doctor", "--json")
 	c.Env = append(os.Environ(), ort.LibraryVariable+"="+library)
 	text, err := c.Output()
@@ -137,6 +143,7 @@ func numericsWith(library string) *numericsOf {
 	if err != nil || json.Unmarshal(text, &there) != nil {
 		return nil
 	}
+
 	return there.Numerics
 }
 
@@ -147,23 +154,28 @@ func (m *machine) rows() [][]string {
 	if m.Memory != nil {
 		value += fmt.Sprintf(", %s of memory, %s free", gigabytes(*m.Memory), gigabytes(*m.FreeMemory))
 	}
+
 	rows = append(rows, []string{"machine", value})
 	if m.Folder != "" {
 		rows = append(rows, []string{"current folder", m.Folder + freeText(m.FreeDisk)})
 	}
+
 	if m.Library != nil {
 		rows = append(rows, m.Library.rows()[1:]...)
 	} else {
 		rows = append(rows, []string{"ONNX Runtime", "not found or not loadable: see below"})
 	}
+
 	if n := m.Numerics; n != nil {
 		rows = append(rows, [][]string{{"numerics on the CPU", n.Digest[:12]}, {"processor", n.Processor},
 			{"compilers", n.Compilers}, {"build of ONNX Runtime", n.Fingerprint.Library}}...)
 	}
+
 	for _, b := range m.Backbones {
 		rows = append(rows, []string{"backbones in " + cmp.Or(b.Folder, "the program itself"),
 			bundle.JoinOrNone(b.Names)})
 	}
+
 	rows = append(rows, pulledRow(m.Pulled))
 	c := m.Cache
 	value = fmt.Sprintf("%s: %d files, %s", c.Folder, c.Files, gigabytes(c.Bytes)) + freeText(c.FreeDisk)
@@ -173,14 +185,17 @@ func (m *machine) rows() [][]string {
 	case c.Files == 0:
 		value = c.Folder + ": empty" + freeText(c.FreeDisk)
 	}
+
 	rows = append(rows, []string{"feature cache", value})
 	for _, s := range m.Sets {
 		value := fmt.Sprintf("%d classes, %d training and %d test images", s.Classes, s.Train, s.Test)
 		rows = append(rows, []string{"image set " + s.Set, strings.Join(append([]string{value}, s.Domains...), ", ")})
 	}
+
 	for _, n := range m.Missing {
 		rows = append(rows, []string{"missing for " + n.For, n.What + ": " + n.Do})
 	}
+
 	return rows
 }
 
@@ -211,10 +226,12 @@ func foldersOf(models string) (list []modelDir) {
 		}
 		in[dir] = append(in[dir], e.Name)
 	}
+
 	list = append(list, modelDir{"", in[""]})
 	for _, dir := range bundle.SearchPath(models) {
 		list = append(list, modelDir{dir, in[filepath.Clean(dir)]})
 	}
+
 	return list
 }
 
@@ -223,6 +240,7 @@ func cacheOf(folder string) (cache featureCache) {
 	if err != nil {
 		return featureCache{Problem: err.Error()}
 	}
+
 	cache = featureCache{Folder: dir, FreeDisk: diskOf(dir)}
 	err = filepath.WalkDir(dir, func(_ string, e os.DirEntry, err error) error {
 		if err != nil || e.IsDir() {
@@ -233,9 +251,11 @@ func cacheOf(folder string) (cache featureCache) {
 		}
 		return nil
 	})
+
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		cache.Problem = err.Error()
 	}
+
 	return cache
 }
 
@@ -244,6 +264,7 @@ func (m *machine) sets(root string) {
 	if m.DataRoot = root; root == "" {
 		return
 	}
+
 	for _, k := range sets.Kinds() {
 		c := sets.Defaults()
 		if c.Set, c.Root = k.Name, root; k.Expects == "" {

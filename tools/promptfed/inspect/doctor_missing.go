@@ -19,15 +19,18 @@ func (m *machine) needs() {
 		add("every run", "ONNX Runtime", "put its library beside the program, or its path into ONNXRUNTIME_LIB; in a "+
 			"checkout, make library")
 	}
+
 	if !slices.ContainsFunc(m.Backbones, func(d modelDir) bool { return d.Folder != "" && len(d.Names) > 0 }) {
 		add("results", "weights of a real CLIP", "promptfed pull clip-vit-base-patch16 fetches 0.6 GB (docs/models.md)")
 	}
+
 	const where = "promptfed list datasets NAME says which files, and from where"
 	if m.DataRoot == "" {
 		add("real images", "a folder with image sets", "name it with --data, or in "+dataRoot+"; "+where)
 	} else if len(m.without) > 0 {
 		add("real images", "in "+m.DataRoot+" "+strings.Join(m.without, ", "), where)
 	}
+
 	if l := m.Library; l != nil && l.Fallback != "" {
 		add("CUDA", "provider cuda does not run here", "provider auto above says why; docs/performance.md says "+
 			"what a GPU needs")

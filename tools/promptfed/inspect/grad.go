@@ -24,6 +24,7 @@ func gradCommand() *cobra.Command {
 			grad.Cotangent + "OUTPUT for each chosen output; its outputs are " + grad.Gradient + "INPUT for each " +
 			"chosen input.",
 	}
+
 	command.Flags().StringSliceVar(&outputs, "of", nil, ofHelp)
 	command.Flags().StringSliceVar(&wrt, "wrt", nil, wrtHelp)
 	command.Flags().StringVar(&out, "out", "", "file to write")
@@ -32,28 +33,35 @@ func gradCommand() *cobra.Command {
 		if out == "" || len(outputs) == 0 || len(wrt) == 0 {
 			return cli.Needed("grad", "--of, --wrt and --out")
 		}
+
 		f, err := graph.ReadFile(args[0])
 		if err != nil {
 			return err
 		}
+
 		if onnx.HasExternal(f.Proto) && !sameFolder(args[0], out) {
 			return cli.Usagef("%s has weights in separate files; --out must be in the same folder, %s",
 				args[0], filepath.Dir(args[0]))
 		}
+
 		m, err := grad.VJPModel(f, outputs, wrt)
 		if err != nil {
 			return fmt.Errorf("%s: %w", args[0], err)
 		}
+
 		b, err := onnx.Marshal(m)
 		if err != nil {
 			return fmt.Errorf("%s: %w", out, err)
 		}
+
 		if err = atomicfile.Write(out, atomicfile.Bytes(b)); err == nil {
 			err = result.Print(gradFile{out, outputs, wrt}, fmt.Sprintf("%s: gradients of %s with respect to %s\n", out,
 				strings.Join(outputs, ", "), strings.Join(wrt, ", ")))
 		}
+
 		return err
 	}
+
 	return command
 }
 

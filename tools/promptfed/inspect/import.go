@@ -42,6 +42,7 @@ func importCommand() *cobra.Command {
 			}
 			files = append(files, dasslimport.File{Name: name, Text: text})
 		}
+
 		for _, f := range files {
 			for _, name := range dasslimport.Named(f) {
 				if found, ok := namedFile(f.Name, name, files); ok {
@@ -49,13 +50,16 @@ func importCommand() *cobra.Command {
 				}
 			}
 		}
+
 		got, err := dasslimport.Import(files, sets)
 		if err != nil {
 			return cli.Usage(err)
 		}
+
 		for _, l := range got.Unconverted {
 			result.Say("differs: %s", l)
 		}
+
 		if strict && len(got.Unconverted) > 0 {
 			if err := result.Print(imported{Differs: got.Unconverted}, ""); err != nil {
 				return err
@@ -63,12 +67,15 @@ func importCommand() *cobra.Command {
 			return fmt.Errorf("%s without an exact equivalent, nothing was written; decide with --set, or leave out "+
 				"--strict", experiment.CountInWords(len(got.Unconverted), "setting"))
 		}
+
 		if err := cli.WriteNew(out, got.Text, force); err != nil {
 			return err
 		}
+
 		return result.Print(imported{out, got.Unconverted}, fmt.Sprintf("written to %s; promptfed partition %s shows "+
 			"its partition, promptfed run %s trains\n", out, out, out))
 	}
+
 	return command
 }
 
@@ -79,6 +86,7 @@ func namedFile(script, name string, given []dasslimport.File) (file dasslimport.
 	if slices.ContainsFunc(given, func(g dasslimport.File) bool { return filepath.Base(g.Name) == base }) {
 		return file, false
 	}
+
 	dir, err := filepath.Abs(filepath.Dir(script))
 	for err == nil {
 		path := filepath.Join(dir, name)
@@ -93,5 +101,6 @@ func namedFile(script, name string, given []dasslimport.File) (file dasslimport.
 		}
 		dir = filepath.Dir(dir)
 	}
+
 	return file, false
 }

@@ -39,6 +39,7 @@ func inspectCommand() *cobra.Command {
 		}
 		return cli.Exactly(1)(c, args)
 	}
+
 	command.Flags().BoolVar(&all, "tensors", false, "list every tensor")
 	command.Flags().StringVar(&provider, "provider", "",
 		"cpu, cuda or auto: show whether it works, and which provider "+
@@ -57,6 +58,7 @@ func inspectCommand() *cobra.Command {
 				return cmp.Or(err, result.Print(*lib, align(lib.rows())))
 			}
 		}
+
 		if _, err := os.Stat(filepath.Join(args[0], programs.File)); err == nil {
 			index, err := programs.Read(args[0])
 			if err != nil {
@@ -64,10 +66,12 @@ func inspectCommand() *cobra.Command {
 			}
 			return result.Print(index, index.Text())
 		}
+
 		report, err := bundle.Inspect(args[0])
 		if err != nil {
 			return err
 		}
+
 		inspected := inspectedOf(report, all)
 		text := ""
 		if inspected.Library = lib; lib != nil {
@@ -76,14 +80,18 @@ func inspectCommand() *cobra.Command {
 				return err
 			}
 		}
+
 		if err := result.Print(inspected, text+inspected.text()); err != nil {
 			return err
 		}
+
 		if report.Problem != "" && report.Format != string(checkpoint.StateDict) { // any model may have this format
 			return fmt.Errorf("%s cannot be converted: the row \"not convertible\" says why", args[0])
 		}
+
 		return nil
 	}
+
 	return command
 }
 
@@ -110,6 +118,7 @@ func inspectedOf(report bundle.Report, all bool) inspected {
 	if !all {
 		out.Tensors = nil
 	}
+
 	texts := tokenizer.TextCleaning{}
 	if b := report.Bundle; b != nil {
 		out.Name, out.Architecture, out.Text, out.Vision = b.Name, b.Architecture, &b.Text, &b.Vision
@@ -123,9 +132,11 @@ func inspectedOf(report bundle.Report, all bool) inspected {
 		out.LogitScale, out.LogitBias = &a.LogitScale, &a.LogitBias
 		texts = a.Texts.TextCleaning
 	}
+
 	if texts != (tokenizer.TextCleaning{}) {
 		out.Texts = texts.String()
 	}
+
 	return out
 }
 
@@ -135,10 +146,12 @@ func (i inspected) text() string {
 	if i.Format != "" {
 		head += " (" + i.Format + ")"
 	}
+
 	rows := i.rows()
 	for _, p := range i.Placement {
 		rows = append(rows, p.row())
 	}
+
 	return head + "\n" + align(rows)
 }
 
@@ -150,26 +163,31 @@ func (i inspected) rows() [][]string {
 			add("texts", "%s", i.Texts)
 		}
 	}
+
 	if model := i.Bundle; model != nil {
 		add("name", "%s", model.Name)
 		add("architecture", "%s", model.Architecture)
 		for _, f := range i.Found {
 			add(f.What, "%s", f.Value)
 		}
+
 		if i.Found == nil {
 			add("text tower", "%s", textTower(model.Text))
 			add("image tower", "%s", imageTower(model.Vision))
 		}
+
 		add("embedding dimension", "%d", model.Text.EmbedDim)
 		add("logit scale", "%.4f", model.LogitScale)
 		if model.LogitBias != 0 {
 			add("logit bias", "%.4f", model.LogitBias)
 		}
+
 		add("preprocessing", "%v", model.Preprocess)
 		texts()
 		if i.Origin != nil {
 			add("from", "%s", i.Origin)
 		}
+
 		for _, n := range model.Notes {
 			add("note", "%s", n)
 		}
@@ -180,33 +198,43 @@ func (i inspected) rows() [][]string {
 			add("assumed", "%s", w)
 		}
 	}
+
 	if i.Problem != "" {
 		add("not convertible", "%s", i.Problem)
 	}
+
 	for _, f := range i.Files {
 		add("file "+f.Name, "%d bytes", f.Size)
 	}
+
 	for _, d := range slices.Sorted(maps.Keys(i.Opsets)) {
 		add("operator set "+d, "%d", i.Opsets[d])
 	}
+
 	for _, p := range i.Inputs {
 		add("input "+p.Name, "%s[%s]", p.DType, strings.Join(p.Shape, ","))
 	}
+
 	for _, p := range i.Outputs {
 		add("output "+p.Name, "%s[%s]", p.DType, strings.Join(p.Shape, ","))
 	}
+
 	for _, op := range slices.Sorted(maps.Keys(i.Ops)) {
 		add("operator "+op, "%d", i.Ops[op])
 	}
+
 	for _, d := range i.DTypes {
 		add("tensors of "+d.DType, "%d, %d elements, %d bytes", d.Tensors, d.Elements, d.Bytes)
 	}
+
 	for _, k := range slices.Sorted(maps.Keys(i.Metadata)) {
 		add("metadata "+k, "%.80s", i.Metadata[k])
 	}
+
 	for _, t := range i.Tensors {
 		add(t.Name, "%s%v", t.DType, t.Shape)
 	}
+
 	return rows
 }
 
@@ -226,6 +254,7 @@ func imageTower(v clip.VisionArch) string {
 		return fmt.Sprintf("ResNet of width %d, stages of %v blocks, %d heads, image size %d", v.Width, v.Stages,
 			v.Heads, v.Image)
 	}
+
 	return fmt.Sprintf("width %d, %d layers, %d heads, patch size %d, image size %d, %s", v.Width, v.Layers, v.Heads,
 		v.Patch, v.Image, v.Activation)
 }
@@ -248,18 +277,22 @@ func openLibrary(o ort.Options) (*library, error) {
 	if failed != nil {
 		return nil, failed
 	}
+
 	l := &library{Version: version, Path: path, Provider: o.Provider}
 	if o.Provider != ort.CPU {
 		if l.Libraries, failed = ort.CUDALibraries(); failed != nil {
 			return nil, failed
 		}
 	}
+
 	if err != nil {
 		return l, err
 	}
+
 	if l.Runs = chosen.Provider; why != nil {
 		l.Fallback = why.Error()
 	}
+
 	return l, nil
 }
 
@@ -268,12 +301,14 @@ func (l *library) rows() [][]string {
 	for _, n := range l.Libraries {
 		rows = append(rows, []string{n.Name, map[bool]string{true: "found", false: "missing"}[n.Found]})
 	}
+
 	switch {
 	case l.Runs == "":
 		return rows
 	case l.Fallback != "":
 		return append(rows, []string{"provider " + l.Provider, "cpu: " + l.Fallback})
 	}
+
 	return append(rows, []string{"provider " + l.Provider, "runs"})
 }
 
@@ -295,13 +330,16 @@ func (p placement) row() []string {
 		total += p.Operators[op]
 		ops = append(ops, fmt.Sprintf("%s %d", op, p.Operators[op]))
 	}
+
 	value := fmt.Sprintf("%d operators", total)
 	if p.Provider == ort.CPU && p.session != ort.CPU {
 		value += ", not run by " + p.session + ": " + strings.Join(ops, ", ")
 	}
+
 	if p.Captured > 0 {
 		value += fmt.Sprintf(", %d MB for a captured graph of a batch of %d", p.Captured/1e6, someRows)
 	}
+
 	return []string{p.Graph + " on " + p.Provider, value}
 }
 
@@ -314,10 +352,12 @@ func placementOf(ctx context.Context, report bundle.Report, options ort.Options)
 			return fmt.Errorf("%s: %w", what, err)
 		}
 		defer session.Close()
+
 		nodes, err := session.Placement()
 		if err != nil {
 			return err
 		}
+
 		by := map[string]map[string]int{}
 		for _, n := range nodes {
 			if by[n.Provider] == nil {
@@ -325,12 +365,15 @@ func placementOf(ctx context.Context, report bundle.Report, options ort.Options)
 			}
 			by[n.Provider][n.Operator]++
 		}
+
 		for _, provider := range slices.Sorted(maps.Keys(by)) {
 			list = append(list, placement{Graph: what, Provider: provider, Operators: by[provider],
 				session: session.Provider()})
 		}
+
 		return nil
 	}
+
 	model := report.Bundle
 	switch {
 	case model == nil && report.Kind == bundle.KindONNX:
@@ -340,16 +383,19 @@ func placementOf(ctx context.Context, report bundle.Report, options ort.Options)
 	case model == nil:
 		return nil, cli.Usagef("%s is a %s: --provider is for bundles and ONNX files", report.Path, report.Kind)
 	}
+
 	options.WeightsDir = model.WeightsDir()
 	plain.WeightsDir = options.WeightsDir
 	image, err := model.ImageModel()
 	if err != nil {
 		return nil, err
 	}
+
 	step, err := stepModel(model, options.Provider)
 	if err != nil {
 		return nil, err
 	}
+
 	for _, part := range []struct {
 		what  string
 		model *onnx.ModelProto
@@ -363,16 +409,19 @@ func placementOf(ctx context.Context, report bundle.Report, options ort.Options)
 				return nil, fmt.Errorf("%s: %w", part.what, err)
 			}
 		}
+
 		s, err := ort.NewSession(part.model, options)
 		if err := add(part.what, s, err); err != nil {
 			return nil, err
 		}
+
 		for i, p := range list {
 			if p.Graph == part.what && p.Provider != ort.CPU {
 				list[i].Captured = captured
 			}
 		}
 	}
+
 	return list, nil
 }
 
@@ -384,9 +433,11 @@ func capturedBytes(ctx context.Context, m *onnx.ModelProto, o ort.Options) (byte
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
+
 	if s.FreeMemory() < 0 {
 		return 0, nil
 	}
+
 	return takenBySecondRun(ctx, s, m, s.FreeMemory)
 }
 
@@ -397,12 +448,14 @@ func takenBySecondRun(ctx context.Context, s *ort.Session, m *onnx.ModelProto, m
 	for name, shape := range someSizes(m) {
 		in[name] = tensor.New(shape...)
 	}
+
 	for i := range free {
 		if _, err := s.Run(ctx, in); err != nil {
 			return 0, err
 		}
 		free[i] = memory()
 	}
+
 	return max(0, free[0]-free[1]), nil
 }
 
@@ -421,6 +474,7 @@ func someSizes(m *onnx.ModelProto) map[string][]int {
 			shapes[in.Name] = append(shapes[in.Name], int(n))
 		}
 	}
+
 	return shapes
 }
 
@@ -430,16 +484,19 @@ func stepModel(b *bundle.Bundle, provider string) (*onnx.ModelProto, error) {
 	if provider == ort.CPU {
 		g.UseKernels()
 	}
+
 	ctx := g.Input("ctx", graph.Float, graph.Static(16, b.Text.Width))
 	features, err := b.Prompts(g, []string{"cat", "dog"}, []clip.Prompt{{Ctx: ctx}})
 	if err != nil {
 		return nil, err
 	}
+
 	loss := features[0].Mul(features[0]).Sum()
 	gradient, err := grad.Of(loss, ctx)
 	if err != nil {
 		return nil, err
 	}
+
 	return graph.Model(graph.Output{Name: "loss", Node: loss}, graph.Output{Name: "grad/ctx", Node: gradient[0]})
 }
 

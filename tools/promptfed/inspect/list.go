@@ -27,6 +27,7 @@ func listCommand() *cobra.Command {
 	ofMethods.Flags().BoolVar(&bytes, "bytes", false, "measure what each method and wrapper, or that of NAME, sends, "+
 		"beside the papers' formulas")
 	list := ofMethods.RunE
+
 	ofMethods.RunE = func(command *cobra.Command, args []string) error {
 		if !bytes {
 			return list(command, args)
@@ -40,6 +41,7 @@ func listCommand() *cobra.Command {
 		}
 		return cli.PrinterOf(command).Print(rows, align(traffic.Text(rows))+traffic.Note)
 	}
+
 	return cli.Group("list", "list methods, wrappers, backbones, data sets or partitions; with NAME, the details of "+
 		"one: options, papers", ofMethods,
 		listOf("wrappers", "wrappers, which extend any base method", listMethods(true), lines,
@@ -71,6 +73,7 @@ func listOf[T entry](what, short string, entries func() []T, together func(what 
 		}
 		return nil
 	}
+
 	result := cli.AddJSON(command, append([]cli.Shape{{Value: []T{}}}, shapes...)...)
 	command.RunE = func(_ *cobra.Command, args []string) error {
 		all := entries()
@@ -84,6 +87,7 @@ func listOf[T entry](what, short string, entries func() []T, together func(what 
 		}
 		return result.Print(all[i].details())
 	}
+
 	command.ValidArgsFunction = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		return each(entries(), T.name), cobra.ShellCompDirectiveNoFileComp
 	}
@@ -107,10 +111,12 @@ func lines[T entry](what string, all []T) string {
 	for _, e := range all {
 		wide = max(wide, len(e.name()))
 	}
+
 	var b strings.Builder
 	for _, e := range all {
 		b.WriteString(tables.Truncate(fmt.Sprintf("%-*s  %s", wide, e.name(), e.line()), max(40, cli.Width())) + "\n")
 	}
+
 	return b.String() + more(what)
 }
 
@@ -209,6 +215,7 @@ func backboneTable(what string, all []backbone) string {
 		rows = append(rows, []string{b.Name, b.Architecture, fmt.Sprint(b.TextWidth), fmt.Sprint(b.EmbedDim),
 			fmt.Sprint(b.ImageSize), cmp.Or(b.Folder, "(in the program, a toy)")})
 	}
+
 	return align(rows) + "Those in the program are toys for trying it; " + experiment.ReplacementHint + ".\n" +
 		more(what)
 }

@@ -26,6 +26,7 @@ func partitionCommand() *cobra.Command {
 		d.OpenedData(x)
 		return result.Print(partition.FileOf(x.Set, x.Parts), partition.Table(x.Set, x.Parts))
 	})
+
 	result = cli.AddJSON(command, cli.Shape{Value: partition.File{}}, cli.Shape{When: "a table of sizes",
 		Value: comparedCounts{}})
 	show := command.RunE
@@ -43,6 +44,7 @@ func partitionCommand() *cobra.Command {
 		}
 		return compareCounts(args[0], sets, result)
 	}
+
 	return command
 }
 
@@ -62,17 +64,21 @@ func featuresCommand() *cobra.Command {
 			return err
 		}
 		defer f.Close()
+
 		var names []string
 		for _, b := range f.Task.Backbones.Distinct {
 			names = append(names, b.Name)
 		}
+
 		n := 0
 		for _, s := range f.Task.Data.Set.Splits() {
 			n += len(*s.Examples)
 		}
+
 		return result.Print(cached{n, names}, fmt.Sprintf("features of %d images by %s are in the cache\n", n,
 			strings.Join(names, ", ")))
 	})
+
 	result = cli.AddJSON(command, cli.Shape{Value: cached{}})
 	return command
 }

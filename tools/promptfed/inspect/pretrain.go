@@ -36,9 +36,11 @@ func pretrainCommand() *cobra.Command {
 		if err := configs.DecodeFile(&conf, args[0], sets); err != nil {
 			return cli.Usage(err)
 		}
+
 		if err := conf.Validate(); err != nil {
 			return cli.Usagef("%s: %w", args[0], err)
 		}
+
 		bar := progress.Bar(conf.Train.Steps, progressbar.OptionShowCount())
 		r, err := pretrain.Run(cmd.Context(), conf, func(p pretrain.Progress) {
 			if bar != nil {
@@ -51,19 +53,24 @@ func pretrainCommand() *cobra.Command {
 					p.Elapsed.Round(time.Second))
 			}
 		})
+
 		if bar != nil {
 			bar.Finish()
 		}
+
 		if err != nil {
 			return err
 		}
+
 		rows := [][]string{{"set", "domain", "classes", "images", "zero-shot %"}}
 		for _, s := range r.Accuracy {
 			rows = append(rows, []string{s.Set, s.Domain, fmt.Sprint(s.Classes), fmt.Sprint(s.Images),
 				fmt.Sprintf("%.2f", 100*s.Correct)})
 		}
+
 		return result.Print(pretrained{conf.Name, conf.Out, r.Parameters, r.Loss, r.Elapsed.Seconds(), r.Accuracy},
 			align(rows)+"written to "+conf.Out+"\n")
 	}
+
 	return command
 }

@@ -23,6 +23,7 @@ func pullCommand() *cobra.Command {
 			"cut download is continued. HF_ENDPOINT, HF_HOME, HF_HUB_CACHE, HF_TOKEN and HF_HUB_OFFLINE mean what\n" +
 			"they mean for huggingface_hub.",
 	}
+
 	command.ValidArgsFunction = cobra.FixedCompletions(hub.Names(), cobra.ShellCompDirectiveNoFileComp)
 	result := cli.AddJSON(command, cli.Shape{Value: fetched{}})
 	command.RunE = func(cmd *cobra.Command, args []string) error {
@@ -30,26 +31,32 @@ func pullCommand() *cobra.Command {
 		if err != nil {
 			return cli.Usage(err)
 		}
+
 		h, err := hub.New()
 		if err != nil {
 			return cli.Usage(err)
 		}
+
 		show, end := progress.Bytes()
 		b, local, err := h.Pull(cmd.Context(), model, show)
 		end()
 		if err != nil {
 			return err
 		}
+
 		if local != nil {
 			fmt.Fprintf(os.Stderr, "note: the files of the cache are used, because %s\n", cli.OneLine(local))
 		}
+
 		f := fetched{writtenBundle{backboneOf(b, b.Dir), b.Text.Context, b.Notes}, b.Origin, model.Backbone()}
 		text := f.text(b.Architecture) + fmt.Sprintln("from", b.Origin)
 		for _, n := range b.Notes {
 			text += "note: " + n + "\n"
 		}
+
 		return result.Print(f, text+fmt.Sprintf("in a configuration: backbones: [%s]\n", f.Use))
 	}
+
 	return command
 }
 

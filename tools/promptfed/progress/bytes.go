@@ -12,6 +12,7 @@ func Bytes() (show func(what string, done, total int64), end func()) {
 			bar.Finish()
 		}
 	}
+
 	return func(what string, done, total int64) {
 		if what != now {
 			end()

@@ -136,9 +136,11 @@ func (d *Display) progress(what string, done, total int, unit string) {
 			d.say("%s (%d %s)", what, total, unit)
 		}
 	}
+
 	if !d.live && done < total && time.Since(d.spoke) > pause {
 		d.say("%s, %d of %d %s%s", what, done, total, unit, left(d.began, done, total))
 	}
+
 	d.draw(d.name+": "+what, done)
 	if done == total {
 		d.end()
@@ -175,6 +177,7 @@ func (d *Display) Turn(instruction message.Instruction, client int) {
 	if instruction.Kind != message.Train {
 		return
 	}
+
 	d.finished++
 	d.turned = true
 	at := fmt.Sprintf("round %d/%d, client %d/%d%s", instruction.Round+1, d.rounds, d.finished,
@@ -183,6 +186,7 @@ func (d *Display) Turn(instruction message.Instruction, client int) {
 	if !d.live && d.finished < len(instruction.Clients) && time.Since(d.spoke) > pause {
 		d.say("%s%s", at, left(d.began, instruction.Round-d.earlier, d.rounds-d.earlier))
 	}
+
 	share := float64(d.clients) / float64(max(1, len(instruction.Clients)))
 	d.draw(d.name+" "+at+d.series.left(),
 		min(d.rounds*d.clients, instruction.Round*d.clients+int(float64(d.finished)*share)))
@@ -197,23 +201,29 @@ func (d *Display) Round(r record.Record) {
 	if d.series != nil {
 		d.kind.round(r.Seconds, !d.turned)
 	}
+
 	if !d.turned {
 		d.earlier, d.began = r.Round+1, time.Now()
 	}
+
 	for _, line := range r.Warnings {
 		d.warn("warning: round %d: %s", r.Round+1, line)
 	}
+
 	d.last = fmt.Sprintf(", loss %.3f%s", r.Loss, accuracyOf(r))
 	if d.live {
 		return
 	}
+
 	line := fmt.Sprintf("round %d/%d%s", r.Round+1, d.rounds, d.last)
 	if r.Evaluation != nil {
 		line += fmt.Sprintf(" ± %.1f over clients", 100*r.Evaluation.Values[metrics.ClientStd])
 	}
+
 	for _, u := range record.MissingTests([]record.Record{r}) {
 		line += ", " + u.String()
 	}
+
 	d.say("%s, %.1f s%s%s", line, r.Seconds, left(d.began, r.Round+1-d.earlier, d.rounds-d.earlier), d.series.left())
 }
 
@@ -247,6 +257,7 @@ func (d *Display) Opened(t *experiment.Task) {
 	for _, line := range opened(t) {
 		d.say("%s", line)
 	}
+
 	if err == nil && needs.Large() { // the computation of features reports an error
 		d.say("%s", needs)
 	}
@@ -278,13 +289,16 @@ func described(info experiment.DataInfo, set *data.Set) []string {
 	for _, note := range info.Notes {
 		lines = append(lines, "note: "+note)
 	}
+
 	list := set.Skipped
 	for _, s := range list[:min(most, len(list))] {
 		lines = append(lines, fmt.Sprintf("left out %s: %s", s.Name, s.Reason))
 	}
+
 	if len(list) > 0 {
 		lines = append(lines, experiment.CountInWords(len(list), "image")+" left out (data.corrupt: skip)")
 	}
+
 	return lines
 }
 
@@ -324,6 +338,7 @@ func (d *Display) Close() {
 	if why := ort.Cached().Refusal(); why != "" {
 		refused.Do(func() { d.warn("%s", why) })
 	}
+
 	if d.series != nil { // a run that stopped early leaves out rounds
 		d.kind.left, d.heard = d.kind.left-(d.rounds-d.heard), d.rounds
 	}

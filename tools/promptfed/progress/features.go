@@ -19,6 +19,7 @@ func (l *FeatureLocks) Lock(t *experiment.Task) (unlock func()) {
 	for _, f := range t.Backbones.Distinct {
 		keys = append(keys, fmt.Sprintf("%s %+v %d", f.Name, d.Config, d.Views))
 	}
+
 	slices.Sort(keys)
 	var held []*sync.Mutex
 	for _, key := range keys {
@@ -26,6 +27,7 @@ func (l *FeatureLocks) Lock(t *experiment.Task) (unlock func()) {
 		held = append(held, lock.(*sync.Mutex))
 		lock.(*sync.Mutex).Lock()
 	}
+
 	return func() {
 		for _, l := range held {
 			l.Unlock()

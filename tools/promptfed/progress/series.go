@@ -76,9 +76,11 @@ func (p pace) text(jobs int, which string) string {
 		}
 		seconds += r.seconds * float64(r.left) / float64(max(1, r.done))
 	}
+
 	if left == 0 {
 		return ""
 	}
+
 	t := time.Duration(seconds / float64(jobs) * float64(time.Second))
 	return fmt.Sprintf(", about %s left%s", t.Round(time.Second), which)
 }

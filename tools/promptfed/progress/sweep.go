@@ -42,20 +42,25 @@ func NewSweep(sweep *configs.Sweep, done int, todo []configs.Cell, jobs int) *Sw
 		d.total += c.Config.Train.Rounds * roundUnits
 		d.pace.rounds(c.Config).left += c.Config.Train.Rounds
 	}
+
 	line := experiment.CountInWords(d.cells, "cell")
 	if done > 0 {
 		line += fmt.Sprintf(", %d already done", done)
 	}
+
 	d.say("%s, %d at a time", line, jobs)
 	for _, n := range sweep.Notes {
 		d.say("note: %s", n)
 	}
+
 	for _, h := range sweep.Hidden {
 		d.say("%s, so the labels do not describe what runs", h)
 	}
+
 	if d.total > 0 {
 		d.bar = Bar(d.total, progressbar.OptionSetWidth(16), progressbar.OptionSetPredictTime(false))
 	}
+
 	return d
 }
 
@@ -74,17 +79,20 @@ func (d *Sweep) show() {
 	for _, c := range d.running {
 		parts = append(parts, c.folder+" "+c.at)
 	}
+
 	if d.bar == nil {
 		if len(parts) > 0 && time.Since(d.spoke) > time.Minute {
 			d.say("%d/%d cells done, running %s%s", d.over, d.cells, strings.Join(parts, "; "), d.left())
 		}
 		return
 	}
+
 	text := []rune(fmt.Sprintf("%s %d/%d cells%s: %s", d.name, d.over, d.cells, d.left(),
 		strings.Join(parts, "; ")))
 	if width, _, err := term.GetSize(int(os.Stderr.Fd())); err == nil && len(text) > max(20, width-45) {
 		text = append(text[:max(20, width-45)-1], '…')
 	}
+
 	d.draw(string(text), d.units)
 }
 
@@ -132,6 +140,7 @@ func (d *Sweep) Failed(c configs.Cell, why string) {
 	} else {
 		d.failed[why] = c.Folder
 	}
+
 	d.warn("%d/%d cells, %s failed: %s", d.over, d.cells, c.Folder, why)
 	d.show()
 }
@@ -243,5 +252,6 @@ func (c *Cell) Done(s record.Summary) {
 		c.all.say("%d/%d cells done, %s: %s accuracy %s in %s%s", c.all.over, c.all.cells, c.folder, s.View, accuracy,
 			time.Since(c.began).Round(100*time.Millisecond), c.all.left())
 	}
+
 	c.all.show()
 }

@@ -48,12 +48,14 @@ func against(asked configs.Loaded, changes []string) (out []contender, all []str
 			return strings.HasPrefix(c, "method=")
 		}), nil
 	}
+
 	own := map[string]any{"method": asked.Method}
 	for option, value := range short {
 		if methods.HasOption(asked.Method, nil, option) {
 			own["options."+option] = value
 		}
 	}
+
 	for _, c := range changes {
 		key, text, _ := strings.Cut(c, "=")
 		if key != notByHand && slices.ContainsFunc(common, func(k string) bool {
@@ -69,14 +71,17 @@ func against(asked configs.Loaded, changes []string) (out []contender, all []str
 		maps.DeleteFunc(own, func(k string, _ any) bool { return strings.HasPrefix(k, key+".") })
 		own[key] = value
 	}
+
 	text, err := json.Marshal(own) // as YAML in one line
 	if err != nil {
 		return nil, nil, err
 	}
+
 	label := asked.Method
 	if d, err := methods.Find(asked.Method); err == nil {
 		label = d.Title
 	}
+
 	label = strings.Join(append([]string{label}, asked.With...), " + ")
 	return []contender{byHand, {label, asked.Method, string(text)}}, all, nil
 }

@@ -51,17 +51,20 @@ func For(images string, changes []string) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	plan := &Plan{Name: nameOf(images), Kind: kind, Changes: changes}
 	asked, err := configs.OpenText("", nil, changes)
 	if err != nil {
 		return nil, err
 	}
+
 	var compared []contender
 	if asked.Changed("method") {
 		if compared, plan.Changes, err = against(asked, changes); err != nil {
 			return nil, err
 		}
 	}
+
 	read := func(c choice) (configs.Loaded, error) {
 		plan.Text = plan.write(kind, images, asked.Data.Config, c, compared)
 		l, err := configs.OpenText("the configuration for "+images, plan.Text, changes)
@@ -70,18 +73,22 @@ func For(images string, changes []string) (*Plan, error) {
 		}
 		return l, err
 	}
+
 	loaded, err := read(choice{"iid", 2})
 	if err != nil {
 		return nil, err
 	}
+
 	set, err := sets.Open(loaded.Data.Config)
 	if err != nil {
 		return nil, loaded.WithOrigin(err)
 	}
+
 	if len(set.Classes) < 2 {
 		return nil, fmt.Errorf("%s: only one class, %s: a classifier needs two or more, each in its own folder",
 			images, set.Classes[0])
 	}
+
 	plan.Images, plan.Found = set, found(set)
 	for _, c := range choices(set) {
 		if loaded, err = read(c); err != nil {
@@ -94,6 +101,7 @@ func For(images string, changes []string) (*Plan, error) {
 			return plan, err
 		}
 	}
+
 	return nil, fmt.Errorf("%s: too few images: two clients need training and test images each: %s", images, plan.Found)
 }
 
@@ -106,6 +114,7 @@ func choices(s *data.Set) []choice {
 			train += len(*split.Examples)
 		}
 	}
+
 	clients := max(2, min(mostClients, train/perClient))
 	var out []choice
 	if n := len(s.Domains); n > 1 {
@@ -114,9 +123,11 @@ func choices(s *data.Set) []choice {
 		}
 		out = append(out, choice{"domain-dirichlet", n}, choice{"domain", n})
 	}
+
 	for ; clients > 2; clients = (clients + 1) / 2 {
 		out = append(out, choice{"dirichlet", clients})
 	}
+
 	return append(out, choice{"dirichlet", 2}, choice{"iid", 2})
 }
 
@@ -127,6 +138,7 @@ func Kind(images string) (string, error) {
 		return "", fmt.Errorf("%w; give a folder of images, a list (.csv, .tsv, .json, .jsonl) or Parquet "+
 			"files", err)
 	}
+
 	byName := func(name string) string {
 		switch strings.ToLower(filepath.Ext(name)) {
 		case ".csv", ".tsv", ".json", ".jsonl":
@@ -136,6 +148,7 @@ func Kind(images string) (string, error) {
 		}
 		return ""
 	}
+
 	if !info.IsDir() {
 		if kind := byName(images); kind != "" {
 			return kind, nil
@@ -143,6 +156,7 @@ func Kind(images string) (string, error) {
 		return "", fmt.Errorf("%s is a file; give a folder of images, a list (.csv, .tsv, .json, .jsonl) or "+
 			"Parquet files", images)
 	}
+
 	out := "folder"
 	err = filepath.WalkDir(images, func(path string, e fs.DirEntry, err error) error {
 		rel, _ := filepath.Rel(images, path)
@@ -159,6 +173,7 @@ func Kind(images string) (string, error) {
 		}
 		return nil
 	})
+
 	return out, err
 }
 
@@ -168,11 +183,13 @@ func nameOf(images string) string {
 	if err != nil {
 		full = images
 	}
+
 	name := strings.TrimSuffix(filepath.Base(full), filepath.Ext(full))
 	name = strings.Trim(regexp.MustCompile(`[^\pL\pN_-]+`).ReplaceAllString(name, "-"), "-")
 	if name == "" || len(name) > 100 {
 		return "images"
 	}
+
 	return name
 }
 
@@ -181,14 +198,17 @@ func found(set *data.Set) string {
 	for _, split := range set.Splits() {
 		sizes = append(sizes, fmt.Sprintf("%d %s", len(*split.Examples), split.Name))
 	}
+
 	text := fmt.Sprintf("%d classes", len(set.Classes))
 	if n := len(set.Domains); n > 0 {
 		text += fmt.Sprintf(", %d domains", n)
 	}
+
 	text += ", images: " + strings.Join(sizes, ", ")
 	if set.Layout != "" {
 		text = "layout " + set.Layout + ": " + text
 	}
+
 	return text
 }
 
@@ -206,11 +226,14 @@ func handed(l configs.Loaded, s *data.Set) string {
 	if strings.HasSuffix(p.Kind, "dirichlet") {
 		text += fmt.Sprintf(", beta %g", p.Beta)
 	}
+
 	if about := abouts[p.Kind]; about != "" {
 		text += ": " + about
 	}
+
 	if !slices.Contains([]string{"domain", "domain-dirichlet"}, p.Kind) && len(s.Domains) > 1 {
 		text += "; domains are mixed"
 	}
+
 	return text
 }

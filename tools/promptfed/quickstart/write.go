@@ -25,6 +25,7 @@ func (p *Plan) write(kind, images string, d sets.Config, c choice, compared []co
 	if kind == "folder" {
 		line("  layout: %-25s # auto, classes, domains, split or split-domains", d.Layout)
 	}
+
 	line("  corrupt: %-24s # skip leaves out images that cannot be read", d.Corrupt)
 	line("  # class_names: {\"0\": zero}        # names that prompts use, where folders have other ones")
 	line("  # shots: 16                      # training images per class and client; without this line, all")
@@ -38,6 +39,7 @@ func (p *Plan) write(kind, images string, d sets.Config, c choice, compared []co
 	if strings.HasSuffix(c.kind, "dirichlet") {
 		line("  beta: 0.5                        # smaller is more skewed")
 	}
+
 	line("")
 	line("train: {rounds: 20, epochs: 1, batch: 32, lr: %g}", experiment.ToyLR)
 	line("eval: {every: 1, last: 5, view: personal}")
@@ -48,6 +50,7 @@ func (p *Plan) write(kind, images string, d sets.Config, c choice, compared []co
 	} else {
 		compared = usual
 	}
+
 	line("# The methods to compare; promptfed list methods shows all, and with NAME its options.")
 	line("sweep:")
 	line("  axes:")
@@ -56,6 +59,7 @@ func (p *Plan) write(kind, images string, d sets.Config, c choice, compared []co
 	for _, m := range compared {
 		line("        - {label: %q, set: %s}", m.label, m.set)
 	}
+
 	return []byte(b.String())
 }
 

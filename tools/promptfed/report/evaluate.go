@@ -81,26 +81,32 @@ func evaluateCommand() *cobra.Command {
 		if !ok || path == "" {
 			return cli.Needed("evaluate", "--method FILE, and --budget 30s, 1m, 5m or 30m")
 		}
+
 		machine, err := cli.RuntimeOnly(sets)
 		if err != nil {
 			return err
 		}
+
 		content, err := atomicfile.ReadAtMost(path, layer.MaxFile)
 		if err != nil {
 			return cli.Usage(err)
 		}
+
 		o := configs.SweepOptions{Still: true}
 		for s := range seeds {
 			o.Seeds = append(o.Seeds, uint64(s+1))
 		}
+
 		sweep, err := configs.ParseSweep("evaluate.yaml", protocol, o)
 		if err != nil {
 			return err
 		}
+
 		limit, err := time.ParseDuration(budget)
 		if err != nil {
 			return err
 		}
+
 		late := cli.OverTime(fmt.Errorf("%s has no score: it takes more than %d times %s", path, overBudget, budget))
 		ctx, cancel := context.WithCancelCause(cmd.Context())
 		defer cancel(nil)
@@ -113,10 +119,12 @@ func evaluateCommand() *cobra.Command {
 		} else if err != nil {
 			return fmt.Errorf("%s has no score: %w", path, err)
 		}
+
 		out.Protocol = fmt.Sprintf("%d/%s", protocolVersion, budget)
 		out.Method = layer.Digest(content)
 		return result.Print(out, out.text())
 	}
+
 	return command
 }
 
@@ -130,10 +138,12 @@ func stopAfter(ctx context.Context, most time.Duration, stop func()) {
 		}
 		return ort.ProcessorTime()-processor > most
 	}
+
 	if over() {
 		stop()
 		return
 	}
+
 	go func() {
 		for ctx.Err() == nil && !over() {
 			select {
@@ -158,28 +168,35 @@ func (e evaluator) evaluate(ctx context.Context) (out evaluation, err error) {
 		if c.Seed != e.cells[0].Seed {
 			continue
 		}
+
 		if _, err := e.open(ctx, c, e.file); err != nil {
 			return out, cli.AsUsage(err)
 		}
+
 		t, err := e.open(ctx, c, fromfile.Example)
 		if err != nil {
 			return out, err
 		}
+
 		id, err := t.Identity(ctx, nil)
 		if err != nil {
 			return out, err
 		}
+
 		numbers, err := t.Numerics()
 		if err != nil {
 			return out, err
 		}
+
 		known, out.Numerics = append(known, id.Fingerprint), numbers.Digest()
 	}
+
 	out.Digest = layer.Digest([]byte(strings.Join(known, "\n")))
 	last, err := results.ParseMetric(metrics.Last)
 	if err != nil {
 		return out, err
 	}
+
 	const axis, promptFL = "method", "PromptFL"
 	var groups []*results.Group
 	for _, c := range e.cells {
@@ -194,14 +211,18 @@ func (e evaluator) evaluate(ctx context.Context) (out evaluation, err error) {
 			accuracy, _ = last.Value(r)
 			return accuracy, nil
 		}
+
 		if pair.Accuracy, err = run("", e.file); err != nil {
 			return out, err
 		}
+
 		if pair.PromptFL, err = run(promptFL, fromfile.Example); err != nil {
 			return out, err
 		}
+
 		out.Runs = append(out.Runs, pair)
 	}
+
 	c := results.Compare(groups, axis, promptFL, last, results.OverRuns)[0]
 	out.Score, out.Low, out.High = c.Difference, c.Low, c.High
 	return out, nil
@@ -214,11 +235,13 @@ func (e evaluator) open(ctx context.Context, c configs.Cell, file layer.File) (*
 	if err != nil {
 		return nil, err
 	}
+
 	bytes, err := t.StepBytes()
 	if err == nil && bytes > maxStepBytes {
 		err = fmt.Errorf("on task %s its scores and loss have values of %.1f GiB; at most %d GiB are allowed",
 			c.Labels["task"], bytes/(1<<30), maxStepBytes>>30)
 	}
+
 	return t, err
 }
 
@@ -228,11 +251,13 @@ func (e evaluator) run(ctx context.Context, c configs.Cell, file layer.File) ([]
 	if err != nil {
 		return nil, err
 	}
+
 	f, err := experiment.Federate(ctx, t, nil)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
+
 	return inMemory(ctx, f, f.Settings())
 }
 
@@ -251,10 +276,12 @@ func (e evaluation) text() string {
 			fmt.Sprintf("%+.2f", accuracy-promptFL)})
 		list = list[n:]
 	}
+
 	interval := ""
 	if !math.IsNaN(e.Low) {
 		interval = fmt.Sprintf(", 95 %% interval %+.4f to %+.4f", e.Low, e.High)
 	}
+
 	return fmt.Sprintf("%s\nscore %+.4f%s; protocol %s %.12s, numerics %.12s\n", tables.PlainText(rows, 1), e.Score,
 		interval, e.Protocol, e.Digest, e.Numerics)
 }

@@ -29,9 +29,11 @@ func exportCommand() *cobra.Command {
 		if out == "" {
 			return cli.Needed("export", "--out FILE.onnx, or with --all --out FOLDER")
 		}
+
 		if forms := []string{inference.PixelsUint8, inference.PixelsFloat}; !slices.Contains(forms, pixels) {
 			return cli.Usagef("--pixels %q: use one of %s", pixels, strings.Join(forms, ", "))
 		}
+
 		var done exported
 		write := func(f *inference.Classifier, path string) error {
 			size, err := f.Export(cmd.Context(), pixels, path)
@@ -42,6 +44,7 @@ func exportCommand() *cobra.Command {
 			}
 			return err
 		}
+
 		if all {
 			if cmd.Flags().Changed("client") || from.global {
 				return cli.Usagef("--all writes every classifier: leave out --client and --global")
@@ -56,16 +59,20 @@ func exportCommand() *cobra.Command {
 			}
 			return result.Print(done, "")
 		}
+
 		f, err := from.openRun(cmd, args[0])
 		if err != nil {
 			return err
 		}
 		defer f.Close()
+
 		if err := write(f, out); err != nil {
 			return err
 		}
+
 		return result.Print(done, "")
 	}
+
 	return command
 }
 
@@ -89,13 +96,16 @@ func exportAll(from *chosen, dir, out string, write func(f *inference.Classifier
 	if err != nil {
 		return nil, err
 	}
+
 	if list, _ := os.ReadDir(out); len(list) > 0 {
 		return nil, cli.Usagef("--out %s already holds files; give a new folder", out)
 	}
+
 	set, err := dataOf(dir)
 	if err != nil {
 		return nil, err
 	}
+
 	return inference.All(conf, dir, func(f *inference.Classifier) error {
 		f.Data = set
 		if err := os.MkdirAll(out, 0o755); err != nil {

@@ -49,9 +49,11 @@ func predictCommand() *cobra.Command {
 		if result.JSON && asCSV {
 			return cli.Usagef("--json and --csv: give only one of them")
 		}
+
 		if top < 1 {
 			return cli.Usagef("--top %d: expected 1 or more", top)
 		}
+
 		switch n := len(args) - 1; {
 		case listen != "" && result.JSON:
 			return cli.Usagef("--listen answers with JSON anyway: leave out --json")
@@ -62,19 +64,23 @@ func predictCommand() *cobra.Command {
 		case listen == "" && !about && n == 0:
 			return cli.Needed("predict", "IMAGE|FOLDER..., --about or --listen")
 		}
+
 		paths, err := imagesIn(args[1:])
 		if err != nil {
 			return cli.Usage(err)
 		}
+
 		images, err := data.Files(paths)
 		if err != nil {
 			return err
 		}
+
 		classifier, err := from.open(cmd, args[0])
 		if err != nil {
 			return err
 		}
 		defer classifier.Close()
+
 		if about {
 			facts, err := classifier.About()
 			if err != nil {
@@ -88,17 +94,21 @@ func predictCommand() *cobra.Command {
 				return err
 			}
 		}
+
 		if file, ok := classifier.(*inference.File); ok && listen != "" {
 			return serving.Listen(cmd.Context(), listen, file)
 		}
+
 		list, unread, err := predict(cmd.Context(), classifier, images)
 		if err != nil || len(list) == 0 {
 			return cmp.Or(err, unread)
 		}
+
 		classes := classifier.Classes()
 		if asCSV {
 			return cmp.Or(writePredictions(os.Stdout, classes, list), unread)
 		}
+
 		for _, p := range list {
 			text := p.Image + ":"
 			for _, i := range p.Ranked()[:min(top, len(classes))] {
@@ -108,8 +118,10 @@ func predictCommand() *cobra.Command {
 				return err
 			}
 		}
+
 		return unread
 	}
+
 	return command
 }
 
@@ -120,19 +132,23 @@ func predict(ctx context.Context, f classifier, images []data.Example) (list []i
 	if first := (*data.BadImage)(nil); !errors.As(err, &first) {
 		return list, nil, err
 	}
+
 	s := data.Set{Test: images}
 	if err := s.DropUnreadable(ctx, 1, data.Skip, f.Decode, nil); err != nil {
 		return nil, nil, err
 	}
+
 	var names []string
 	for _, bad := range s.Skipped {
 		names = append(names, fmt.Sprintf("%s (%s)", bad.Name, bad.Reason))
 	}
+
 	unread = fmt.Errorf("%d of %d images cannot be read: %s", len(names), len(images), strings.Join(names, ", "))
 	if len(s.Test) > 0 {
 		list, err = f.Predict(ctx, s.Test)
 		return list, unread, err
 	}
+
 	return nil, unread, nil
 }
 
@@ -147,6 +163,7 @@ func writePredictions(w io.Writer, classes []string, list []inference.Prediction
 		}
 		out.Write(row)
 	}
+
 	out.Flush()
 	return out.Error()
 }
@@ -159,6 +176,7 @@ func imagesIn(paths []string) ([]string, error) {
 			out = append(out, p)
 			continue
 		}
+
 		n := len(out)
 		err := filepath.WalkDir(p, func(path string, e fs.DirEntry, err error) error {
 			if err == nil && !e.IsDir() && slices.Contains(source.Extensions, strings.ToLower(filepath.Ext(path))) {
@@ -166,13 +184,16 @@ func imagesIn(paths []string) ([]string, error) {
 			}
 			return err
 		})
+
 		if err == nil && len(out) == n {
 			err = fmt.Errorf("%s has no images in it", p)
 		}
+
 		if err != nil {
 			return nil, err
 		}
 	}
+
 	return out, nil
 }
 
@@ -208,23 +229,29 @@ func (f *chosen) open(cmd *cobra.Command, from string) (classifier, error) {
 				return nil, cli.Usagef("--%s needs a run folder, %s is a file", flag, from)
 			}
 		}
+
 		conf, err := cli.RuntimeOnly(f.sets)
 		if err == nil {
 			err = cli.ChooseProvider(&conf, progress.New(conf))
 		}
+
 		if err != nil {
 			return nil, err
 		}
+
 		file, err := inference.OpenFile(from, conf.Runtime.Session())
 		if err != nil {
 			return nil, err // not a nil pointer in a non-nil interface
 		}
+
 		return file, nil
 	}
+
 	model, err := f.openRun(cmd, from)
 	if err != nil {
 		return nil, err
 	}
+
 	return model, nil
 }
 
@@ -235,6 +262,7 @@ func (f *chosen) openRun(cmd *cobra.Command, dir string) (*inference.Classifier,
 	if err != nil {
 		return nil, err
 	}
+
 	choice := inference.Choice{Client: f.client, Global: f.global}
 	if !cmd.Flags().Changed("client") {
 		if choice.Client = -1; !f.global {
@@ -242,10 +270,12 @@ func (f *chosen) openRun(cmd *cobra.Command, dir string) (*inference.Classifier,
 				"own classifier")
 		}
 	}
+
 	classifier, err := inference.Open(conf, dir, choice)
 	if err == nil {
 		classifier.Data, err = dataOf(dir)
 	}
+
 	return classifier, err
 }
 
@@ -263,16 +293,20 @@ func openRun(dir string, sets []string) (experiment.Config, error) {
 	if err := cli.OnlyRuntime(sets); err != nil {
 		return experiment.Config{}, err
 	}
+
 	conf, err := configs.Load(filepath.Join(dir, runfolder.ConfigFile), sets)
 	if plan, e := configs.ReadPlan(dir); err != nil && e == nil && len(plan.Cells) > 0 {
 		return conf, cli.Usagef("%s holds a sweep; name one of its runs, such as %s", dir,
 			filepath.Join(dir, filepath.FromSlash(plan.Cells[0].Folder)))
 	}
+
 	if err != nil {
 		return conf, cli.Usagef("%w; %s must be a run folder", err, dir)
 	}
+
 	if err := conf.CheckWithoutData(); err != nil {
 		return conf, cli.Usage(err)
 	}
+
 	return conf, cli.ChooseProvider(&conf, progress.New(conf))
 }

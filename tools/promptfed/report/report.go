@@ -24,6 +24,7 @@ func reportCommand() *cobra.Command {
 		Args: cli.AtLeast(1), Short: "write tables, figures and significance tests of run folders and sweeps, and " +
 			"one page with all of it",
 	}
+
 	command.Flags().StringVar(&out, "out", "", "folder of the report (default DIR; for several, runs/comparison)")
 	command.Flags().StringVar(&options.Metric, "metric", "", "metric of the tables: "+strings.Join(metrics.Names(),
 		", "))
@@ -44,21 +45,26 @@ func reportCommand() *cobra.Command {
 		if err := options.Check(); err != nil {
 			return cli.Usage(err)
 		}
+
 		if out == "" && len(args) == 1 {
 			out = args[0]
 		} else if out == "" {
 			out = cli.ComparisonFolder
 		}
+
 		r, err := write(args, out, options)
 		if err != nil {
 			return err
 		}
+
 		text := r.Text(view) + "report written to " + out
 		if r.Page != "" {
 			text += "; " + r.Page + " shows it"
 		}
+
 		return result.Print(r, text+"\n")
 	}
+
 	return command
 }
 
@@ -68,11 +74,13 @@ func write(dirs []string, out string, o report.Options) (w cli.Report, err error
 	if err != nil {
 		return w, cli.Usage(err)
 	}
+
 	w = cli.Report{Folder: out, Content: r.Content(), Text: func(v cli.View) string {
 		return r.Text(tables.View{Width: cli.Width(), All: v.All, Definitions: v.Definitions})
 	}}
 	if w.Files, err = r.Write(); slices.Contains(w.Files, report.Page) {
 		w.Page = filepath.Join(out, report.Page)
 	}
+
 	return w, err
 }

@@ -37,10 +37,12 @@ func loadRuns(dirs []string) (*results.Results, error) {
 	if len(dirs) == 0 {
 		dirs = []string{cli.RunsFolder}
 	}
+
 	all, err := results.Load(dirs...)
 	if err != nil {
 		return nil, cli.Usage(err)
 	}
+
 	return all, nil
 }
 
@@ -50,6 +52,7 @@ func findRuns(dirs []string) ([]foundRun, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	var out []foundRun
 	for _, g := range all.Groups {
 		for _, r := range g.Runs {
@@ -58,6 +61,7 @@ func findRuns(dirs []string) ([]foundRun, error) {
 			}
 		}
 	}
+
 	return out, nil
 }
 
@@ -87,19 +91,23 @@ func runsList() *cobra.Command {
 		if state != "" && !slices.Contains(states, results.State(state)) {
 			return cli.Usagef("--status %q: expected one of %v", state, states)
 		}
+
 		runs, err := findRuns(dirs)
 		if err != nil {
 			return err
 		}
+
 		runs = slices.DeleteFunc(runs, func(r foundRun) bool {
 			return state != "" && string(r.State) != state || slices.ContainsFunc(tags, func(t string) bool {
 				return !slices.Contains(r.Tags, t)
 			})
 		})
+
 		m, err := results.ParseMetric(cmp.Or(metric, metrics.Last))
 		if err != nil {
 			return cli.Usagef("--metric: %w", err)
 		}
+
 		var list []listedRun
 		for _, r := range runs {
 			l := listedRun{folderSeen(r.Dir), r.Name, r.Method, r.Seed, r.State, r.Reason, len(r.Rounds), r.Planned,
@@ -112,11 +120,14 @@ func runsList() *cobra.Command {
 			}
 			list = append(list, l)
 		}
+
 		if len(list) == 0 {
 			return result.Print(list, "no runs\n")
 		}
+
 		return result.Print(list, runTable(list, m))
 	}
+
 	return command
 }
 
@@ -147,15 +158,18 @@ func runTable(runs []listedRun, metric results.Metric) string {
 	if open {
 		rows[0] = append(rows[0], "last sign of life", "remaining")
 	}
+
 	for _, listedRun := range runs {
 		rounds := strconv.Itoa(listedRun.Rounds)
 		if listedRun.State != results.Done && listedRun.Planned > 0 {
 			rounds += " of " + strconv.Itoa(listedRun.Planned)
 		}
+
 		folder := listedRun.Folder
 		if listedRun.run.Joined { // it is called after the client
 			folder += " (" + listedRun.Name + ")"
 		}
+
 		rows = append(rows, []string{folder, listedRun.Method, string(listedRun.State),
 			strings.Join(listedRun.Tags, ","),
 			strconv.FormatUint(listedRun.Seed, 10), rounds, shown(metric, listedRun.Value)})
@@ -167,6 +181,7 @@ func runTable(runs []listedRun, metric results.Metric) string {
 			rows[last] = append(rows[last], sign, listedRun.run.Remaining())
 		}
 	}
+
 	return tables.PlainText(rows, 4)
 }
 
@@ -210,15 +225,18 @@ func runsCompare() *cobra.Command {
 		if err != nil {
 			return err
 		}
+
 		var groups []*results.Group
 		var out comparedRuns
 		for _, r := range runs {
 			groups, out.Runs = append(groups, r.group), append(out.Runs, folderSeen(r.Dir))
 		}
+
 		names := strings.Split(asked, ",")
 		if asked == "" {
 			names = results.MainMetrics(results.DefaultMetric(groups), groups)
 		}
+
 		rows := [][]string{append([]string{"metric"}, out.Runs...)}
 		var first results.Metric
 		for i, name := range names {
@@ -226,20 +244,25 @@ func runsCompare() *cobra.Command {
 			if err != nil {
 				return cli.Usagef("--metric: %w", err)
 			}
+
 			if i == 0 {
 				first = m
 			}
+
 			row, metric := []string{headOf(m, first)}, comparedMetric{m.Name, string(m.Unit), nil}
 			for _, r := range runs {
 				v := valueOf(m, r.Run)
 				row, metric.Values = append(row, shown(m, v)), append(metric.Values, v)
 			}
+
 			if slices.ContainsFunc(row[1:], func(v string) bool { return v != missing }) {
 				rows, out.Metrics = append(rows, row), append(out.Metrics, metric)
 			}
 		}
+
 		return result.Print(out, tables.PlainText(rows, 1))
 	}
+
 	return command
 }
 
@@ -264,11 +287,13 @@ func runsDiff() *cobra.Command {
 		if err != nil {
 			return err
 		}
+
 		var configs []string
 		var out runDifferences
 		for _, r := range runs {
 			configs, out.Runs = append(configs, r.Config), append(out.Runs, folderSeen(r.Dir))
 		}
+
 		keys, values, _ := results.ConfigDifferences(configs)
 		rows := [][]string{append([]string{"setting"}, out.Runs...)}
 		for i, key := range keys {
@@ -282,11 +307,14 @@ func runsDiff() *cobra.Command {
 			}
 			rows, out.Settings = append(rows, row), append(out.Settings, setting)
 		}
+
 		if len(keys) == 0 {
 			return result.Print(out, fmt.Sprintf("the configurations of the %d runs do not differ\n", len(runs)))
 		}
+
 		return result.Print(out, tables.PlainText(rows, len(rows[0])))
 	}
+
 	return command
 }
 
@@ -313,10 +341,12 @@ func runsTag() *cobra.Command {
 		if len(add)+len(remove) == 0 {
 			return cli.Usagef("tag: give tags with --add or --remove")
 		}
+
 		runs, err := findRuns(dirs)
 		if err != nil {
 			return err
 		}
+
 		var out []taggedRun
 		for _, r := range runs {
 			if err := r.Tag(add, remove); err != nil {
@@ -325,8 +355,10 @@ func runsTag() *cobra.Command {
 			result.Say("%s: %s", folderSeen(r.Dir), strings.Join(r.Tags, ", "))
 			out = append(out, taggedRun{folderSeen(r.Dir), r.Tags})
 		}
+
 		return result.Print(out, "")
 	}
+
 	return command
 }
 
@@ -346,6 +378,7 @@ func runsRemove() *cobra.Command {
 		if err != nil {
 			return err
 		}
+
 		what, all := "would remove", []string(nil)
 		for _, r := range runs {
 			if info, err := os.Lstat(r.Dir); err != nil || !info.IsDir() {
@@ -353,24 +386,29 @@ func runsRemove() *cobra.Command {
 			}
 			all = append(all, r.Dir)
 		}
+
 		if yes {
 			what = "removed"
 			if err := runfolder.Remove(all); err != nil {
 				return err
 			}
 		}
+
 		out := removedRuns{Removed: yes}
 		var text strings.Builder
 		for _, dir := range all {
 			out.Folders = append(out.Folders, folderSeen(dir))
 			fmt.Fprintln(&text, what, folderSeen(dir))
 		}
+
 		if !yes {
 			fmt.Fprintf(&text, "nothing was removed; --yes removes %s with all files in them\n",
 				experiment.CountInWords(len(runs), "run folder"))
 		}
+
 		return result.Print(out, text.String())
 	}
+
 	return command
 }
 

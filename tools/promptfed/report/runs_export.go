@@ -31,27 +31,34 @@ func runsExport() *cobra.Command {
 		if !slices.Contains(numbers.Formats, form) {
 			return cli.Usagef("runs export needs --out FILE.csv or --out FILE.parquet, not %q", out)
 		}
+
 		all, err := loadRuns(dirs)
 		if err != nil {
 			return err
 		}
+
 		here, err := os.Getwd()
 		if err != nil {
 			return err
 		}
+
 		rows := 0
 		write := func(w io.Writer) (err error) {
 			rows, err = numbers.Write(w, form, all, here)
 			return err
 		}
+
 		if err := atomicfile.Write(out, write); err != nil {
 			return err
 		}
+
 		for _, n := range all.Notes {
 			fmt.Fprintln(os.Stderr, "promptfed: note:", n)
 		}
+
 		return result.Print(exportedTable{out, rows, all.Notes}, "written to "+out+"\n")
 	}
+
 	return command
 }
 
@@ -72,23 +79,28 @@ func runsLog() *cobra.Command {
 		if !ok {
 			return cli.Usagef("runs log needs --to mlflow:FOLDER or --to mlflow:http://HOST:PORT, not %q", to)
 		}
+
 		if err := trackers.Check([]string{to}); err != nil {
 			return cli.Usage(err)
 		}
+
 		runs, err := findRuns(dirs)
 		if err != nil {
 			return err
 		}
+
 		var out []loggedRun
 		for _, foundRun := range runs {
 			release, err := runfolder.Claim(foundRun.Dir, runfolder.Use{Resume: true, Cell: true})
 			if err != nil {
 				return err
 			}
+
 			var rounds []record.Record
 			for _, x := range foundRun.Rounds {
 				rounds = append(rounds, x.Record)
 			}
+
 			n, err := trackers.SendToMLflow(cmd.Context(), uri, trackers.Run{Dir: foundRun.Dir, Name: foundRun.Name,
 				Method: foundRun.Method,
 				Seed:   foundRun.Seed, Config: []byte(foundRun.Config)}, rounds, foundRun.State == results.Done)
@@ -96,11 +108,14 @@ func runsLog() *cobra.Command {
 			if err != nil {
 				return err
 			}
+
 			result.Say("%s: %s sent", folderSeen(foundRun.Dir), experiment.CountInWords(n, "round"))
 			out = append(out, loggedRun{folderSeen(foundRun.Dir), n})
 		}
+
 		return result.Print(out, "")
 	}
+
 	return command
 }
 

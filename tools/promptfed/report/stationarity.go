@@ -27,6 +27,7 @@ func (s stationarity) String() string {
 		}
 		text += number(v)
 	}
+
 	return text + "; mean of squares " + number(s.MeanSquare)
 }
 
@@ -53,6 +54,7 @@ func newStartGradients(e *spec.Experiment, rounds int) *startGradients {
 			}
 		}
 	}
+
 	return s
 }
 
@@ -91,6 +93,7 @@ func (s *startGradients) result(run string) *stationarity {
 				if grad == nil {
 					grad = s.kept[changed]
 				}
+
 				switch {
 				case grad == nil: // a client without a step, or a parameter that it does not train
 					continue
@@ -99,15 +102,19 @@ func (s *startGradients) result(run string) *stationarity {
 				case !mean[param].SameShape(grad):
 					return nil
 				}
+
 				mean[param].Axpy(1/float64(len(record.Merged)), grad)
 			}
 		}
+
 		norm := mean.Norm()
 		out.Norms = append(out.Norms, norm)
 		out.MeanSquare += norm * norm / float64(len(s.rounds))
 	}
+
 	if out.MeanSquare == 0 {
 		return nil
 	}
+
 	return out
 }

@@ -36,6 +36,7 @@ func termsCommand() *cobra.Command {
 		if rounds < 1 {
 			return cli.Needed("terms", "--rounds of 1 or more")
 		}
+
 		rows := [][]string{{"run", "term", "on", "value first", "last", "gradient first", "last", "relative first",
 			"last"}}
 		out := measuredTerms{Rounds: rounds, Stationarity: []stationarity{}}
@@ -44,13 +45,16 @@ func termsCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+
 			measured, start, err := measureTerms(cmd.Context(), conf.Config, rounds, full)
 			if err != nil && len(paths) > 1 {
 				err = fmt.Errorf("%s: %w", path, err)
 			}
+
 			if err != nil {
 				return err
 			}
+
 			for _, t := range results.Terms(measured) {
 				if !short || t.Param == "" {
 					n := len(t.Value) - 1
@@ -58,14 +62,18 @@ func termsCommand() *cobra.Command {
 						t.Value[n], t.Norm[0], t.Norm[n], t.Relative[0], t.Relative[n]})
 				}
 			}
+
 			if start != nil {
 				out.Stationarity = append(out.Stationarity, *start)
 			}
+
 			out.Notes = append(out.Notes, termNotes(conf.Name, measured)...)
 		}
+
 		for _, t := range out.Terms {
 			rows = append(rows, t.row())
 		}
+
 		layout, texts := tables.PlainText, 3
 		if md {
 			layout = tables.MarkdownRows
@@ -75,6 +83,7 @@ func termsCommand() *cobra.Command {
 				rows[i] = row[1:]
 			}
 		}
+
 		var text strings.Builder
 		if len(rows) > 1 {
 			fmt.Fprintf(&text, "%s\nMeans over clients and steps of the first and of the last of %d rounds. gradient: "+
@@ -82,14 +91,18 @@ func termsCommand() *cobra.Command {
 				"that of all cross entropies together, - if these do not depend on the parameter.\n",
 				layout(rows, texts), rounds)
 		}
+
 		for _, s := range out.Stationarity {
 			fmt.Fprintln(&text, s)
 		}
+
 		for _, n := range out.Notes {
 			fmt.Fprintln(&text, "note:", n)
 		}
+
 		return result.Print(out, text.String())
 	}
+
 	return command
 }
 
@@ -128,6 +141,7 @@ func measureTerms(ctx context.Context, conf experiment.Config, rounds int,
 		return nil, nil, err
 	}
 	defer federation.Close()
+
 	if full {
 		dir, err := os.MkdirTemp("", "promptfed-terms-")
 		if err != nil {
@@ -139,6 +153,7 @@ func measureTerms(ctx context.Context, conf experiment.Config, rounds int,
 			return nil, nil, err
 		}
 	}
+
 	set := federation.Settings()
 	set.OnTurn, set.OnRound = display.Turn, display.Round
 	display.Start(rounds, len(federation.Experiment.Clients))
@@ -154,9 +169,11 @@ func inMemory(ctx context.Context, f *experiment.Federation, set engine.Settings
 	if err != nil {
 		return nil, err
 	}
+
 	for _, rec := range r.Records {
 		out = append(out, results.Round{Record: rec})
 	}
+
 	return out, nil
 }
 
@@ -174,14 +191,17 @@ func termNotes(name string, rounds []results.Round) (notes []string) {
 	if len(list) == 0 {
 		notes = append(notes, name+" learns nothing and has no terms")
 	}
+
 	for _, t := range list {
 		if t.Param == "" && t.Rounds[0] != rounds[0].Round {
 			notes = append(notes, fmt.Sprintf("%s: %s begins in round %d", name, t.Name, t.Rounds[0]+1))
 		}
 	}
+
 	for _, t := range results.VanishingTerms(rounds) {
 		notes = append(notes, results.VanishingNote(name, t, rounds))
 	}
+
 	return notes
 }
 

@@ -31,18 +31,22 @@ func uiCommand() *cobra.Command {
 		if len(dirs) == 0 {
 			dirs = []string{cli.RunsFolder}
 		}
+
 		for _, dir := range dirs {
 			if info, err := os.Stat(dir); err != nil || !info.IsDir() {
 				return cli.Usagef("%s is not a folder; give one with run folders in or below it", dir)
 			}
 		}
+
 		l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
 		if err != nil {
 			return fmt.Errorf("port %d cannot be used: %w; choose another with --port", port, err)
 		}
+
 		fmt.Printf("http://%s (until Ctrl-C)\n", l.Addr())
 		return serveUI(command.Context(), l, dirs)
 	}
+
 	return command
 }
 

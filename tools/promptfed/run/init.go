@@ -31,6 +31,7 @@ func chosenBy(p *quickstart.Plan, file string) chosen {
 	for _, split := range p.Images.Splits() {
 		out.Images[split.Name] = len(*split.Examples)
 	}
+
 	out.Partition.Kind, out.Partition.Clients, out.Partition.Beta = p.Partition.Kind, p.Partition.Clients,
 		p.Partition.Beta
 	return out
@@ -48,6 +49,7 @@ func initCommand() *cobra.Command {
 		"or method=fedpha; the file has the method with its options, data.layout, data.corrupt and partition")
 	command.Flags().BoolVar(&force, "force", false, "overwrite an existing file")
 	result := cli.AddJSON(command, cli.Shape{Value: chosen{}})
+
 	command.RunE = func(_ *cobra.Command, args []string) error {
 		p, err := plan(args[0], sets)
 		if err != nil {
@@ -61,5 +63,6 @@ func initCommand() *cobra.Command {
 		}
 		return result.Print(chosenBy(p, out), fmt.Sprintf("written to %s; promptfed run %s trains\n", out, out))
 	}
+
 	return command
 }

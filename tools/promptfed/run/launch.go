@@ -43,6 +43,7 @@ func launchCommand(o cli.Outputs) *cobra.Command {
 			"--rank and --tasks. Task 0 writes its address, and certificates for this job only, into a folder that " +
 			"all tasks share (--meet). On SIGUSR1, task 0 finishes its round, stops, and has Slurm queue the job " +
 			"again, which then continues; on SIGTERM it finishes its round and stops."}
+
 	f.run.addRun(command)
 	l := command.Flags()
 	l.IntVar(&f.member.rank, "rank", f.member.rank, "number of this task, from 0; under Slurm SLURM_PROCID")
@@ -61,19 +62,23 @@ func (f launchFlags) launch(ctx context.Context, args []string) error {
 		return cli.Usagef("launch: task %d of %d; start it with srun, or give --rank from 0 and --tasks",
 			member.rank, member.tasks)
 	}
+
 	if f.meet == "" {
 		f.meet = "promptfed-" + member.job
 	}
+
 	f.run.use.Resume = f.run.use.Resume || member.restarts > 0
 	finish := signals.FromContext(ctx)
 	finish.FinishOnTerm()
 	if member.rank > 0 {
 		return f.work(ctx, args)
 	}
+
 	err := f.lead(ctx, args)
 	if ctx.Err() != nil && finish.Restart() {
 		return errors.Join(err, member.requeue())
 	}
+
 	return err
 }
 
@@ -99,12 +104,14 @@ func (f launchFlags) clear() error {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
+
 	for _, e := range list {
 		if !slices.Contains(own, filepath.Join(f.meet, e.Name())) {
 			return fmt.Errorf("%s holds %s, which launch did not write; use an empty folder or a new one", f.meet,
 				e.Name())
 		}
 	}
+
 	return os.RemoveAll(f.meet)
 }
 
@@ -113,19 +120,24 @@ func (f launchFlags) lead(ctx context.Context, args []string) error {
 	if f.member.tasks == 1 {
 		return f.run.start(ctx, args)
 	}
+
 	if err := f.clear(); err != nil { // left by a job of the same name that was killed
 		return fmt.Errorf("--meet: %w", err)
 	}
+
 	if err := os.MkdirAll(f.meet, 0o700); err != nil {
 		return fmt.Errorf("--meet: %w", err)
 	}
 	defer f.clear()
+
 	if _, err := authority.Make(f.certs(), f.signer(), 0, addresses(), 90*24*time.Hour); err != nil {
 		return fmt.Errorf("certificates of the job: %w", err)
 	}
+
 	if err := os.RemoveAll(f.signer()); err != nil {
 		return err
 	}
+
 	f.run.cluster = cli.ClusterFlags{URL: cli.ListenScheme + ":0", QueueOptions: f.queue()}
 	f.run.cluster.Opened = func(url string) error {
 		return atomicfile.Write(f.meetingFile(), atomicfile.JSON(meeting{url, f.member.job, f.member.restarts}, ""))
@@ -139,15 +151,18 @@ func addresses() []string {
 	if name, err := os.Hostname(); err == nil {
 		out = append(out, name)
 	}
+
 	list, err := net.InterfaceAddrs()
 	if err != nil {
 		return out
 	}
+
 	for _, a := range list {
 		if n, ok := a.(*net.IPNet); ok {
 			out = append(out, n.IP.String())
 		}
 	}
+
 	return out
 }
 
@@ -158,10 +173,12 @@ func (f launchFlags) work(ctx context.Context, args []string) error {
 		return err
 	}
 	defer signals.FromContext(ctx).Begin()() // Slurm signals all tasks; clients of the current round still train here
+
 	at, err := f.find(ctx)
 	if err != nil {
 		return err
 	}
+
 	ctx, over := context.WithCancel(ctx)
 	defer over()
 	go func() {
@@ -177,10 +194,12 @@ func (f launchFlags) work(ctx context.Context, args []string) error {
 			}
 		}
 	}()
+
 	err = distributed.Work(ctx, at.URL, f.queue(), f.idle, here)
 	if ctx.Err() != nil {
 		return nil
 	}
+
 	return err
 }
 
@@ -215,23 +234,29 @@ func (f launchFlags) here(args []string) (experiment.Config, error) {
 	} else {
 		l, err = configs.OpenText("", nil, f.run.sets)
 	}
+
 	conf := l.Config
 	if err != nil {
 		return conf, cli.Usage(err)
 	}
+
 	if f.run.images != "" {
 		conf.Data.Root = f.run.images
 	}
+
 	if conf.Runtime.Workers == 0 {
 		conf.Runtime.Workers = f.member.processors
 	}
+
 	if conf.Runtime.Provider == ort.CPU && f.member.devices > 0 {
 		slog.Info("this task has GPUs but runs on the CPU; set runtime.provider=cuda to use them",
 			"gpus", f.member.devices)
 	}
+
 	if conf.Runtime.Provider != ort.CPU && conf.Runtime.Devices < 2 {
 		conf.Runtime.Devices = f.member.devices
 	}
+
 	return conf, nil
 }
 
@@ -240,10 +265,12 @@ func (m member) requeue() error {
 	if m.slurm == "" {
 		return nil
 	}
+
 	out, err := exec.Command("scontrol", "requeue", m.slurm).CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("scontrol requeue %s: %w: %s", m.slurm, err, out)
 	}
+
 	slog.Info("Slurm starts the job again; it continues after the last finished round", "job", m.slurm)
 	return nil
 }

@@ -26,6 +26,7 @@ func programsCommand() *cobra.Command {
 			if out == "" {
 				return cli.Needed("programs", "--out DIR")
 			}
+
 			conf.Train.Rounds, conf.Runtime.BatchClients, conf.Runtime.Programs = 2, 1, ""
 			conf.SecureAggregation = experiment.Defaults().SecureAggregation
 			federation, err := cli.Prepare(cmd.Context(), conf, display)
@@ -33,15 +34,18 @@ func programsCommand() *cobra.Command {
 				return err
 			}
 			defer federation.Close()
+
 			writer, err := programs.Create(out, federation.Experiment.Digests)
 			if err != nil {
 				return cli.Usage(err)
 			}
+
 			for _, b := range federation.Task.Backbones.Distinct {
 				if err := federation.Task.WriteEncoder(writer, b); err != nil {
 					return err
 				}
 			}
+
 			federation.Experiment.Plan.Participation = 1 // each backbone trains
 			set := federation.Settings()
 			set.Workers, set.Client.Programs = 1, writer
@@ -50,13 +54,16 @@ func programsCommand() *cobra.Command {
 			if _, err := engine.Run(cmd.Context(), federation.Experiment, set); err != nil {
 				return err
 			}
+
 			index, err := writer.Close()
 			if err != nil {
 				return err
 			}
+
 			return result.Print(written{out, index}, index.Text()+fmt.Sprintf("%d graphs in %s; %s describes them\n",
 				len(index.Programs), out, programs.File))
 		})
+
 	result = cli.AddJSON(command, cli.Shape{Value: written{}})
 	command.Flags().StringVar(&out, "out", "", "folder to write the graphs and "+programs.File+" to")
 	return command

@@ -68,6 +68,7 @@ func (f *flags) add(command *cobra.Command) {
 		{"programs", "runtime.programs", "string", "compute with the graphs of `DIR`, from promptfed programs"}} {
 		l.Var(keyFlag{l, short.key, short.kind}, short.flag, short.help+": --set "+short.key+"=...")
 	}
+
 	l.BoolVar(&f.quiet, "quiet", false, "print results, warnings and errors only")
 	l.StringVar(&f.out, "out", "", "folder of the run or sweep (default runs/NAME); with several configurations, the "+
 		"folder above them")
@@ -113,6 +114,7 @@ func runCommand(o cli.Outputs) *cobra.Command {
 		Short: "run federated experiments; several are compared in one table; a file with a section sweep runs as a " +
 			"sweep",
 	}
+
 	f.addRun(c)
 	f.cluster.Add(c)
 	c.RunE = func(cmd *cobra.Command, args []string) error { return f.start(cmd.Context(), args) }
@@ -137,13 +139,16 @@ func (f *flags) start(ctx context.Context, args []string) error {
 	if err := f.check(); err != nil {
 		return err
 	}
+
 	sweep, err := f.sweep(args)
 	if err != nil {
 		return err
 	}
+
 	if sweep != nil {
 		return runSweep(ctx, sweep, *f)
 	}
+
 	return f.run(ctx, args)
 }
 
@@ -161,6 +166,7 @@ func (f *flags) sweep(args []string) (*configs.Sweep, error) {
 		f.sets = p.Changes
 		return loadSweep("the configuration for "+f.images, p.Text, *f)
 	}
+
 	if f.images != "" {
 		kind, err := quickstart.Kind(f.images)
 		if err != nil {
@@ -168,6 +174,7 @@ func (f *flags) sweep(args []string) (*configs.Sweep, error) {
 		}
 		f.sets = append([]string{"data.set=" + kind, "data.root=" + strconv.Quote(f.images)}, f.sets...)
 	}
+
 	for _, path := range args {
 		sweep, err := configs.HasSection(path, "sweep")
 		if err != nil {
@@ -180,6 +187,7 @@ func (f *flags) sweep(args []string) (*configs.Sweep, error) {
 			return loadSweep(path, nil, *f)
 		}
 	}
+
 	return nil, nil
 }
 
@@ -210,6 +218,7 @@ func (f flags) run(ctx context.Context, args []string) error {
 		seeded, below := withSeeds(conf, dir, f.seeds)
 		confs, folders = append(confs, seeded...), append(folders, below...)
 	}
+
 	for i, folder := range folders {
 		if slices.Contains(folders[:i], folder) {
 			return cli.Usagef("two runs would use the folder %s; give the configurations different names", folder)
@@ -218,14 +227,17 @@ func (f flags) run(ctx context.Context, args []string) error {
 			return err
 		}
 	}
+
 	others, release, err := f.openCluster(ctx)
 	if err != nil {
 		return err
 	}
 	defer release()
+
 	if f.use.Force || f.use.Resume {
 		f.use.Changed = folders
 	}
+
 	folder := f.out
 	switch {
 	case len(dirs) == 1:
@@ -233,10 +245,12 @@ func (f flags) run(ctx context.Context, args []string) error {
 	case f.out == "":
 		folder = cli.ComparisonFolder
 	}
+
 	var all []experiment.Config
 	for _, conf := range confs {
 		all = append(all, conf.Config)
 	}
+
 	series := progress.NewSeries(all)
 	for i, conf := range confs {
 		err := f.one(ctx, conf.Config, folders[i], others, series)
@@ -250,10 +264,12 @@ func (f flags) run(ctx context.Context, args []string) error {
 			return fmt.Errorf("%s, seed %d: %w", conf.Name, conf.Seed, conf.WithOrigin(err))
 		}
 	}
+
 	r, err := f.outputs.Report(dirs, folder)
 	if err != nil {
 		return err
 	}
+
 	return f.result.Print(r, r.Text(f.view)+fmt.Sprintf("written to %s; %s shows it\n", folder, r.Page))
 }
 
@@ -267,6 +283,7 @@ func (f flags) one(ctx context.Context, conf experiment.Config, dir string, othe
 	if err != nil && ctx.Err() != nil {
 		return cli.Stopped(ctx)
 	}
+
 	return err
 }
 
@@ -288,32 +305,39 @@ func (t training) run(ctx context.Context, conf experiment.Config, monitor progr
 	if err := runfolder.Check(dir, use); err != nil { // before long work
 		return nil, err
 	}
+
 	if t.cluster != nil { // its workers train each client alone
 		conf.Runtime.BatchClients = max(1, conf.Runtime.BatchClients)
 	}
+
 	task, err := cli.Open(ctx, conf, monitor)
 	if err != nil {
 		return nil, err
 	}
+
 	clock.Ended(runfolder.OpenedPart)
 	id, err := task.Identity(ctx, monitor.Work)
 	if err == nil {
 		err = runfolder.CheckExperiment(dir, id, use)
 	}
+
 	if err != nil {
 		return nil, err
 	}
+
 	federation, err := cli.Federate(ctx, task, monitor)
 	if err != nil {
 		return nil, err
 	}
 	defer federation.Close()
+
 	clock.Ended(runfolder.FeaturesPart)
 	release, err := runfolder.Claim(dir, use)
 	if err != nil {
 		return nil, err
 	}
 	defer release()
+
 	resolved := task.Protocol.Config
 	end, err := runfolder.Begin(ctx, dir, resolved, task, clock)
 	if err != nil {
@@ -324,11 +348,13 @@ func (t training) run(ctx context.Context, conf experiment.Config, monitor progr
 			err = e
 		}
 	}()
+
 	if err := errors.Join(cli.WriteConfig(dir, resolved), id.Write(dir),
 		cli.WriteInfo(dir, runfolder.ClientsFile, task.Clients()),
 		cli.WriteInfo(dir, runfolder.DataFile, task.Info)); err != nil {
 		return nil, err
 	}
+
 	log, err := t.outputs.OpenTrackers(t.log, dir, task, monitor.Warn)
 	if err != nil {
 		return nil, err
@@ -338,6 +364,7 @@ func (t training) run(ctx context.Context, conf experiment.Config, monitor progr
 			err = e
 		}
 	}()
+
 	set, finish := federation.Settings(), signals.FromContext(ctx)
 	set.Dir, set.Resume, set.OnWarning = dir, use.Resume, monitor.Warn
 	alive := runfolder.SignsOfLife(dir)
@@ -348,14 +375,17 @@ func (t training) run(ctx context.Context, conf experiment.Config, monitor progr
 		alive()
 		monitor.Turn(o, client)
 	}
+
 	set.OnRound = func(r record.Record) {
 		monitor.Round(r)
 		log.Round(r)
 		finish.Round()
 	}
+
 	if set.Workers = cmp.Or(t.workers, set.Workers); t.beside {
 		set.Client.Session.Runs = 0
 	}
+
 	if t.cluster != nil {
 		done, err := t.cluster.Spread(ctx, federation, &set)
 		if err != nil {
@@ -363,16 +393,19 @@ func (t training) run(ctx context.Context, conf experiment.Config, monitor progr
 		}
 		defer done()
 	}
+
 	clock.Ended(runfolder.FolderPart)
 	monitor.Start(conf.Train.Rounds, len(federation.Experiment.Clients))
 	defer finish.Begin()()
 	if result, err = engine.Run(ctx, federation.Experiment, set); err != nil {
 		return nil, err
 	}
+
 	if conf.Eval.Embeddings > 0 {
 		if err := inference.WriteEmbeddings(ctx, federation, dir, monitor.Work); err != nil {
 			return nil, err
 		}
 	}
+
 	return result, nil
 }

@@ -34,18 +34,22 @@ func (l *seedList) Set(text string) error {
 		if strings.HasPrefix(part, "-") {
 			return fmt.Errorf("%s is negative; seeds are whole numbers from 0", part)
 		}
+
 		from, to, isRange := strings.Cut(part, "-")
 		first, err := strconv.ParseUint(from, 10, 64)
 		last := first
 		if isRange && err == nil {
 			last, err = strconv.ParseUint(to, 10, 64)
 		}
+
 		if err != nil {
 			return fmt.Errorf("%q is not a seed; give whole numbers, as in 1,2,3 or 1-3", part)
 		}
+
 		if last < first || last-first >= mostSeeds {
 			return fmt.Errorf("%s is not a range; give the smaller seed first, and at most %d seeds", part, mostSeeds)
 		}
+
 		for s := first; ; s++ {
 			if slices.Contains(*l, s) {
 				return fmt.Errorf("seed %d is listed twice", s)
@@ -55,6 +59,7 @@ func (l *seedList) Set(text string) error {
 			}
 		}
 	}
+
 	return nil
 }
 
@@ -64,10 +69,12 @@ func withSeeds(conf configs.Loaded, dir string, seeds []uint64) (confs []configs
 	if len(seeds) == 0 {
 		return []configs.Loaded{conf}, []string{dir}
 	}
+
 	for _, s := range seeds {
 		c := conf
 		c.Seed = s
 		confs, dirs = append(confs, c), append(dirs, filepath.Join(dir, "seed-"+strconv.FormatUint(c.Seed, 10)))
 	}
+
 	return confs, dirs
 }

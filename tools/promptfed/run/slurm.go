@@ -26,20 +26,24 @@ func fromSlurm(get func(string) string) member {
 		}
 		return n
 	}
+
 	m := member{tasks: 1, job: "job"}
 	if get("SLURM_PROCID") == "" || get("SLURM_JOB_ID") == "" {
 		return m
 	}
+
 	m.rank, m.slurm = number("SLURM_PROCID", -1), get("SLURM_JOB_ID")
 	m.tasks = number("SLURM_STEP_NUM_TASKS", number("SLURM_NTASKS", 1))
 	m.job = m.slurm
 	if step := get("SLURM_STEP_ID"); step != "" {
 		m.job += "." + step
 	}
+
 	m.restarts = max(0, number("SLURM_RESTART_COUNT", 0))
 	m.processors = max(0, number("SLURM_CPUS_PER_TASK", 0))
 	if list := get("CUDA_VISIBLE_DEVICES"); list != "" && list != "NoDevFiles" && list != "-1" {
 		m.devices = len(strings.Split(list, ","))
 	}
+
 	return m
 }

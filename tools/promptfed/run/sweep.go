@@ -23,6 +23,7 @@ func sweepCommand(o cli.Outputs) *cobra.Command {
 		Args: cli.Exactly(1), Short: "run every cell of a grid, several at a time; --resume continues where it was " +
 			"stopped",
 	}
+
 	f.add(command)
 	f.cluster.Add(command)
 	command.Flags().StringArrayVar(&f.keep, "keep", nil,
@@ -47,6 +48,7 @@ func sweepCommand(o cli.Outputs) *cobra.Command {
 		}
 		return runSweep(cmd.Context(), s, f)
 	}
+
 	return command
 }
 
@@ -61,21 +63,26 @@ func loadSweep(path string, text []byte, f flags) (*configs.Sweep, error) {
 		}
 		options.Keep[axis] = append(options.Keep[axis], strings.Split(labels, ",")...)
 	}
+
 	if f.jobs < 0 {
 		return nil, cli.Usagef("--jobs %d: expected 1 or more", f.jobs)
 	}
+
 	if f.jobs > 1 && f.cluster.URL != "" {
 		return nil, cli.Usagef("--jobs %d: with --cluster cells run one after the other, each on all machines", f.jobs)
 	}
+
 	s, err := (*configs.Sweep)(nil), error(nil)
 	if text == nil {
 		s, err = configs.LoadSweep(path, options)
 	} else {
 		s, err = configs.ParseSweep(path, text, options)
 	}
+
 	if err != nil {
 		return nil, cli.Usage(err)
 	}
+
 	return s, nil
 }
 
@@ -85,18 +92,22 @@ func claimSweep(s *configs.Sweep, dir string, use runfolder.Use) (release func()
 	if release, err = runfolder.ClaimSweep(s, dir, use); err != nil {
 		return nil, err
 	}
+
 	text, err := s.YAML()
 	if err != nil {
 		return release, err
 	}
+
 	plan, err := s.Plan().JSON()
 	if err != nil {
 		return release, err
 	}
+
 	// The plan is written last: it marks the folder as that of a sweep.
 	if err := atomicfile.Write(filepath.Join(dir, configs.SweepYAML), atomicfile.Bytes(text)); err != nil {
 		return release, err
 	}
+
 	return release, atomicfile.Write(filepath.Join(dir, configs.PlanFile), atomicfile.Bytes(plan))
 }
 

@@ -33,25 +33,31 @@ func runSweep(ctx context.Context, sweep *configs.Sweep, f flags) error {
 		return err
 	}
 	defer disconnect()
+
 	dir := cmp.Or(f.out, filepath.Join(cli.RunsFolder, sweep.Name))
 	if err := checkRoots(unfinished(dir, sweep.Cells)); err != nil {
 		return err
 	}
+
 	mine := f.array.Cells(sweep.Cells)
 	if err := precheck(ctx, unfinished(dir, mine)); err != nil {
 		return err
 	}
+
 	release, err := claimSweep(sweep, dir, f.use)
 	if release != nil {
 		defer release()
 	}
+
 	if err != nil {
 		return err
 	}
+
 	todo := unfinished(dir, mine)
 	if others != nil {
 		f.jobs = 1
 	}
+
 	jobs, workers := share(f.jobs, todo, runtime.NumCPU())
 	run := &sweepRun{dir: dir, failed: map[string]string{}, log: f.log, workers: workers, cluster: others,
 		outputs: f.outputs, show: progress.NewSweep(sweep, len(mine)-len(todo), todo, jobs)}
@@ -60,15 +66,18 @@ func runSweep(ctx context.Context, sweep *configs.Sweep, f flags) error {
 	if ctx.Err() != nil {
 		return cli.Stopped(ctx)
 	}
+
 	if err != nil {
 		return fmt.Errorf("%w; the remaining cells were not run: free some space and add --resume to continue", err)
 	}
+
 	var text strings.Builder
 	out := cli.Report{Folder: dir}
 	waiting := 0 // cells of other parts
 	if f.array.Of > 0 {
 		waiting = len(unfinished(dir, sweep.Cells)) - len(run.failed)
 	}
+
 	if waiting > 0 {
 		fmt.Fprintf(&text, "part %s: %s done in %s, %d of other parts are not; the last part writes the report, as "+
 			"does promptfed report %s\n", &f.array, experiment.CountInWords(len(mine)-len(run.failed),
@@ -78,22 +87,27 @@ func runSweep(ctx context.Context, sweep *configs.Sweep, f flags) error {
 			text.WriteString(out.Text(f.view))
 		}
 	}
+
 	for _, line := range byReason(run.failed) {
 		fmt.Fprintln(&text, "failed:", line)
 	}
+
 	n := len(run.failed)
 	if n == 0 && err == nil && waiting == 0 {
 		fmt.Fprintf(&text, "%s in %s; %s shows them\n", experiment.CountInWords(len(sweep.Cells), "cell"), dir,
 			out.Page)
 	}
+
 	for _, cell := range slices.Sorted(maps.Keys(run.failed)) {
 		out.Failed = append(out.Failed, cli.FailedCell{Cell: cell, Reason: run.failed[cell]})
 	}
+
 	out.WaitingCells = waiting
 	err = errors.Join(f.result.Print(out, text.String()), err)
 	if n > 0 {
 		return errors.Join(fmt.Errorf("%d of %d cells failed; --resume tries them again", n, len(mine)), err)
 	}
+
 	return err
 }
 
@@ -119,16 +133,19 @@ func share(jobs int, cells []configs.Cell, processors int) (int, int) {
 	for _, c := range cells {
 		most, gpu = max(most, c.Config.Runtime.Workers), gpu || c.Config.Runtime.Provider != ort.CPU
 	}
+
 	if jobs == 0 {
 		jobs = max(1, processors/most)
 		if gpu {
 			jobs = 1
 		}
 	}
+
 	jobs = max(1, min(jobs, len(cells)))
 	if jobs == 1 {
 		return jobs, 0
 	}
+
 	return jobs, max(1, processors/jobs)
 }
 
@@ -152,6 +169,7 @@ func byReason(failed map[string]string) []string {
 	for _, folder := range slices.Sorted(maps.Keys(failed)) {
 		cells[failed[folder]] = append(cells[failed[folder]], folder)
 	}
+
 	var out []string
 	for why, folders := range cells {
 		line := folders[0]
@@ -160,6 +178,7 @@ func byReason(failed map[string]string) []string {
 		}
 		out = append(out, line+": "+why)
 	}
+
 	slices.Sort(out)
 	return out
 }
@@ -173,9 +192,11 @@ func checkRoots(cells []configs.Cell) error {
 			return nil
 		}
 	}
+
 	if root == "" {
 		return nil
 	}
+
 	return cli.Usagef("data.root: %s does not exist, and no cell can run without it: give the folder of the data sets "+
 		"with --set data.root=DIR (docs/datasets.md), or try the grid on drawn images with --smoke", root)
 }
@@ -192,9 +213,11 @@ func precheck(ctx context.Context, cells []configs.Cell) error {
 			failed[c.Folder] = cli.OneLine(err)
 		}
 	}
+
 	if len(failed) == 0 {
 		return nil
 	}
+
 	return fmt.Errorf("%s; nothing was started: correct them, or leave them out with --keep or sweep.skip",
 		strings.Join(byReason(failed), "; "))
 }
@@ -207,10 +230,12 @@ func (r *sweepRun) run(ctx context.Context, cells []configs.Cell, jobs int) erro
 		if ctx.Err() != nil {
 			break
 		}
+
 		group.Go(func() error {
 			if ctx.Err() != nil {
 				return nil
 			}
+
 			err := r.cell(ctx, cell)
 			switch {
 			case err == nil:
@@ -220,6 +245,7 @@ func (r *sweepRun) run(ctx context.Context, cells []configs.Cell, jobs int) erro
 			case ctx.Err() != nil: // interrupted
 				return nil
 			}
+
 			line := cli.OneLine(err)
 			r.mu.Lock()
 			r.failed[cell.Folder] = line
@@ -228,6 +254,7 @@ func (r *sweepRun) run(ctx context.Context, cells []configs.Cell, jobs int) erro
 			return r.note(cell, line)
 		})
 	}
+
 	return group.Wait()
 }
 
@@ -238,9 +265,11 @@ func (r *sweepRun) note(c configs.Cell, line string) error {
 	if err == nil {
 		err = atomicfile.Write(filepath.Join(dir, runfolder.ErrorFile), atomicfile.Bytes([]byte(line+"\n")))
 	}
+
 	if full(err) {
 		return err
 	}
+
 	return nil // the command prints the error of the cell in any case
 }
 
@@ -262,20 +291,24 @@ func (r *sweepRun) cell(ctx context.Context, cell configs.Cell) (err error) {
 			err = fmt.Errorf("internal error: %v at %s", p, panicked())
 		}
 	}()
+
 	dir := cellDir(r.dir, cell)
 	if err := os.Remove(filepath.Join(dir, runfolder.ErrorFile)); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
+
 	m := r.show.Cell(cell, &r.features)
 	workers := r.workers
 	if cell.Config.Runtime.Workers > 0 {
 		workers = 0
 	}
+
 	result, err := training{dir: dir, use: runfolder.Use{Resume: true, Cell: true}, log: r.log, workers: workers,
 		beside: r.workers > 0, cluster: r.cluster, outputs: r.outputs}.run(ctx, cell.Config, m)
 	if err != nil {
 		return err
 	}
+
 	m.Done(result.Summary)
 	return nil
 }

@@ -30,20 +30,24 @@ func traceCommand() *cobra.Command {
 			if out == "" || rounds < 1 {
 				return cli.Needed("trace", "--out DIR and --rounds of 1 or more")
 			}
+
 			conf.Train.Rounds = rounds
 			federation, err := cli.Prepare(cmd.Context(), conf, display)
 			if err != nil {
 				return err
 			}
 			defer federation.Close()
+
 			resolved, err := configs.ToMap(federation.Task.Protocol.Config)
 			if err != nil {
 				return err
 			}
+
 			about, err := federation.Trace(resolved)
 			if err != nil {
 				return err
 			}
+
 			rec := trace.NewRecorder()
 			set := federation.Settings()
 			set.Client.Tracer, set.OnTurn, set.OnRound, set.OnWarning = rec, display.Turn, display.Round, display.Warn
@@ -51,12 +55,15 @@ func traceCommand() *cobra.Command {
 			if _, err := engine.Run(cmd.Context(), federation.Experiment, set); err != nil {
 				return err
 			}
+
 			if err := rec.Write(out, about); err != nil {
 				return err
 			}
+
 			return result.Print(traced{out, len(rec.Tensors), rounds}, fmt.Sprintf("%d tensors of %d rounds in %s\n",
 				len(rec.Tensors), rounds, out))
 		})
+
 	result = cli.AddJSON(command, cli.Shape{Value: traced{}})
 	command.Flags().IntVar(&rounds, "rounds", rounds, "number of rounds")
 	command.Flags().StringVar(&out, "out", "", "folder to write trace.json and trace.safetensors to")

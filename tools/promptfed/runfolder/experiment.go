@@ -16,6 +16,7 @@ func CheckExperiment(dir string, id identity.Identity, use Use) error {
 	if err != nil {
 		return err
 	}
+
 	if there && use.Resume {
 		records, err := record.Records(dir)
 		if err != nil && !os.IsNotExist(err) {
@@ -25,6 +26,7 @@ func CheckExperiment(dir string, id identity.Identity, use Use) error {
 			return Occupied{err}
 		}
 	}
+
 	for _, beside := range seedsBeside(dir) {
 		if slices.Contains(use.Changed, beside) {
 			continue
@@ -33,6 +35,7 @@ func CheckExperiment(dir string, id identity.Identity, use Use) error {
 			return Occupied{err}
 		}
 	}
+
 	return nil
 }
 
@@ -43,6 +46,7 @@ func seedsBeside(dir string) []string {
 	if SeedFolder.MatchString(filepath.Base(dir)) {
 		above = filepath.Dir(dir)
 	}
+
 	out := []string{above}
 	entries, _ := os.ReadDir(above) // a missing folder has no entries
 	for _, e := range entries {
@@ -50,6 +54,7 @@ func seedsBeside(dir string) []string {
 			out = append(out, filepath.Join(above, e.Name()))
 		}
 	}
+
 	return slices.DeleteFunc(out, func(other string) bool {
 		if filepath.Clean(other) == filepath.Clean(dir) {
 			return true

@@ -23,11 +23,13 @@ func share(dir, part string) (release func(), err error) {
 	if err != nil {
 		return nil, err
 	}
+
 	own, err := lockFor(dir, LockFile+"-"+part, (*flock.Flock).TryLock, "another promptfed does this part of "+dir)
 	if err != nil {
 		all()
 		return nil, err
 	}
+
 	return func() { own(); all() }, nil
 }
 
@@ -52,6 +54,7 @@ func Held(dir string) (held, known bool) {
 	if _, err := os.Stat(path); err != nil {
 		return false, false
 	}
+
 	l := flock.New(path, flock.SetFlag(os.O_RDONLY))
 	defer l.Close()
 	free, err := l.TryRLock()
@@ -72,15 +75,19 @@ func lockFor(dir, name string, try func(*flock.Flock) (bool, error), held string
 		time.Sleep(pause)
 		got, err = try(l)
 	}
+
 	// Some network file systems have no locks.
 	if errors.Is(err, errors.ErrUnsupported) || errors.Is(err, syscall.ENOLCK) {
 		return func() {}, nil
 	}
+
 	if err != nil {
 		return nil, fmt.Errorf("cannot write into the run folder, or lock it: %w; use another --out", err)
 	}
+
 	if !got {
 		return nil, Occupied{fmt.Errorf("%s; wait until it has ended, or use another --out", held)}
 	}
+
 	return func() { l.Close() }, nil
 }

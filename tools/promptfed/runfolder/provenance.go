@@ -79,9 +79,11 @@ func dataOf(t *experiment.Task) *Data {
 	if root := t.Protocol.Config.Data.Root; root != "" && d.Set != "synthetic" {
 		d.Root, _ = filepath.Abs(root)
 	}
+
 	for _, s := range t.Info.Splits {
 		d.Images[s.Name] = s.Images
 	}
+
 	return d
 }
 
@@ -95,12 +97,15 @@ func ReadProvenance(dir string) (provenance Provenance, err error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return provenance, nil
 	}
+
 	if err == nil {
 		err = json.Unmarshal(text, &provenance)
 	}
+
 	if err != nil {
 		return provenance, fmt.Errorf("%s: %w; remove it to continue without it", path, err)
 	}
+
 	return provenance, nil
 }
 
@@ -128,6 +133,7 @@ func (c *Clock) Ended(part string) {
 	if c.ended == nil {
 		c.ended = map[string]float64{}
 	}
+
 	if _, known := c.ended[part]; !known {
 		c.ended[part] = c.seconds()
 	}
@@ -144,6 +150,7 @@ func Begin(ctx context.Context, dir string, c experiment.Config, task *experimen
 	if err != nil {
 		return nil, err
 	}
+
 	provenance.Seeds = map[string]uint64{"seed": c.Seed, "data.seed": c.Data.Seed, "partition.seed": c.Partition.Seed}
 	provenance.Data, provenance.Backbones = nil, nil
 	call := Call{Command: withoutSecrets(CommandLine(ctx)), Version: version.Version(), Commit: version.Commit(),
@@ -154,6 +161,7 @@ func Begin(ctx context.Context, dir string, c experiment.Config, task *experimen
 	if _, v, err := ort.Library(); err == nil {
 		call.ONNX = v
 	}
+
 	if task != nil {
 		provenance.Data = dataOf(task)
 		for _, f := range task.Backbones.Distinct {
@@ -165,6 +173,7 @@ func Begin(ctx context.Context, dir string, c experiment.Config, task *experimen
 			call.Numerics = &n
 		}
 	}
+
 	provenance.Calls = append(provenance.Calls, call)
 	write := func() error { return atomicfile.Write(path, atomicfile.JSON(provenance, "  ")) }
 	return func(failed error) error {
@@ -194,6 +203,7 @@ func withoutSecrets(args []string) []string {
 			}
 		}
 	}
+
 	return out
 }
 
@@ -220,15 +230,18 @@ func CommandWith(ctx context.Context, flag string) string {
 			words = append(words, name+"="+quoted(value))
 		}
 	}
+
 	args := withoutSecrets(CommandLine(ctx))
 	for _, a := range args {
 		if a != "--force" {
 			words = append(words, quoted(a))
 		}
 	}
+
 	if !slices.Contains(args, flag) {
 		words = append(words, flag)
 	}
+
 	return strings.Join(words, " ")
 }
 
@@ -238,8 +251,10 @@ func quoted(word string) string {
 		return r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' ||
 			strings.ContainsRune("_-./=:,+@%", r)
 	}
+
 	if word != "" && strings.IndexFunc(word, func(r rune) bool { return !plain(r) }) < 0 {
 		return word
 	}
+
 	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }

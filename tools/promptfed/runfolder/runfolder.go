@@ -62,19 +62,23 @@ func Check(dir string, use Use) error {
 	if use.Resume && use.Force {
 		return Occupied{errors.New("--resume continues a run, --force starts it over: give only one of them")}
 	}
+
 	if there, err := begun(dir); err != nil {
 		return err
 	} else if there && !use.Resume && !use.Force {
 		return Occupied{fmt.Errorf("%s already holds a run; use --resume to continue it, --force to replace it, or "+
 			"another --out", dir)}
 	}
+
 	if _, err := os.Stat(filepath.Join(dir, configs.PlanFile)); err == nil {
 		return Occupied{fmt.Errorf("%s holds a sweep, not a single run; use another --out", dir)}
 	}
+
 	if sweep := sweepOf(dir); sweep != "" && !use.Cell {
 		return Occupied{fmt.Errorf("%s is a cell of the sweep in %s, whose table would show this run by the cell's "+
 			"labels; use another --out", dir, sweep)}
 	}
+
 	return writable(dir)
 }
 
@@ -84,6 +88,7 @@ func sweepOf(dir string) string {
 	if err != nil {
 		return ""
 	}
+
 	for above := filepath.Dir(at); ; above = filepath.Dir(above) {
 		if p, err := configs.ReadPlan(above); err == nil {
 			isThis := func(c configs.PlanCell) bool { return filepath.Join(above, filepath.FromSlash(c.Folder)) == at }
@@ -111,6 +116,7 @@ func begun(dir string) (bool, error) {
 		}
 		return false, err
 	}
+
 	return info.Size() > 0 || hasCheckpoint(dir), nil
 }
 
@@ -128,21 +134,27 @@ func writable(dir string) error {
 			at = filepath.Dir(at)
 			continue
 		}
+
 		if err == nil && !info.IsDir() {
 			return fmt.Errorf("cannot make the run folder: %s is a file; use another --out", at)
 		}
+
 		if err == nil {
 			break
 		}
+
 		if !errors.Is(err, fs.ErrNotExist) || filepath.Dir(at) == at {
 			return fmt.Errorf("cannot make the run folder: %w; use another --out", err)
 		}
+
 		at = filepath.Dir(at)
 	}
+
 	f, err := os.CreateTemp(at, ".write-*.tmp")
 	if err != nil {
 		return fmt.Errorf("cannot write into the run folder: %w; use another --out", err)
 	}
+
 	f.Close()
 	return os.Remove(f.Name())
 }
@@ -163,16 +175,20 @@ func claim(dir string, use Use, clear func(dir string) error) (release func(), e
 		return nil, fmt.Errorf("cannot make the run folder: %w; use another --out", err)
 	}
 	defer Touch(dir)
+
 	if use.Part != "" {
 		return share(dir, use.Part)
 	}
+
 	if release, err = lock(dir); err != nil || use.Resume {
 		return release, err
 	}
+
 	if err := clear(dir); err != nil {
 		release()
 		return nil, err
 	}
+
 	return release, nil
 }
 
@@ -198,6 +214,7 @@ func Remove(dirs []string) error {
 			}
 		}
 	}
+
 	slices.Sort(held)
 	for _, dir := range slices.Compact(held) {
 		release, err := lock(dir)
@@ -210,10 +227,12 @@ func Remove(dirs []string) error {
 		}
 		defer release()
 	}
+
 	for _, dir := range dirs {
 		if err := os.RemoveAll(dir); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }

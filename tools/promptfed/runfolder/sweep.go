@@ -19,6 +19,7 @@ func ClaimSweep(sweep *configs.Sweep, dir string, use Use) (release func(), err 
 	if there != nil && !errors.Is(there, fs.ErrNotExist) {
 		return nil, fmt.Errorf("cannot use the folder: %w; use another --out", there)
 	}
+
 	var restart []string // cells
 	single, err := begun(dir)
 	switch {
@@ -43,12 +44,15 @@ func ClaimSweep(sweep *configs.Sweep, dir string, use Use) (release func(), err 
 	case single && !use.Force:
 		return nil, Occupied{fmt.Errorf("%s holds a single run, not a sweep; use another --out", dir)}
 	}
+
 	if err := writable(dir); err != nil {
 		return nil, err
 	}
+
 	if release, err = claim(dir, use, clearSweep); err != nil {
 		return nil, err
 	}
+
 	for _, folder := range restart {
 		cell := cellDir(dir, folder)
 		if hasResults(cell) { // of a cell that the sweep did not have
@@ -64,6 +68,7 @@ func ClaimSweep(sweep *configs.Sweep, dir string, use Use) (release func(), err 
 			return nil, err
 		}
 	}
+
 	return release, nil
 }
 
@@ -82,11 +87,13 @@ func worked(dir string) (bool, error) {
 	if err != nil {
 		return true, nil // an unreadable plan is not replaced
 	}
+
 	for _, c := range p.Cells {
 		if there, err := begun(cellDir(dir, c.Folder)); err != nil || there {
 			return there, err
 		}
 	}
+
 	return false, nil
 }
 
@@ -103,10 +110,12 @@ func clearSweep(dir string) error {
 			}
 		}
 	}
+
 	for _, name := range []string{configs.PlanFile, configs.SweepYAML} {
 		if err := os.Remove(filepath.Join(dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("cannot remove what the folder holds: %w; use another --out", err)
 		}
 	}
+
 	return Clear(dir)
 }

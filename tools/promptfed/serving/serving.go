@@ -68,6 +68,7 @@ func Handler(f *inference.File) http.Handler {
 		facts, _ := f.About()
 		write(w, http.StatusOK, Metadata(facts))
 	})
+
 	mux.HandleFunc("POST /{$}", func(w http.ResponseWriter, r *http.Request) {
 		var held parts
 		defer held.release()
@@ -85,17 +86,21 @@ func Handler(f *inference.File) http.Handler {
 				return held.take(r.Context(), turns, 1)
 			})
 		}
+
 		if err != nil {
 			fail(w, err)
 			return
 		}
+
 		p, err := f.Classify(r.Context(), img)
 		if err != nil {
 			write(w, http.StatusInternalServerError, map[string]string{"error": err.Error()})
 			return
 		}
+
 		write(w, http.StatusOK, NewPrediction(inference.Prediction{Probabilities: p}, f.Classes()))
 	})
+
 	return mux
 }
 
@@ -136,6 +141,7 @@ func (a *arriving) Read(b []byte) (int, error) {
 		}
 		*a.held = append(*a.held, func() { a.slots.Release(chunk) })
 	}
+
 	return n, err
 }
 
@@ -157,6 +163,7 @@ func fail(w http.ResponseWriter, err error) {
 		status = http.StatusServiceUnavailable
 		w.Header().Set("Retry-After", "1")
 	}
+
 	write(w, status, map[string]string{"error": err.Error()})
 }
 
@@ -172,10 +179,12 @@ func Listen(ctx context.Context, address string, f *inference.File) error {
 	if err == nil && host == "" {
 		address = net.JoinHostPort("127.0.0.1", port)
 	}
+
 	l, err := net.Listen("tcp", address)
 	if err != nil {
 		return fmt.Errorf("--listen %s: %w; give HOST:PORT of this machine with a free port", address, err)
 	}
+
 	fmt.Printf("curl --data-binary @IMAGE http://%s/ (until Ctrl-C)\n", l.Addr())
 	return hostguard.Serve(ctx, l, hostguard.Listening(address, l.Addr(), Handler(f)))
 }

@@ -63,6 +63,7 @@ func (f *Finisher) hear(s os.Signal) {
 		f.cancel()
 		return
 	}
+
 	f.asked, f.again = true, !term
 	slog.Info("stopping after this round; a second signal stops at once", "signal", s)
 }
@@ -74,6 +75,7 @@ func (f *Finisher) Begin() (end func()) {
 	if f.rounds++; f.asked {
 		f.cancel()
 	}
+
 	return func() {
 		f.mu.Lock()
 		defer f.mu.Unlock()

@@ -76,14 +76,17 @@ func Read(path, name string) (dims []int, numbers []float64, err error) {
 			err = fmt.Errorf("%s: %w", path, err)
 		}
 	}()
+
 	vars, err := Variables(file)
 	if err != nil {
 		return nil, nil, err
 	}
+
 	v, err := Find(vars, name)
 	if err != nil {
 		return nil, nil, err
 	}
+
 	numbers, err = v.Numbers(file)
 	return v.Dims, numbers, err
 }
@@ -96,6 +99,7 @@ func Find(vars []*Variable, name string) (*Variable, error) {
 		}
 		have = append(have, v.Name)
 	}
+
 	return nil, fmt.Errorf("no numeric variable %q in it: it has %s", name, strings.Join(have, ", "))
 }
 
@@ -105,6 +109,7 @@ func Variables(r io.ReaderAt) ([]*Variable, error) {
 	if _, err := r.ReadAt(head[:], 0); err != nil {
 		return nil, errors.New("shorter than the header of a MATLAB 5 file: expected a .mat file saved with -v7 or -v6")
 	}
+
 	var order binary.ByteOrder = binary.LittleEndian
 	switch string(head[126:128]) {
 	case "IM":
@@ -113,9 +118,11 @@ func Variables(r io.ReaderAt) ([]*Variable, error) {
 	default:
 		return nil, errors.New("not a MATLAB 5 file: expected a .mat file saved with -v7 or -v6")
 	}
+
 	if version := order.Uint16(head[124:126]); version>>8 != 1 {
 		return nil, fmt.Errorf("MATLAB file of version %#x, which is HDF5 from 7.3 on: save it again with -v7", version)
 	}
+
 	var out []*Variable
 	for at := int64(matHeader); ; {
 		var tag [8]byte
@@ -125,20 +132,24 @@ func Variables(r io.ReaderAt) ([]*Variable, error) {
 		case n < len(tag):
 			return nil, fmt.Errorf("the file ends inside the tag at byte %d: it is truncated, fetch it again", at)
 		}
+
 		kind, length := order.Uint32(tag[:4]), int64(order.Uint32(tag[4:]))
 		variable := &Variable{order: order, Element: at + 8, length: length, Compressed: kind == matCompressed}
 		var last [1]byte
 		if _, err := r.ReadAt(last[:], at+8+length-1); err != nil {
 			return nil, fmt.Errorf("the file ends inside the element at byte %d: it is truncated, fetch it again", at)
 		}
+
 		at += 8 + length
 		if kind != matCompressed && kind != matMatrix {
 			continue
 		}
+
 		ok, err := variable.head(r)
 		if err != nil {
 			return nil, fmt.Errorf("element at byte %d: %w", variable.Element-8, err)
 		}
+
 		if ok {
 			out = append(out, variable)
 		}
@@ -151,10 +162,12 @@ func (v *Variable) open(r io.ReaderAt) (io.Reader, error) {
 	if !v.Compressed {
 		return raw, nil
 	}
+
 	z, err := zlib.NewReader(raw)
 	if err != nil {
 		return nil, fmt.Errorf("its compressed part is broken: %w", err)
 	}
+
 	return z, nil
 }
 
@@ -164,6 +177,7 @@ func (v *Variable) head(r io.ReaderAt) (bool, error) {
 	if err != nil {
 		return false, err
 	}
+
 	reader := &matReader{in: in, order: v.order}
 	if v.Compressed {
 		var tag [8]byte
@@ -172,18 +186,22 @@ func (v *Variable) head(r io.ReaderAt) (bool, error) {
 			return false, nil
 		}
 	}
+
 	flags := reader.element(16)
 	if reader.err != nil || len(flags) < 8 {
 		return false, reader.fail("array flags")
 	}
+
 	word := v.order.Uint32(flags)
 	if class := word & 0xff; class < 6 || class > 15 || word&0x0800 != 0 {
 		return false, nil // cell, structure, object, text, sparse or complex
 	}
+
 	dims := reader.element(4 * matMaxDims)
 	if reader.err != nil || len(dims) < 8 || len(dims)%4 != 0 {
 		return false, reader.fail("dimensions")
 	}
+
 	for ; len(dims) > 0; dims = dims[4:] {
 		d := int32(v.order.Uint32(dims))
 		if d < 0 {
@@ -194,20 +212,24 @@ func (v *Variable) head(r io.ReaderAt) (bool, error) {
 			return false, fmt.Errorf("dimensions %d are more than a MATLAB 5 array may hold", v.Dims)
 		}
 	}
+
 	name := reader.element(matMaxName)
 	if reader.err != nil {
 		return false, reader.fail("name")
 	}
+
 	v.Name = strings.ToValidUTF8(string(name), "?")
 	kind, length, _ := reader.tag()
 	if reader.err != nil {
 		return false, reader.fail("numbers")
 	}
+
 	t, ok := matTypes[kind]
 	if !ok || int64(length) != v.size()*int64(t.size) {
 		return false, fmt.Errorf("variable %q: %d bytes of type %d do not make %d numbers", v.Name, length, kind,
 			v.Dims)
 	}
+
 	v.Kind, v.Skip = kind, reader.at
 	return true, nil
 }
@@ -219,9 +241,11 @@ func (v *Variable) Data(r io.ReaderAt) (io.Reader, int64, error) {
 	if err != nil {
 		return nil, 0, err
 	}
+
 	if _, err := io.CopyN(io.Discard, in, v.Skip); err != nil {
 		return nil, 0, fmt.Errorf("variable %q is truncated: fetch the file again", v.Name)
 	}
+
 	return io.LimitReader(in, size), size, nil
 }
 
@@ -230,19 +254,23 @@ func (v *Variable) Numbers(r io.ReaderAt) ([]float64, error) {
 	if v.size() > matMaxNumbers {
 		return nil, fmt.Errorf("variable %q has %d numbers: expected at most %d", v.Name, v.size(), matMaxNumbers)
 	}
+
 	in, size, err := v.Data(r)
 	if err != nil {
 		return nil, err
 	}
+
 	raw, err := io.ReadAll(in)
 	if err != nil || int64(len(raw)) < size {
 		return nil, fmt.Errorf("variable %q ends after %d of %d bytes: fetch the file again", v.Name, len(raw), size)
 	}
+
 	t := matTypes[v.Kind]
 	out := make([]float64, v.size())
 	for i := range out {
 		out[i] = t.read(v.order, raw[i*t.size:])
 	}
+
 	return out, nil
 }
 
@@ -274,6 +302,7 @@ func (m *matReader) tag() (kind, length uint32, small bool) {
 		}
 		return kind & 0xffff, length, true
 	}
+
 	m.full(word[:])
 	return kind, m.order.Uint32(word[:]), false
 }
@@ -284,13 +313,16 @@ func (m *matReader) element(limit uint32) []byte {
 	if m.err == nil && length > limit {
 		m.err = fmt.Errorf("a part of %d bytes, expected at most %d", length, limit)
 	}
+
 	if m.err != nil {
 		return nil
 	}
+
 	b := make([]byte, (length+7)&^7)
 	if small {
 		b = b[:4]
 	}
+
 	m.full(b)
 	return b[:length]
 }

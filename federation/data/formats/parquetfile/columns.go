@@ -33,27 +33,32 @@ func (f *File) columns(features map[string]Feature) (columns pqColumns, err erro
 			have = append(have, col.Name())
 		}
 	}
+
 	images := slices.Clone(pqImages)
 	for _, name := range slices.Sorted(maps.Keys(top)) {
 		if top[name].Column("bytes") != nil {
 			images = append(images, name)
 		}
 	}
+
 	if columns.Image = firstOf(top, images, imageLeaf); columns.Image == nil {
 		return columns, fmt.Errorf("%s: no image column among %q: expected binary, or a struct with bytes, called "+
 			"one of %s", f.path, have, strings.Join(pqImages, ", "))
 	}
+
 	labels := slices.Clone(pqLabels)
 	for _, name := range slices.Sorted(maps.Keys(features)) {
 		if len(features[name].Names) > 0 && name != "coarse_label" && name != "domain" {
 			labels = append(labels, strings.ToLower(name))
 		}
 	}
+
 	if columns.Label = firstOf(top, labels, valueLeaf); columns.Label == nil {
 		return columns, fmt.Errorf("%s: no label column among %q: expected whole numbers or text, called one of %s",
 			f.path,
 			have, strings.Join(pqLabels, ", "))
 	}
+
 	columns.Domain = valueLeaf(top["domain"])
 	return columns, nil
 }
@@ -85,10 +90,12 @@ func valueLeaf(c *parquet.Column) *parquet.Column {
 	if c == nil || !c.Leaf() || c.MaxRepetitionLevel() > 0 {
 		return nil
 	}
+
 	switch c.Type().Kind() {
 	case parquet.Int32, parquet.Int64, parquet.ByteArray:
 		return c
 	}
+
 	return nil
 }
 
@@ -134,6 +141,7 @@ func (f *File) Values(column *parquet.Column) (v Values, err error) {
 			}
 		}
 	}
+
 	return v, nil
 }
 
@@ -150,11 +158,13 @@ func (v *Values) code(at map[Value]int32, x parquet.Value) int32 {
 	default:
 		return -1
 	}
+
 	n, ok := at[key]
 	if !ok {
 		n = int32(len(v.Values))
 		at[key] = n
 		v.Values = append(v.Values, key)
 	}
+
 	return n
 }

@@ -49,10 +49,12 @@ func Open(path string) (*File, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	f := &File{path: path, size: st.Size(), Info: st, r: reopened(path)}
 	if f.File, err = readParquet(f.r, f.size); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, oneLine(err))
 	}
+
 	return f, nil
 }
 
@@ -63,9 +65,11 @@ func readParquet(r io.ReaderAt, size int64) (f *parquet.File, err error) {
 	if size < 12 {
 		return nil, errors.New("is not a Parquet file: it is too short")
 	}
+
 	if _, err := r.ReadAt(tail[:], size-8); err != nil {
 		return nil, err
 	}
+
 	n := int64(binary.LittleEndian.Uint32(tail[:4]))
 	switch {
 	case string(tail[4:]) != "PAR1":
@@ -73,17 +77,21 @@ func readParquet(r io.ReaderAt, size int64) (f *parquet.File, err error) {
 	case n > size-12 || n > pqMaxFooter:
 		return nil, fmt.Errorf("the file is damaged: a footer of %d bytes", n)
 	}
+
 	footer := make([]byte, n)
 	if _, err := r.ReadAt(footer, size-8-n); err != nil {
 		return nil, err
 	}
+
 	if err := checkFooter(footer); err != nil {
 		return nil, fmt.Errorf("the file is damaged: %w", err)
 	}
+
 	f, err = parquet.OpenFile(r, size, parquet.SkipPageIndex(true), parquet.SkipBloomFilters(true))
 	if err != nil {
 		return nil, err
 	}
+
 	rows := int64(0)
 	for i, g := range f.RowGroups() {
 		n := g.NumRows()
@@ -92,6 +100,7 @@ func readParquet(r io.ReaderAt, size int64) (f *parquet.File, err error) {
 		}
 		rows += n
 	}
+
 	return f, nil
 }
 
@@ -120,26 +129,31 @@ func (f *File) Chunk(group, column int) (c *pqChunk, err error) {
 	if !ok {
 		return nil, errors.New("the file is damaged: a column is missing")
 	}
+
 	meta := &f.File.Metadata().RowGroups[group].Columns[column].MetaData
 	node, ok := chunk.Node().(*parquet.Column)
 	if !ok || node.MaxRepetitionLevel() > 0 {
 		return nil, errors.New("a column holds lists")
 	}
+
 	c = &pqChunk{file: f, chunk: chunk, meta: meta, levels: bits.Len(uint(node.MaxDefinitionLevel()))}
 	end := c.base() + meta.TotalCompressedSize
 	if c.base() < 4 || meta.TotalCompressedSize < 0 || end > f.size || end < c.base() {
 		return nil, fmt.Errorf("the file is damaged: a column at byte %d to %d of %d", c.base(), end, f.size)
 	}
+
 	rows := int64(0)
 	for at := c.base(); rows < g.NumRows(); {
 		header, n, err := headerAt(f.r, at, end)
 		if err != nil {
 			return nil, err
 		}
+
 		page := pqPage{offset: at, length: int64(n) + int64(header.CompressedPageSize), first: rows}
 		if page.length > end-at {
 			return nil, errParquetEnd
 		}
+
 		at += page.length
 		switch header.Type {
 		case format.DictionaryPage:
@@ -155,13 +169,16 @@ func (f *File) Chunk(group, column int) (c *pqChunk, err error) {
 		default:
 			continue
 		}
+
 		if page.rows < 0 || page.rows > g.NumRows()-rows {
 			return nil, fmt.Errorf("the file is damaged: a page of %d rows where %d are left", page.rows,
 				g.NumRows()-rows)
 		}
+
 		rows += page.rows
 		c.Pages = append(c.Pages, page)
 	}
+
 	return c, nil
 }
 
@@ -202,34 +219,42 @@ func (c *pqChunk) read(p pqPage) (values []parquet.Value, size int64, err error)
 		if part.length == 0 {
 			continue
 		}
+
 		raw := buf[len(buf) : len(buf)+int(part.length)]
 		if _, err := c.file.r.ReadAt(raw, part.offset); err != nil {
 			return nil, 0, err
 		}
+
 		h, n, err := readPageHeader(raw)
 		if err != nil {
 			return nil, 0, err
 		}
+
 		if err := checkPage(h, c.meta.Codec, c.levels, raw[n:]); err != nil {
 			return nil, 0, fmt.Errorf("the file is damaged: %w", err)
 		}
+
 		size += int64(h.UncompressedPageSize)
 		buf = buf[:len(buf)+len(raw)]
 	}
+
 	pages := c.chunk.PagesFrom(shifted{bytes.NewReader(buf), c.base()})
 	defer pages.Close()
 	page, err := pages.ReadPage()
 	if err != nil {
 		return nil, 0, err
 	}
+
 	values = make([]parquet.Value, p.rows)
 	n, err := page.Values().ReadValues(values)
 	if err != nil && err != io.EOF {
 		return nil, 0, err
 	}
+
 	if int64(n) != p.rows {
 		return nil, 0, fmt.Errorf("the file is damaged: a page of %d rows has %d values", p.rows, n)
 	}
+
 	return values, size, nil
 }
 

@@ -34,6 +34,7 @@ func checkFooter(footer []byte) error {
 	r := p.NewReaderFromBytes(footer)
 	items := 0
 	var value func(t thrift.Type, inList bool, depth int) error
+
 	list := func(t thrift.Type, size int32, depth int) error {
 		items += int(size)
 		if size < 0 || int(size) > len(footer)-r.BytesRead() || items > pqMaxItems {
@@ -46,10 +47,12 @@ func checkFooter(footer []byte) error {
 		}
 		return nil
 	}
+
 	value = func(t thrift.Type, inList bool, depth int) error {
 		if depth > pqMaxDepth {
 			return errors.New("the footer is nested too deeply")
 		}
+
 		var err error
 		switch t {
 		case thrift.TRUE, thrift.FALSE:
@@ -80,8 +83,10 @@ func checkFooter(footer []byte) error {
 		default: // Parquet's footers have no maps and no UUIDs
 			return fmt.Errorf("the footer has a field of type %d", t)
 		}
+
 		return err
 	}
+
 	return value(thrift.STRUCT, false, 0)
 }
 
@@ -96,11 +101,13 @@ func readPageHeader(b []byte) (*format.PageHeader, int, error) {
 		}
 		return nil, 0, fmt.Errorf("page header: %w", err)
 	}
+
 	if header.CompressedPageSize < 0 || header.CompressedPageSize > pqMaxPage || header.UncompressedPageSize < 0 ||
 		header.UncompressedPageSize > pqMaxPage {
 		return nil, 0, fmt.Errorf("page of %d bytes, %d unpacked: expected at most %d", header.CompressedPageSize,
 			header.UncompressedPageSize, pqMaxPage)
 	}
+
 	return header, r.BytesRead(), nil
 }
 
@@ -129,17 +136,21 @@ func checkPage(header *format.PageHeader, codec format.CompressionCodec, levels 
 			if len(body) < 4 {
 				return errParquetEnd
 			}
+
 			n := binary.LittleEndian.Uint32(body)
 			body = body[4:]
 			if int64(n) > int64(len(body)) {
 				return errParquetEnd
 			}
+
 			if d.DefinitionLevelEncoding != format.RLE {
 				return fmt.Errorf("levels in encoding %v are not supported", d.DefinitionLevelEncoding)
 			}
+
 			if err := checkRuns(body[:n], levels, int(d.NumValues)); err != nil {
 				return err
 			}
+
 			body = body[n:]
 		}
 		return checkValues(d.Encoding, body, int(d.NumValues))
@@ -162,6 +173,7 @@ func checkPage(header *format.PageHeader, codec format.CompressionCodec, levels 
 		}
 		return checkValues(d.Encoding, body, int(d.NumValues))
 	}
+
 	return fmt.Errorf("page of type %v", header.Type)
 }
 
@@ -170,6 +182,7 @@ func unpack(codec format.CompressionCodec, raw []byte, size int) ([]byte, error)
 	if size < 0 || size > pqMaxPage {
 		return nil, errParquetEnd
 	}
+
 	var r io.Reader
 	var err error
 	switch codec {
@@ -194,14 +207,17 @@ func unpack(codec format.CompressionCodec, raw []byte, size int) ([]byte, error)
 	default:
 		return nil, fmt.Errorf("compression %v is not supported: write the file with snappy, gzip, zstd or none", codec)
 	}
+
 	if err != nil {
 		return nil, err
 	}
+
 	var out bytes.Buffer
 	n, err := io.Copy(&out, io.LimitReader(r, int64(size)+1))
 	if err == nil && n != int64(size) {
 		err = fmt.Errorf("page of %d bytes or more where its header says %d", n, size)
 	}
+
 	return out.Bytes(), err
 }
 
@@ -238,6 +254,7 @@ func checkValues(e format.Encoding, body []byte, n int) error {
 		}
 		return nil
 	}
+
 	return fmt.Errorf("encoding %v is not supported: write the file with plain or dictionary encoding", e)
 }
 
@@ -249,6 +266,7 @@ func checkRuns(b []byte, bits, n int) error {
 		if k <= 0 {
 			return errParquetEnd
 		}
+
 		b = b[k:]
 		count, size := head>>1, uint64(bits+7)/8
 		if head&1 == 1 {
@@ -257,13 +275,17 @@ func checkRuns(b []byte, bits, n int) error {
 			}
 			count, size = 8*count, count*uint64(bits)
 		}
+
 		if total += count; count > uint64(n)+pqSlack || total > uint64(n)+pqSlack {
 			return fmt.Errorf("runs of %d values in a page of %d", total, n)
 		}
+
 		if size > uint64(len(b)) {
 			return errParquetEnd
 		}
+
 		b = b[size:]
 	}
+
 	return nil
 }

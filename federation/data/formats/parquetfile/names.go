@@ -28,6 +28,7 @@ func (f *Feature) UnmarshalJSON(raw []byte) error {
 	if err := json.Unmarshal(raw, &label); err == nil && label.Type == "ClassLabel" {
 		f.Names = label.Names
 	}
+
 	return nil // other kinds of features have other forms
 }
 
@@ -43,6 +44,7 @@ func (f *File) features() (map[string]Feature, error) {
 			return nil, fmt.Errorf("%s: its metadata %q are not JSON: %w", f.path, "huggingface", err)
 		}
 	}
+
 	return meta.Info.Features, nil
 }
 
@@ -53,11 +55,13 @@ func (f *File) FindColumns(folders ...string) (pqColumns, map[string]Feature, er
 	if err != nil {
 		return pqColumns{}, nil, err
 	}
+
 	columns, missing := f.columns(features)
 	if missing == nil && (columns.Label.Type().Kind() == parquet.ByteArray ||
 		len(features[columns.Label.Name()].Names) > 0) {
 		return columns, features, nil
 	}
+
 	for _, dir := range folders {
 		path := filepath.Join(dir, "dataset_infos.json")
 		all, err := featureFile(path, infoFeatures)
@@ -65,19 +69,23 @@ func (f *File) FindColumns(folders ...string) (pqColumns, map[string]Feature, er
 			path = filepath.Join(dir, "README.md")
 			all, err = featureFile(path, readmeFeatures)
 		}
+
 		if err != nil {
 			return columns, nil, err
 		}
+
 		got, err := f.configured(all)
 		if err != nil {
 			return columns, nil, fmt.Errorf("%s: %w", path, err)
 		}
+
 		if len(got) > 0 {
 			maps.Copy(got, named(features))
 			features = got
 			break
 		}
 	}
+
 	columns, missing = f.columns(features)
 	return columns, features, missing
 }
@@ -89,11 +97,13 @@ func (f *File) configured(all map[string]map[string]Feature) (map[string]Feature
 	if abs, err := filepath.Abs(dir); err == nil {
 		dir = abs
 	}
+
 	for _, name := range []string{filepath.Base(dir), filepath.Base(filepath.Dir(dir))} {
 		if got, ok := all[name]; ok {
 			return got, nil
 		}
 	}
+
 	names := slices.Sorted(maps.Keys(all))
 	for _, name := range names {
 		if !reflect.DeepEqual(all[name], all[names[0]]) {
@@ -101,9 +111,11 @@ func (f *File) configured(all map[string]map[string]Feature) (map[string]Feature
 				"files of one of them into a folder of its name, and set data.root to that", names)
 		}
 	}
+
 	if len(names) == 0 {
 		return nil, nil
 	}
+
 	return all[names[0]], nil
 }
 
@@ -116,20 +128,24 @@ func featureFile(path string, read func([]byte) (map[string]map[string]Feature, 
 		return nil, nil
 	}
 	defer f.Close()
+
 	raw, err := io.ReadAll(io.LimitReader(f, 16<<20))
 	if err != nil {
 		return nil, err
 	}
+
 	got, err := read(raw)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w: repair or remove it; class names may be given in data.class_names", path,
 			oneLine(err))
 	}
+
 	for name, all := range got {
 		if got[name] = named(all); len(got[name]) == 0 {
 			delete(got, name)
 		}
 	}
+
 	return got, nil
 }
 
@@ -141,10 +157,12 @@ func infoFeatures(raw []byte) (map[string]map[string]Feature, error) {
 	if err := json.Unmarshal(raw, &infos); err != nil {
 		return nil, err
 	}
+
 	out := map[string]map[string]Feature{}
 	for name, info := range infos {
 		out[name] = info.Features
 	}
+
 	return out, nil
 }
 
@@ -163,12 +181,14 @@ func readmeFeatures(raw []byte) (map[string]map[string]Feature, error) {
 	if !starts || !ends {
 		return nil, nil
 	}
+
 	var card struct {
 		Info described `yaml:"dataset_info"`
 	}
 	if err := yaml.Unmarshal(head, &card); err != nil {
 		return nil, err
 	}
+
 	out := map[string]map[string]Feature{}
 	for _, i := range card.Info {
 		out[i.Config] = map[string]Feature{}
@@ -176,6 +196,7 @@ func readmeFeatures(raw []byte) (map[string]map[string]Feature, error) {
 			out[i.Config][f.Name] = f.Type
 		}
 	}
+
 	return out, nil
 }
 
@@ -198,6 +219,7 @@ func (d *described) UnmarshalYAML(n *yaml.Node) error {
 	case yaml.SequenceNode:
 		return n.Decode((*list)(d))
 	}
+
 	return nil
 }
 
@@ -212,13 +234,16 @@ func (f *Feature) UnmarshalYAML(n *yaml.Node) error {
 	if n.Kind != yaml.MappingNode || n.Decode(&label) != nil {
 		return nil
 	}
+
 	if label.Class.Names.Kind != yaml.MappingNode {
 		return label.Class.Names.Decode(&f.Names)
 	}
+
 	var byNumber map[string]string
 	if err := label.Class.Names.Decode(&byNumber); err != nil {
 		return err
 	}
+
 	f.Names = make([]string, len(byNumber))
 	for k, name := range byNumber {
 		i, err := strconv.Atoi(k)
@@ -227,5 +252,6 @@ func (f *Feature) UnmarshalYAML(n *yaml.Node) error {
 		}
 		f.Names[i] = name
 	}
+
 	return nil
 }

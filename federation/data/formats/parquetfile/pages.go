@@ -42,9 +42,11 @@ func (x *ImagePages) Bytes(w ChunkID, row int64) ([]byte, error) {
 	if err != nil {
 		return nil, oneLine(err)
 	}
+
 	if v.IsNull() || len(v.ByteArray()) == 0 {
 		return nil, fmt.Errorf("the row holds no image bytes")
 	}
+
 	return v.ByteArray(), nil
 }
 
@@ -57,6 +59,7 @@ func (x *ImagePages) value(w ChunkID, row int64) (parquet.Value, error) {
 			return k.values[row-k.page.first], nil
 		}
 	}
+
 	chunk := x.chunks[w]
 	if chunk == nil {
 		var err error
@@ -65,15 +68,18 @@ func (x *ImagePages) value(w ChunkID, row int64) (parquet.Value, error) {
 		}
 		x.chunks[w] = chunk
 	}
+
 	i := slices.IndexFunc(chunk.Pages, func(p pqPage) bool { return row < p.first+p.rows })
 	if i < 0 {
 		return parquet.Value{}, errParquetEnd
 	}
+
 	page := chunk.Pages[i]
 	values, size, err := chunk.read(page)
 	if err != nil {
 		return parquet.Value{}, err
 	}
+
 	x.Reads++
 	x.Cached = append(x.Cached, cachedPage{w, page, values, size})
 	total := int64(0)
@@ -83,5 +89,6 @@ func (x *ImagePages) value(w ChunkID, row int64) (parquet.Value, error) {
 			break
 		}
 	}
+
 	return values[row-page.first], nil
 }

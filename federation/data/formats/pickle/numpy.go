@@ -66,6 +66,7 @@ func pickleGlobal(module, name string) (any, error) {
 	case "__builtin__ bytes", "builtins bytes":
 		return pickleCall(func(...any) (any, error) { return "", nil }), nil
 	}
+
 	return nil, fmt.Errorf("it uses the global %q: expected lists, strings, numbers and numpy arrays", module+"."+
 		name)
 }
@@ -80,6 +81,7 @@ func pickleLatin1(args ...any) (any, error) {
 	if len(args) != 2 || args[1] != "latin1" {
 		return nil, errors.New("bytes in an encoding other than latin1")
 	}
+
 	switch v := args[0].(type) {
 	case unpickle.Outside:
 		return v, nil
@@ -93,6 +95,7 @@ func pickleLatin1(args ...any) (any, error) {
 		}
 		return string(out), nil
 	}
+
 	return nil, fmt.Errorf("%T where bytes are expected", args[0])
 }
 
@@ -110,6 +113,7 @@ func (l latin1Reader) Read(b []byte) (int, error) {
 		}
 		b[i] = byte(r)
 	}
+
 	return len(b), nil
 }
 
@@ -119,16 +123,20 @@ func newNpType(args ...any) (any, error) {
 	if len(args) > 0 {
 		code, ok = Text(args[0])
 	}
+
 	if !ok || code == "" || strings.IndexByte("iubfUSO", code[0]) < 0 {
 		return nil, fmt.Errorf("numpy type %q: expected numbers, strings or objects", code)
 	}
+
 	n, err := strconv.Atoi(code[1:])
 	if code[1:] != "" && err != nil || n < 0 || n > 1<<16 {
 		return nil, fmt.Errorf("numpy type %q has no usable size", code)
 	}
+
 	if code[0] == 'U' {
 		n *= 4
 	}
+
 	return &DType{Letter: code[0], Size: n}, nil
 }
 
@@ -138,11 +146,13 @@ func (t *DType) PySetState(state any) error {
 	if !ok || len(*s) < 7 {
 		return errors.New("a numpy type without its state")
 	}
+
 	order, _ := Text((*s)[1])
 	t.big = order == ">"
 	if n, ok := (*s)[5].(int); ok && n > 0 && n <= 1<<18 {
 		t.Size = n
 	}
+
 	return nil
 }
 
@@ -152,15 +162,18 @@ func (a *Array) PySetState(state any) error {
 	if !ok || len(*s) != 5 {
 		return errors.New("a numpy array without its state")
 	}
+
 	shape, err := pickleShape((*s)[1])
 	if err != nil {
 		return err
 	}
+
 	fortran, _ := (*s)[3].(bool)
 	b, err := newNpArray((*s)[2], shape, (*s)[4], fortran)
 	if err == nil {
 		*a = *b
 	}
+
 	return err
 }
 
@@ -169,6 +182,7 @@ func pickleShape(v any) ([]int, error) {
 	if !ok {
 		return nil, errors.New("a numpy array without a shape")
 	}
+
 	out := []int{}
 	total := 1
 	for _, d := range *t {
@@ -180,6 +194,7 @@ func pickleShape(v any) ([]int, error) {
 			return nil, fmt.Errorf("a numpy array of shape %v", out)
 		}
 	}
+
 	return out, nil
 }
 
@@ -189,6 +204,7 @@ func newNpArray(dtype any, shape []int, elements any, fortran bool) (*Array, err
 	if !ok {
 		return nil, errors.New("a numpy array without a type")
 	}
+
 	array := &Array{Shape: shape, Dtype: *t, Fortran: fortran && len(shape) > 1}
 	if l, ok := elements.(*types.List); ok && t.Letter == 'O' {
 		if array.list = *l; len(array.list) != array.Len() {
@@ -196,6 +212,7 @@ func newNpArray(dtype any, shape []int, elements any, fortran bool) (*Array, err
 		}
 		return array, nil
 	}
+
 	length := int64(-1)
 	switch v := elements.(type) {
 	case unpickle.Outside:
@@ -209,14 +226,17 @@ func newNpArray(dtype any, shape []int, elements any, fortran bool) (*Array, err
 	default:
 		return nil, fmt.Errorf("a numpy array of %T", elements)
 	}
+
 	if array.File == nil {
 		length = int64(len(array.Raw))
 	}
+
 	want := int64(array.Len()) * int64(t.Size)
 	if t.Letter == 'O' || t.Size == 0 && array.Len() > 0 || array.File != nil && array.File.Text && length < want ||
 		(array.File == nil || !array.File.Text) && length != want {
 		return nil, fmt.Errorf("a numpy array of shape %v and type %c%d with %d bytes", shape, t.Letter, t.Size, length)
 	}
+
 	return array, nil
 }
 
@@ -233,10 +253,12 @@ func (a *Array) bytes(r io.ReaderAt) ([]byte, error) {
 	if a.File == nil {
 		return a.Raw, nil
 	}
+
 	size := int64(a.Len()) * int64(a.Dtype.Size)
 	if size > 32<<20 || a.Len() > 1<<21 {
 		return nil, fmt.Errorf("a numpy array of shape %v where names or labels are expected", a.Shape)
 	}
+
 	return io.ReadAll(io.LimitReader(a.File.Open(r), size))
 }
 
@@ -257,6 +279,7 @@ func Values(r io.ReaderAt, v any) ([]any, error) {
 	default:
 		return nil, fmt.Errorf("%T where a list is expected", v)
 	}
+
 	out := make([]any, len(list))
 	for i, e := range list {
 		if a, ok := e.(*Array); ok && len(a.Shape) == 0 && a.Dtype.Letter != 'O' {
@@ -266,9 +289,11 @@ func Values(r io.ReaderAt, v any) ([]any, error) {
 			}
 			e = one[0]
 		}
+
 		if s, ok := Text(e); ok {
 			e = s
 		}
+
 		switch e.(type) {
 		case int, string:
 			out[i] = e
@@ -276,6 +301,7 @@ func Values(r io.ReaderAt, v any) ([]any, error) {
 			return nil, fmt.Errorf("element %d of a list is %T: expected a whole number or a string", i, e)
 		}
 	}
+
 	return out, nil
 }
 
@@ -285,16 +311,19 @@ func (a *Array) values(r io.ReaderAt) ([]any, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	size := a.Dtype.Size
 	out := make([]any, a.Len())
 	if len(raw) < len(out)*size {
 		return nil, fmt.Errorf("a numpy array of %d elements ends after %d bytes", len(out), len(raw))
 	}
+
 	for i := range out {
 		if out[i], err = a.Dtype.value(raw[i*size : (i+1)*size]); err != nil {
 			return nil, err
 		}
 	}
+
 	return out, nil
 }
 
@@ -304,6 +333,7 @@ func (t DType) value(b []byte) (any, error) {
 	if t.big {
 		order = binary.BigEndian
 	}
+
 	switch t.Letter {
 	case 'S':
 		return strings.TrimRight(string(b), "\x00"), nil
@@ -328,17 +358,21 @@ func (t DType) value(b []byte) (any, error) {
 		}
 		return int(x), nil
 	}
+
 	if len(b) > 8 || bits.OnesCount(uint(len(b))) != 1 {
 		return nil, fmt.Errorf("numpy type %c%d", t.Letter, t.Size)
 	}
+
 	var wide [8]byte
 	if copy(wide[:], b); t.big {
 		slices.Reverse(wide[:len(b)])
 	}
+
 	u := binary.LittleEndian.Uint64(wide[:])
 	if unused := 64 - 8*len(b); t.Letter == 'i' { // extend the sign
 		return int(int64(u<<unused) >> unused), nil
 	}
+
 	return int(u), nil
 }
 

@@ -28,18 +28,22 @@ func ReadPathsAndLabels(path string) (paths []string, labels []any, err error) {
 			err = fmt.Errorf("%s: %w", path, err)
 		}
 	}()
+
 	st, err := file.Stat()
 	if err != nil {
 		return nil, nil, err
 	}
+
 	first, second, err := ReadPair(file, st.Size())
 	if err != nil {
 		return nil, nil, err
 	}
+
 	names, err := Values(file, first)
 	if err != nil {
 		return nil, nil, err
 	}
+
 	for _, n := range names {
 		s, ok := n.(string)
 		if !ok {
@@ -47,9 +51,11 @@ func ReadPathsAndLabels(path string) (paths []string, labels []any, err error) {
 		}
 		paths = append(paths, s)
 	}
+
 	if labels, err = Values(file, second); err == nil && len(names) != len(labels) {
 		err = fmt.Errorf("%d paths but %d labels", len(names), len(labels))
 	}
+
 	return paths, labels, err
 }
 
@@ -64,6 +70,7 @@ func Numbers(r io.ReaderAt, v any) ([]float64, error) {
 		}
 		out[i] = float64(n)
 	}
+
 	return out, err
 }
 
@@ -73,6 +80,7 @@ func ReadPair(r io.ReaderAt, size int64) (any, any, error) {
 	if err != nil {
 		return nil, nil, err
 	}
+
 	var list []any
 	switch v := v.(type) {
 	case *types.Tuple:
@@ -85,9 +93,11 @@ func ReadPair(r io.ReaderAt, size int64) (any, any, error) {
 		}
 		list = v.list
 	}
+
 	if len(list) != 2 {
 		return nil, nil, fmt.Errorf("it holds %T: expected a pair of lists or numpy arrays", v)
 	}
+
 	return list[0], list[1], nil
 }
 
@@ -100,6 +110,7 @@ func (a *Array) rows(r io.ReaderAt) (any, any, error) {
 			return nil, nil, err
 		}
 	}
+
 	n := a.Shape[1]
 	var out [2]types.List
 	for i := range all {
@@ -109,6 +120,7 @@ func (a *Array) rows(r io.ReaderAt) (any, any, error) {
 		}
 		out[k] = append(out[k], all[i])
 	}
+
 	return &out[0], &out[1], nil
 }
 
@@ -121,30 +133,37 @@ func npyOrPickle(r io.ReaderAt, size int64) (any, error) {
 	if n, _ := r.ReadAt(head[:], 0); n < len(head) || string(head[:6]) != "\x93NUMPY" {
 		return Read(r, 0, size)
 	}
+
 	at, length := int64(10), int64(binary.LittleEndian.Uint16(head[8:]))
 	if head[6] > 1 {
 		at, length = 12, int64(binary.LittleEndian.Uint32(head[8:]))
 	}
+
 	if length > 1<<12 {
 		return nil, errors.New("the header of the numpy file is too long")
 	}
+
 	text := make([]byte, length)
 	if _, err := r.ReadAt(text, at); err != nil {
 		return nil, errors.New("the header of the numpy file is cut off: fetch it again")
 	}
+
 	m := npyHeader.FindStringSubmatch(string(text))
 	if m == nil {
 		return nil, fmt.Errorf("numpy file with header %q: expected numbers, strings or objects",
 			strings.TrimSpace(string(text)))
 	}
+
 	at += length
 	if m[2][0] == 'O' {
 		return Read(r, at, size)
 	}
+
 	t, err := newNpType(m[2])
 	if err != nil {
 		return nil, err
 	}
+
 	dtype := t.(*DType)
 	dtype.big = m[1] == ">"
 	var dims types.Tuple
@@ -155,9 +174,11 @@ func npyOrPickle(r io.ReaderAt, size int64) (any, error) {
 		}
 		dims = append(dims, n)
 	}
+
 	shape, err := pickleShape(&dims)
 	if err != nil {
 		return nil, err
 	}
+
 	return newNpArray(dtype, shape, unpickle.Outside{At: at, Length: size - at}, m[3] == "True")
 }

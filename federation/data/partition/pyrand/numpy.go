@@ -32,6 +32,7 @@ func (n *NumPy) upTo(most uint64) uint64 {
 	if most == 0 {
 		return 0
 	}
+
 	mask := uint64(math.MaxUint64) >> bits.LeadingZeros64(most)
 	for {
 		var r uint64
@@ -71,6 +72,7 @@ func (n *NumPy) Gauss() float64 {
 		n.have = false
 		return n.spare
 	}
+
 	for {
 		x1, x2 := 2*n.Float64()-1, 2*n.Float64()-1
 		r2 := float64(x1*x1) + float64(x2*x2)
@@ -99,6 +101,7 @@ func (n *NumPy) Gamma(shape float64) float64 {
 	case shape < 1:
 		return n.smallGamma(shape)
 	}
+
 	b := shape - 1./3
 	c := 1 / math.Sqrt(9*b)
 	for {
@@ -143,10 +146,12 @@ func (n *NumPy) Dirichlet(alpha float64, k int) []float64 {
 		out[i] = n.Gamma(alpha)
 		sum += out[i]
 	}
+
 	inverse := 1 / sum
 	for i := range out {
 		out[i] *= inverse
 	}
+
 	return out
 }
 
@@ -158,6 +163,7 @@ func (n *NumPy) Category(p []float64) int {
 	if last < 0 {
 		return last
 	}
+
 	for i, q := range p[:last] {
 		if math.IsNaN(q / rest) {
 			return -1
@@ -167,6 +173,7 @@ func (n *NumPy) Category(p []float64) int {
 		}
 		rest -= q
 	}
+
 	return last
 }
 

@@ -42,6 +42,7 @@ func (p *Python) RandBelow(n int) int {
 	if n < 1 {
 		return 0
 	}
+
 	for {
 		if r := p.mt.Uint32() >> (32 - bits.Len32(uint32(n))); r < uint32(n) { // getrandbits
 			return int(r)
@@ -76,6 +77,7 @@ func (p *Python) Sample(n, k int) []int {
 		}
 		return out
 	}
+
 	taken := make(map[int]bool, k)
 	for i := range out {
 		j := p.RandBelow(n)
@@ -85,6 +87,7 @@ func (p *Python) Sample(n, k int) []int {
 		taken[j] = true
 		out[i] = j
 	}
+
 	return out
 }
 
@@ -99,5 +102,6 @@ func poolSize(k int) int {
 		}
 		size += power
 	}
+
 	return size
 }

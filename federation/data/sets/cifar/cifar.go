@@ -49,10 +49,12 @@ func (c *cifarSet) open(cfg source.Config) (*data.Set, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	for _, layout := range []string{"binary", "pickles", "folders"} {
 		if cfg.Layout != layout && cfg.Layout != "auto" {
 			continue
 		}
+
 		for _, dir := range dirs {
 			if layout == "folders" {
 				sub, err := finder.Candidates(dir, "train", "test")
@@ -64,10 +66,12 @@ func (c *cifarSet) open(cfg source.Config) (*data.Set, error) {
 				}
 				continue
 			}
+
 			train, test, err := c.files(dir, layout == "binary")
 			if err != nil {
 				return nil, err
 			}
+
 			if len(train) > 0 {
 				r := &cifarReader{cifarSet: c, cfg: cfg, dir: dir, bin: layout == "binary", set: &data.Set{}}
 				s, err := r.read(train, test)
@@ -78,10 +82,12 @@ func (c *cifarSet) open(cfg source.Config) (*data.Set, error) {
 			}
 		}
 	}
+
 	first := c.train
 	if c.coarse == nil {
 		first += "1"
 	}
+
 	return nil, source.NothingFound(fmt.Errorf("no %s in %s: looked for %s.bin or the pickle %s, and for folders "+
 		"train and test with class folders, in it and in %s there: set data.root to the folder that holds them or to "+
 		"the one above it", c.title, cfg.Root, first, first, strings.Join(c.folders, ", ")), dirs)
@@ -93,6 +99,7 @@ func (c *cifarSet) files(dir string, bin bool) (train []string, test string, err
 	if err != nil {
 		return nil, "", err
 	}
+
 	for _, e := range list {
 		name, isBin := strings.CutSuffix(strings.ToLower(e.Name()), ".bin")
 		batch, isTrain := strings.CutPrefix(name, c.train)
@@ -105,6 +112,7 @@ func (c *cifarSet) files(dir string, bin bool) (train []string, test string, err
 			train = append(train, filepath.Join(dir, e.Name()))
 		}
 	}
+
 	slices.SortStableFunc(train, func(a, b string) int { return cmp.Compare(len(a), len(b)) })
 	return train, test, nil
 }
@@ -116,14 +124,17 @@ func (c *cifarSet) fromFolders(cfg source.Config, dir string) (*data.Set, error)
 	if err != nil {
 		return nil, err
 	}
+
 	top = slices.DeleteFunc(top, func(d string) bool { return source.SplitName(filepath.Base(d)) == "" })
 	if err := folder.Splits(w, top, false); err != nil {
 		return nil, err
 	}
+
 	set, err := w.Set()
 	if err != nil {
 		return nil, err
 	}
+
 	for _, name := range set.Classes {
 		super := -1
 		if i := slices.IndexFunc(c.known[0], func(k string) bool { return source.SameName(k, name) }); i >= 0 &&
@@ -132,9 +143,11 @@ func (c *cifarSet) fromFolders(cfg source.Config, dir string) (*data.Set, error)
 		}
 		set.Coarse = append(set.Coarse, super)
 	}
+
 	if c.coarse != nil {
 		set.Superclasses = source.UnderscoresToSpaces(c.known[1])
 	}
+
 	c.notes(set, dir)
 	set.Layout = folder.LayoutPaths[folder.SplitLayout]
 	return set, nil
@@ -147,6 +160,7 @@ func (c *cifarSet) notes(s *data.Set, dir string) {
 		s.Notes = append(s.Notes, fmt.Sprintf("%s: found %d classes, but %s has %d", dir, len(s.Classes), c.title,
 			len(c.known[0])))
 	}
+
 	if i := slices.Index(s.Coarse, -1); i >= 0 {
 		if c.coarse != nil {
 			s.Notes = append(s.Notes, fmt.Sprintf("%s: class %q has no known superclass, so superclasses are not "+

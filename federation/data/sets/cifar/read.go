@@ -33,16 +33,19 @@ func (r *cifarReader) read(train []string, test string) (*data.Set, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	set := r.set
 	set.Classes = source.UnderscoresToSpaces(names[0])
 	if len(names) > 1 {
 		set.Superclasses = source.UnderscoresToSpaces(names[1])
 	}
+
 	set.Coarse = slices.Repeat([]int{-1}, len(set.Classes))
 	if len(train) != r.parts {
 		set.Notes = append(set.Notes, fmt.Sprintf("%s: found %d of %d training files: %s", r.dir, len(train), r.parts,
 			source.FolderNames(train)))
 	}
+
 	for _, path := range train {
 		list, err := r.file(path)
 		if err != nil {
@@ -50,6 +53,7 @@ func (r *cifarReader) read(train []string, test string) (*data.Set, error) {
 		}
 		set.Train = append(set.Train, list...)
 	}
+
 	if test != "" {
 		if set.Test, err = r.file(test); err != nil {
 			return nil, err
@@ -62,11 +66,13 @@ func (r *cifarReader) read(train []string, test string) (*data.Set, error) {
 		slices.SortStableFunc(all, func(a, b data.Example) int { return a.Label - b.Label })
 		source.AddHeldOut(set, all)
 	}
+
 	for i := range set.Coarse {
 		if set.Coarse[i] < 0 && r.coarse != nil && slices.Equal(names[0], r.known[0]) {
 			set.Coarse[i] = r.coarse[i]
 		}
 	}
+
 	r.notes(set, r.dir)
 	return set, nil
 }
@@ -78,6 +84,7 @@ func (r *cifarReader) classNames() ([][]string, error) {
 	if !r.bin {
 		files, keys, read = []string{r.meta, r.meta}, r.names, pickledNames
 	}
+
 	for i, key := range keys {
 		path := filepath.Join(r.dir, files[i])
 		if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
@@ -93,6 +100,7 @@ func (r *cifarReader) classNames() ([][]string, error) {
 		}
 		out[i] = names
 	}
+
 	return out, nil
 }
 
@@ -109,14 +117,17 @@ func pickledNames(path, key string) (names []string, err error) {
 		return nil, err
 	}
 	defer p.Close()
+
 	v, err := p.get(key)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
+
 	list, err := pickle.Values(p, v)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %s: %w", path, key, err)
 	}
+
 	for _, e := range list {
 		name, _ := e.(string)
 		if name == "" {
@@ -124,6 +135,7 @@ func pickledNames(path, key string) (names []string, err error) {
 		}
 		names = append(names, name)
 	}
+
 	return names, nil
 }
 
@@ -137,11 +149,13 @@ func (r *cifarReader) file(path string) ([]data.Example, error) {
 	} else {
 		fine, coarse, err = r.pickleFile(pixels)
 	}
+
 	if err != nil && r.bin && r.cfg.Corrupt == data.Skip && len(fine) > 0 {
 		r.set.Skipped = append(r.set.Skipped, data.Skipped{Name: path, Reason: err.Error()})
 	} else if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
+
 	for i, c := range coarse {
 		have := &r.set.Coarse[fine[i]]
 		if *have >= 0 && *have != c {
@@ -150,6 +164,7 @@ func (r *cifarReader) file(path string) ([]data.Example, error) {
 		}
 		*have = c
 	}
+
 	return pixels.Examples(r.cfg.Root, fine, 0)
 }
 
@@ -167,6 +182,7 @@ func (r *cifarReader) binFile(pixels *source.Pixels) (fine, coarse []int, err er
 		return nil, nil, err
 	}
 	defer f.Close()
+
 	limits := r.limits()
 	slices.Reverse(limits) // the superclass comes first
 	labels, err := readCIFARLabels(f, limits...)
@@ -177,6 +193,7 @@ func (r *cifarReader) binFile(pixels *source.Pixels) (fine, coarse []int, err er
 			coarse = append(coarse, int(labels[i]))
 		}
 	}
+
 	pixels.Count, pixels.At, pixels.Gap, pixels.Stamp = len(fine), int64(heads), int64(heads), filestamp.Of(st)
 	return fine, coarse, err
 }
@@ -203,10 +220,12 @@ func readCIFARLabels(r io.Reader, limits ...int) ([]uint8, error) {
 			}
 			labels[i] = l
 		}
+
 		if n, err := b.Discard(cifarPixels); err != nil {
 			return out, fmt.Errorf("record %d ends after %d of %d bytes: the file is truncated, fetch it again", record,
 				n+len(limits), cifarPixels+len(limits))
 		}
+
 		out = append(out, labels[:len(limits)]...)
 	}
 }
@@ -217,31 +236,38 @@ func (r *cifarReader) pickleFile(pixels *source.Pixels) (fine, coarse []int, err
 		return nil, nil, err
 	}
 	defer cifarPickle.Close()
+
 	v, err := cifarPickle.get("data")
 	if err != nil {
 		return nil, nil, err
 	}
+
 	a, ok := v.(*pickle.Array)
 	if !ok || len(a.Shape) != 2 || a.Shape[1] != cifarPixels {
 		return nil, nil, fmt.Errorf("\"data\" is not a numpy array of N x %d bytes", cifarPixels)
 	}
+
 	pixels.Count, pixels.Stamp = a.Shape[0], filestamp.Of(cifarPickle.info)
 	if err := pixels.SetArray(a); err != nil {
 		return nil, nil, err
 	}
+
 	lists := [2][]int{}
 	for i, limit := range r.limits() {
 		v, err := cifarPickle.get(r.labels[i])
 		if err != nil {
 			return nil, nil, err
 		}
+
 		numbers, err := pickle.Numbers(cifarPickle, v)
 		if err != nil {
 			return nil, nil, err
 		}
+
 		if len(numbers) != pixels.Count {
 			return nil, nil, fmt.Errorf("%d images but %d %s", pixels.Count, len(numbers), r.labels[i])
 		}
+
 		for j, n := range numbers {
 			if n < 0 || n >= float64(limit) {
 				return nil, nil, fmt.Errorf("record %d has label %v, but there are %d classes", j, n, limit)
@@ -249,6 +275,7 @@ func (r *cifarReader) pickleFile(pixels *source.Pixels) (fine, coarse []int, err
 			lists[i] = append(lists[i], int(n))
 		}
 	}
+
 	return lists[0], lists[1], nil
 }
 
@@ -264,15 +291,18 @@ func openPickle(path string) (*cifarPickle, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	v, err := pickle.Read(file, 0, st.Size())
 	d, ok := v.(*types.Dict)
 	if err == nil && !ok {
 		err = fmt.Errorf("the pickle holds %T: expected a dictionary", v)
 	}
+
 	if err != nil {
 		file.Close()
 		return nil, err
 	}
+
 	return &cifarPickle{file, st, *d}, nil
 }
 

@@ -39,15 +39,18 @@ func (r release) open(cfg source.Config) (*data.Set, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	listing, err := r.listing(cfg, f, dirs)
 	if err != nil {
 		return nil, err
 	}
+
 	s, err := listing.Set(cfg)
 	if err == nil && len(s.Classes) != r.classes {
 		s.Notes = append(s.Notes, fmt.Sprintf("found %d classes; the release of %s has %d", len(s.Classes), cfg.Set,
 			r.classes))
 	}
+
 	return s, err
 }
 
@@ -67,27 +70,33 @@ func (r release) listing(cfg source.Config, finder source.Finder, dirs []string)
 			return listing, locate(listing, finder, dir, dirs, r.images)
 		}
 	}
+
 	for _, layout := range r.layouts {
 		for _, dir := range dirs {
 			paths, err := finder.All(dir, layout.needs)
 			if err != nil {
 				return nil, err
 			}
+
 			if paths == nil {
 				continue
 			}
+
 			if path, _ := finder.Split(dir, r.split); path != "" {
 				return nil, fmt.Errorf("%s is the split file of another set than %s: set data.set to that, or "+
 					"data.root to the folder of %s", path, cfg.Set, r.folders[0])
 			}
+
 			listing, err := layout.read(cfg, paths)
 			if err != nil {
 				return nil, err
 			}
+
 			listing.Root, listing.Layout = dir, "the release's own files, "+strings.Join(source.BaseNames(paths), ", ")
 			return listing, nil
 		}
 	}
+
 	return nil, source.NothingFound(r.missing(cfg), dirs)
 }
 
@@ -114,6 +123,7 @@ func (r release) missing(cfg source.Config) error {
 			}
 		}
 	}
+
 	slices.Sort(tried)
 	return fmt.Errorf("no %s in %s: looked for %s: set data.root to the folder that holds %s, or to that folder itself",
 		cfg.Set, cfg.Root, strings.Join(slices.Compact(tried), ", "), r.folders[0])
@@ -136,6 +146,7 @@ func dirs(f source.Finder, root string, r release) ([]string, error) {
 			}
 		}
 	}
+
 	return append(out[1:], root), nil
 }
 
@@ -158,6 +169,7 @@ func locate(listing *source.Listing, f source.Finder, dir string, dirs, images [
 			}
 		}
 	}
+
 	for _, p := range there {
 		for _, it := range listing.Items[:min(16, len(listing.Items))] {
 			if _, err := os.Stat(filepath.Join(p, filepath.FromSlash(it.Path))); err == nil {
@@ -166,6 +178,7 @@ func locate(listing *source.Listing, f source.Finder, dir string, dirs, images [
 			}
 		}
 	}
+
 	return fmt.Errorf("%s lists %s, but it is not under %s: put the images where CoOp has them", listing.List,
 		listing.Items[0].Path, strings.Join(append(tried, there...), ", nor under "))
 }

@@ -18,6 +18,7 @@ func flowerLists(_ source.Config, paths []string) (*source.Listing, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	names := map[string]string{}
 	if paths[2] != "" {
 		if err := source.DecodeList(paths[2], &names, "{label: class name}"); err != nil {
@@ -28,6 +29,7 @@ func flowerLists(_ source.Config, paths []string) (*source.Listing, error) {
 			names[strconv.Itoa(i+1)] = name
 		}
 	}
+
 	split := make([]string, len(labels))
 	if paths[3] != "" {
 		for _, s := range [][2]string{{"trnid", "train"}, {"valid", "val"}, {"tstid", "test"}} {
@@ -44,6 +46,7 @@ func flowerLists(_ source.Config, paths []string) (*source.Listing, error) {
 			}
 		}
 	}
+
 	for i, n := range labels {
 		where := fmt.Sprintf("%s: image %d", paths[1], i+1)
 		name := names[strconv.Itoa(n)]
@@ -59,11 +62,13 @@ func flowerLists(_ source.Config, paths []string) (*source.Listing, error) {
 			return nil, err
 		}
 	}
+
 	if paths[3] == "" {
 		listing.DrawSplit()
 	} else {
 		listing.OfficialSplit("setid.mat: 10 + 10 images of a class for train and val")
 	}
+
 	return listing, nil
 }
 
@@ -73,12 +78,14 @@ func flowerNumbers(path, name string) ([]int, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	out := make([]int, len(list))
 	for i, v := range list {
 		if out[i] = int(v); float64(out[i]) != v {
 			return nil, fmt.Errorf("%s: %s: %v is not a whole number", path, name, v)
 		}
 	}
+
 	return out, nil
 }
 

@@ -44,9 +44,11 @@ func folders(listing *source.Listing, cfg source.Config, parent, split string, i
 	if err == nil && len(dirs) == 0 {
 		err = fmt.Errorf("%s holds no folders: expected one per class", parent)
 	}
+
 	if err != nil {
 		return err
 	}
+
 	slices.Sort(dirs)
 	for _, dir := range dirs {
 		label, name, err := class(dir)
@@ -63,6 +65,7 @@ func folders(listing *source.Listing, cfg source.Config, parent, split string, i
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -71,24 +74,29 @@ func folder(listing *source.Listing, cfg source.Config, dir string, label int, c
 	if err := listing.Name(dir, label, class); err != nil {
 		return err
 	}
+
 	w := &source.Walk{Root: listing.Images, Skip: cfg.Corrupt == data.Skip}
 	files, err := w.Images(dir)
 	if err == nil {
 		err = w.Usable()
 	}
+
 	if err != nil {
 		return err
 	}
+
 	listing.Skipped = append(listing.Skipped, w.Skipped...)
 	if len(files) == 0 {
 		return fmt.Errorf("%s holds no images: expected files that end in %s, or remove the folder", dir,
 			strings.Join(source.Extensions, ", "))
 	}
+
 	for _, e := range files {
 		if err := listing.Add(dir, source.Item{Path: e.ID, Label: label, Split: split, Example: &e}); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -110,6 +118,7 @@ func synsetFolders(cfg source.Config, paths []string) (*source.Listing, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	label := map[string]int{}
 	for i, split := range []string{"train", "test"} {
 		err := folders(listing, cfg, paths[i], split, false, func(dir string) (int, string, error) {
@@ -127,10 +136,12 @@ func synsetFolders(cfg source.Config, paths []string) (*source.Listing, error) {
 			}
 			return n, names[id], nil
 		})
+
 		if err != nil {
 			return nil, err
 		}
 	}
+
 	return listing, nil
 }
 
@@ -150,5 +161,6 @@ func synsetNames(file string) (ids []string, names map[string]string, err error)
 		ids, names[id] = append(ids, id), strings.TrimSpace(name)
 		return nil
 	})
+
 	return ids, names, err
 }

@@ -22,10 +22,12 @@ func variantFolders(cfg source.Config, paths []string) (*source.Listing, error) 
 	if err != nil {
 		return nil, err
 	}
+
 	if len(ids) != allSynsets || !slices.IsSorted(ids) {
 		return nil, fmt.Errorf("%s has %d lines: expected ImageNet's %d classes in the order of their WNIDs, as in "+
 			"CoOp's classnames.txt", paths[1], len(ids), allSynsets)
 	}
+
 	return l, folders(l, cfg, paths[0], "test", false, func(dir string) (int, string, error) {
 		id := filepath.Base(dir)
 		label, known := slices.BinarySearch(ids, id)
@@ -45,14 +47,17 @@ func tinyLists(cfg source.Config, paths []string) (*source.Listing, error) {
 	if first, err := source.FirstImage(paths[1]); err != nil || first == "" { // a script moved the images to val/WNID/
 		return tinyFolders(cfg, []string{paths[0], filepath.Dir(paths[2]), paths[3], paths[4]})
 	}
+
 	l, label, err := tinyTrain(cfg, paths[0], paths[3], paths[4])
 	if err != nil {
 		return nil, err
 	}
+
 	images, err := filepath.Rel(l.Images, paths[1])
 	if err != nil {
 		return nil, err
 	}
+
 	l.List = paths[2]
 	return l, source.EachLine(paths[2], func(where, line string) error {
 		return annotation(l, label, filepath.ToSlash(images), where, line)
@@ -65,13 +70,16 @@ func annotation(listing *source.Listing, label map[string]int, images, where, li
 	if len(fields) < 2 {
 		return fmt.Errorf("%s: %q: expected a file name and a WNID", where, source.ShortText(line))
 	}
+
 	n, ok := label[fields[1]]
 	if !ok {
 		return fmt.Errorf("%s: there is no class %q among the training folders", where, source.ShortText(fields[1]))
 	}
+
 	if strings.ContainsAny(fields[0], `/\`) {
 		return fmt.Errorf("%s: %q is not a file name", where, source.ShortText(fields[0]))
 	}
+
 	return listing.Add(where, source.Item{Path: images + "/" + fields[0], Label: n, Split: "test"})
 }
 
@@ -81,6 +89,7 @@ func tinyFolders(cfg source.Config, paths []string) (*source.Listing, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	return listing, folders(listing, cfg, paths[1], "test", true, func(dir string) (int, string, error) {
 		id := filepath.Base(dir)
 		n, ok := label[id]
@@ -102,11 +111,13 @@ func tinyTrain(cfg source.Config, train, wnids, words string) (*source.Listing, 
 	if err != nil {
 		return nil, nil, err
 	}
+
 	slices.Sort(dirs)
 	label := map[string]int{}
 	for i, dir := range dirs {
 		label[filepath.Base(dir)] = i
 	}
+
 	if wnids != "" {
 		err := source.EachLine(wnids, func(where, line string) error {
 			if _, ok := label[line]; !ok {
@@ -118,14 +129,17 @@ func tinyTrain(cfg source.Config, train, wnids, words string) (*source.Listing, 
 			return nil, nil, err
 		}
 	}
+
 	names, err := tinyWords(words, label)
 	if err != nil {
 		return nil, nil, err
 	}
+
 	if n := len(dirs) - len(names); n > 0 {
 		listing.Notes = append(listing.Notes, fmt.Sprintf("%d of %d classes have no name in words.txt: their WNIDs, "+
 			"which a text tower cannot interpret, are used as names; set data.class_names", n, len(dirs)))
 	}
+
 	return listing, label, folders(listing, cfg, train, "train", true, func(dir string) (int, string, error) {
 		id := filepath.Base(dir)
 		return label[id], cmp.Or(names[id], id), nil
@@ -138,6 +152,7 @@ func tinyWords(file string, label map[string]int) (map[string]string, error) {
 	if file == "" {
 		return out, nil
 	}
+
 	err := source.EachLine(file, func(where, line string) error {
 		id, name, ok := strings.Cut(line, "\t")
 		if !ok {
@@ -149,5 +164,6 @@ func tinyWords(file string, label map[string]int) (map[string]string, error) {
 		}
 		return nil
 	})
+
 	return out, err
 }

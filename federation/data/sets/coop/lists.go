@@ -32,10 +32,12 @@ func petLists(_ source.Config, paths []string) (*source.Listing, error) {
 				source.Item{Path: name + ".jpg", Label: label - 1,
 					Split: split})
 		})
+
 		if err != nil {
 			return nil, err
 		}
 	}
+
 	listing.DrawVal()
 	return listing, nil
 }
@@ -53,12 +55,14 @@ func classPaths(files []string, splits ...string) (*source.Listing, error) {
 			return nil, err
 		}
 	}
+
 	for i, c := range slices.Sorted(maps.Keys(label)) {
 		label[c] = i
 		if err := listing.Name(listing.List, i, c); err != nil {
 			return nil, err
 		}
 	}
+
 	for i, split := range splits {
 		if err := eachPath(files[i+1], func(_, p string) error {
 			image := p
@@ -70,6 +74,7 @@ func classPaths(files []string, splits ...string) (*source.Listing, error) {
 			return nil, err
 		}
 	}
+
 	return listing, nil
 }
 
@@ -78,10 +83,12 @@ func eachPath(file string, do func(where, p string) error) error {
 	if !strings.EqualFold(filepath.Ext(file), ".json") {
 		return source.EachLine(file, do)
 	}
+
 	var byClass map[string][]string
 	if err := source.DecodeList(file, &byClass, "{class: [paths]}"); err != nil {
 		return err
 	}
+
 	for _, class := range slices.Sorted(maps.Keys(byClass)) {
 		for _, p := range byClass[class] {
 			if err := do(file, p); err != nil {
@@ -89,6 +96,7 @@ func eachPath(file string, do func(where, p string) error) error {
 			}
 		}
 	}
+
 	return nil
 }
 
@@ -114,9 +122,11 @@ func actionLists(_ source.Config, paths []string) (*source.Listing, error) {
 		label[class] = n - 1
 		return l.Name(where, n-1, actionName(class))
 	})
+
 	if err != nil {
 		return nil, err
 	}
+
 	return l, classLists(l, label, paths[1:], []string{"trainval", "test"}, func(line string) (class, image string) {
 		video, _, _ := strings.Cut(line, " ")
 		class, file := path.Split(video)
@@ -143,9 +153,11 @@ func classLists(listing *source.Listing, label map[string]int, files, splits []s
 			return err
 		}
 	}
+
 	if splits[0] == "trainval" {
 		listing.DrawVal()
 	}
+
 	return nil
 }
 
@@ -165,9 +177,11 @@ func sceneLists(_ source.Config, paths []string) (*source.Listing, error) {
 		slices.Reverse(parts)
 		return listing.Name(where, n, strings.Join(parts, " "))
 	})
+
 	if err != nil {
 		return nil, err
 	}
+
 	return listing, classLists(listing, label, paths[1:], []string{"trainval", "test"},
 		func(line string) (class, image string) {
 			image = strings.TrimPrefix(line, "/")
@@ -187,9 +201,11 @@ func aircraftLists(_ source.Config, paths []string) (*source.Listing, error) {
 		label[line] = len(label)
 		return listing.Name(where, label[line], line)
 	})
+
 	if err != nil {
 		return nil, err
 	}
+
 	return listing, classLists(listing, label, paths[1:], []string{"train", "val", "test"}, func(line string) (class,
 		image string) {
 		name, class, _ := strings.Cut(line, " ")
@@ -221,34 +237,42 @@ func birdLists(_ source.Config, paths []string) (*source.Listing, error) {
 			return nil, err
 		}
 	}
+
 	labels, err := numbers(paths[2])
 	if err != nil {
 		return nil, err
 	}
+
 	train, err := numbers(paths[3])
 	if err != nil {
 		return nil, err
 	}
+
 	listing := &source.Listing{List: paths[1], Images: paths[0]}
 	err = numbered(paths[1], func(where string, id int, path string) error {
 		n, ok := labels[id]
 		if !ok {
 			return fmt.Errorf("%s: image %d has no label in %s", where, id, paths[2])
 		}
+
 		name := names[n]
 		if name == "" && paths[4] != "" {
 			return fmt.Errorf("%s: label %d has no name in %s", where, n, paths[4])
 		}
+
 		if name == "" {
 			folder, _, _ := strings.Cut(path, "/")
 			name = birdName(folder)
 		}
+
 		t, ok := train[id]
 		if !ok || t != 0 && t != 1 {
 			return fmt.Errorf("%s: image %d has no 0 or 1 in %s", where, id, paths[3])
 		}
+
 		return listing.AddNamed(where, name, source.Item{Path: path, Label: n - 1, Split: []string{"test", "train"}[t]})
 	})
+
 	return listing, err
 }
 

@@ -35,21 +35,26 @@ func (p *domainPlace) idx(dir, split string, _ source.Config) (*digitSplit, erro
 		}
 		paths[i] = path
 	}
+
 	if paths[0] == "" && paths[1] == "" {
 		return nil, nil
 	}
+
 	if paths[0] == "" || paths[1] == "" {
 		return nil, fmt.Errorf("%s is alone: expected images-idx3-ubyte and labels-idx1-ubyte of the same "+
 			"split in %s", paths[0]+paths[1], dir)
 	}
+
 	x, err := idxImages(paths[0])
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", paths[0], err)
 	}
+
 	labels, err := idxLabels(paths[1])
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", paths[1], err)
 	}
+
 	return p.digitPixels(x, labels, false)
 }
 
@@ -60,10 +65,12 @@ func readIDX(r io.Reader, dimensions int) ([]int, error) {
 	if _, err := io.ReadFull(r, head); err != nil {
 		return nil, fmt.Errorf("shorter than the head of an idx file: fetch it again")
 	}
+
 	if head[0] != 0 || head[1] != 0 || head[2] != 8 || int(head[3]) != dimensions {
 		return nil, fmt.Errorf("starts with % x: expected an idx file of bytes in %d dimensions (00 00 08 %02x)",
 			head[:4], dimensions, dimensions)
 	}
+
 	dims := make([]int, dimensions)
 	for i := range dims {
 		n := binary.BigEndian.Uint32(head[4+4*i:])
@@ -72,6 +79,7 @@ func readIDX(r io.Reader, dimensions int) ([]int, error) {
 		}
 		dims[i] = int(n)
 	}
+
 	return dims, nil
 }
 
@@ -95,15 +103,18 @@ func idxImages(path string) (*source.Pixels, error) {
 		return nil, err
 	}
 	defer f.Close()
+
 	_, dims, err := openIDX(f, 3)
 	if err != nil {
 		return nil, err
 	}
+
 	pixels := &source.Pixels{Path: path, Count: dims[0], Height: dims[1], Width: dims[2], Channels: 1, At: 16,
 		Stamp: filestamp.Of(st)}
 	if pixels.Height < 1 || pixels.Width < 1 || pixels.Height > 1024 || pixels.Width > 1024 {
 		return nil, fmt.Errorf("images of %d x %d pixels: expected 1 to 1024 a side", pixels.Height, pixels.Width)
 	}
+
 	if isGzip(path) {
 		pixels.Inflate = func(f *os.File) (io.Reader, error) {
 			r, _, err := openIDX(f, 3)
@@ -112,6 +123,7 @@ func idxImages(path string) (*source.Pixels, error) {
 	} else if want := pixels.At + int64(pixels.Count)*int64(pixels.Size()); st.Size() < want {
 		return nil, fmt.Errorf("ends after %d of %d bytes: the file is truncated, fetch it again", st.Size(), want)
 	}
+
 	return pixels, nil
 }
 
@@ -121,17 +133,21 @@ func idxLabels(path string) ([]float64, error) {
 		return nil, err
 	}
 	defer f.Close()
+
 	r, dims, err := openIDX(f, 1)
 	if err != nil {
 		return nil, err
 	}
+
 	raw, err := io.ReadAll(io.LimitReader(r, int64(dims[0])))
 	if err != nil {
 		return nil, err
 	}
+
 	if len(raw) < dims[0] {
 		return nil, fmt.Errorf("ends after %d of %d labels: the file is truncated, fetch it again", len(raw), dims[0])
 	}
+
 	return convert.Slice(raw, func(b byte) float64 { return float64(b) }), nil
 }
 
@@ -147,19 +163,23 @@ func (p *domainPlace) usps(dir, split string, _ source.Config) (*digitSplit, err
 	if path == "" || err != nil {
 		return nil, err
 	}
+
 	f, st, err := source.OpenFile(path)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
+
 	var in io.Reader = bufio.NewReader(f)
 	if strings.HasSuffix(strings.ToLower(path), ".bz2") {
 		in = bzip2.NewReader(in)
 	}
+
 	labels, raw, err := readUSPS(in)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
+
 	return p.digitPixels(&source.Pixels{Path: path, Count: len(labels), Width: uspsSide, Height: uspsSide, Channels: 1,
 		Raw: raw, Stamp: filestamp.Of(st)}, labels, false)
 }
@@ -177,17 +197,21 @@ func readUSPS(r io.Reader) (labels []float64, raw []byte, err error) {
 		if len(fields) == 0 {
 			continue
 		}
+
 		label, err := strconv.ParseFloat(fields[0], 64)
 		if err != nil || label < 1 || label > 10 || label != math.Trunc(label) {
 			return nil, nil, fmt.Errorf("line %d: label %q: expected 1 to 10", line, source.ShortText(fields[0]))
 		}
+
 		if len(labels) == uspsMax {
 			return nil, nil, fmt.Errorf("line %d: more than %d images", line, uspsMax)
 		}
+
 		var img [uspsSide * uspsSide]byte
 		for i := range img {
 			img[i] = 127
 		}
+
 		for _, field := range fields[1:] {
 			at, text, ok := strings.Cut(field, ":")
 			i, err := strconv.Atoi(at)
@@ -198,14 +222,18 @@ func readUSPS(r io.Reader) (labels []float64, raw []byte, err error) {
 			}
 			img[i-1] = byte((v + 1) / 2 * 255)
 		}
+
 		labels, raw = append(labels, label-1), append(raw, img[:]...)
 	}
+
 	if err := in.Err(); err != nil {
 		return nil, nil, fmt.Errorf("line %d: %w", line+1, err)
 	}
+
 	if len(labels) == 0 {
 		return nil, nil, fmt.Errorf("no images: expected lines \"label index:value ...\"")
 	}
+
 	return labels, raw, nil
 }
 
@@ -216,19 +244,23 @@ func (p *domainPlace) svhn(dir, split string, _ source.Config) (*digitSplit, err
 	for _, prefix := range []string{"", "svhn_", "synth_", "syn_"} {
 		names = append(names, prefix+split+"_32x32.mat")
 	}
+
 	path, err := p.digitFile(dir, false, append(names, "synth_"+split+"_32x32_small.mat")...)
 	if path == "" || err != nil {
 		return nil, err
 	}
+
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
+
 	x, labels, err := matDigits(f, path)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
+
 	return p.digitPixels(x, labels, true)
 }
 
@@ -237,18 +269,22 @@ func matDigits(file *os.File, path string) (*source.Pixels, []float64, error) {
 	if err != nil {
 		return nil, nil, err
 	}
+
 	vars, err := matfile.Variables(file)
 	if err != nil {
 		return nil, nil, err
 	}
+
 	variable, err := matfile.Find(vars, "X")
 	if err != nil {
 		return nil, nil, err
 	}
+
 	y, err := matfile.Find(vars, "y")
 	if err != nil {
 		return nil, nil, err
 	}
+
 	pixels := &source.Pixels{Path: path, Order: source.PlanesByColumn, Channels: 1, Stamp: filestamp.Of(st)}
 	switch d := variable.Dims; {
 	case len(d) == 4 && d[2] == 3:
@@ -256,10 +292,12 @@ func matDigits(file *os.File, path string) (*source.Pixels, []float64, error) {
 	case len(d) == 3:
 		pixels.Height, pixels.Width, pixels.Count = d[0], d[1], d[2]
 	}
+
 	if variable.Kind != 2 || pixels.Height < 1 || pixels.Width < 1 || pixels.Height > 1024 || pixels.Width > 1024 {
 		return nil, nil, fmt.Errorf("variable X has dimensions %d and type %d: expected uint8 images [32,32,3,N]",
 			variable.Dims, variable.Kind)
 	}
+
 	if variable.Compressed {
 		pixels.Inflate = func(f *os.File) (io.Reader, error) {
 			r, _, err := variable.Data(f)
@@ -268,12 +306,15 @@ func matDigits(file *os.File, path string) (*source.Pixels, []float64, error) {
 	} else {
 		pixels.At = variable.Element + variable.Skip
 	}
+
 	labels, err := y.Numbers(file)
 	if err != nil {
 		return nil, nil, err
 	}
+
 	if len(labels) != pixels.Count {
 		return nil, nil, fmt.Errorf("%d images in X but %d labels in y", pixels.Count, len(labels))
 	}
+
 	return pixels, labels, nil
 }

@@ -38,12 +38,14 @@ func openDigits(cfg source.Config) (*data.Set, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	walk := &source.Walk{Root: cfg.Root, Skip: cfg.Corrupt == data.Skip}
 	var notes []string
 	for i, dir := range place.dirs {
 		if dir == "" {
 			continue
 		}
+
 		name := place.domains[i].name
 		train, test, err := place.digitFiles(dir, cfg)
 		switch {
@@ -64,10 +66,12 @@ func openDigits(cfg source.Config) (*data.Set, error) {
 			addDigits(walk, "test", name, test)
 		}
 	}
+
 	s, err := place.finish(walk, notes...)
 	if err == nil {
 		s.Layout = "files or folders of every domain"
 	}
+
 	return s, err
 }
 
@@ -90,6 +94,7 @@ func (p *domainPlace) digitFiles(dir string, cfg source.Config) (train, test *di
 			return train, test, err
 		}
 	}
+
 	return nil, nil, nil
 }
 
@@ -119,6 +124,7 @@ func (p *domainPlace) digitLists(dir, split string, cfg source.Config) (*digitSp
 			return p.digitList(file, images, cfg)
 		}
 	}
+
 	return nil, nil
 }
 
@@ -127,6 +133,7 @@ func (p *domainPlace) digitList(file, images string, cfg source.Config) (*digitS
 	if err != nil {
 		return nil, err
 	}
+
 	l := p.listed(cfg)
 	l.dirs = []string{images}
 	for _, line := range lines {
@@ -137,6 +144,7 @@ func (p *domainPlace) digitList(file, images string, cfg source.Config) (*digitS
 			return nil, err
 		}
 	}
+
 	return &digitSplit{l.walk.Found, l.walk.Skipped, file}, nil
 }
 
@@ -146,32 +154,39 @@ func (p *domainPlace) digitPickle(dir, split string, _ source.Config) (*digitSpl
 	if path == "" || err != nil {
 		return nil, err
 	}
+
 	file, st, err := source.OpenFile(path)
 	if err != nil {
 		return nil, err
 	}
 	defer file.Close()
+
 	first, second, err := pickle.ReadPair(file, st.Size())
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
+
 	array, ok := first.(*pickle.Array)
 	if !ok || len(array.Shape) != 3 && (len(array.Shape) != 4 || array.Shape[3] != 3) {
 		return nil, fmt.Errorf("%s: expected a pair of numpy arrays, images [N,H,W] or [N,H,W,3] and labels", path)
 	}
+
 	labels, err := pickle.Numbers(file, second)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
+
 	images := &source.Pixels{Path: path, Count: array.Shape[0], Height: array.Shape[1], Width: array.Shape[2],
 		Channels: 1,
 		Order:    source.PixelByPixel, Stamp: filestamp.Of(st)}
 	if len(array.Shape) == 4 {
 		images.Channels = 3
 	}
+
 	if err := images.SetArray(array); err != nil {
 		return nil, err
 	}
+
 	return p.digitPixels(images, labels, false)
 }
 
@@ -186,13 +201,16 @@ func (p *domainPlace) digitPixels(pixels *source.Pixels, labels []float64, tens 
 			return nil, fmt.Errorf("%s: label %d is %v: expected digits", pixels.Path, i, l)
 		}
 	}
+
 	list, err := pixels.Examples(p.root, whole, 0)
 	if err != nil {
 		return nil, err
 	}
+
 	out := &digitSplit{file: pixels.Path}
 	for _, e := range list {
 		out.found = append(out.found, source.Found{Class: digitNames[e.Label], Example: e})
 	}
+
 	return out, nil
 }

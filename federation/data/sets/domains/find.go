@@ -63,6 +63,7 @@ func (d *domainSet) find(root string) (*domainPlace, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	var best *domainPlace
 	most := 0
 	for _, home := range homes {
@@ -70,6 +71,7 @@ func (d *domainSet) find(root string) (*domainPlace, error) {
 		if err != nil {
 			return nil, err
 		}
+
 		for _, dir := range places {
 			place := &domainPlace{domainSet: d, root: root, home: home, images: dir, finder: finder}
 			n := 0
@@ -83,11 +85,13 @@ func (d *domainSet) find(root string) (*domainPlace, error) {
 				}
 				place.dirs = append(place.dirs, path)
 			}
+
 			if n > most {
 				best, most = place, n
 			}
 		}
 	}
+
 	if best != nil {
 		if i := slices.Index(best.dirs, ""); i >= 0 && !d.partial {
 			return nil, fmt.Errorf("%s does not exist: %s has the domains %s", filepath.Join(best.images,
@@ -95,10 +99,12 @@ func (d *domainSet) find(root string) (*domainPlace, error) {
 		}
 		return best, nil
 	}
+
 	looked := []string{root}
 	for _, home := range d.folders {
 		looked = append(looked, filepath.Join(root, home))
 	}
+
 	return nil, source.NothingFound(fmt.Errorf("no %s: looked for folders %s in %s, and in %s there: set data.root "+
 		"to the folder that holds them or to the one above it", d.title, d.names(), strings.Join(looked, ", "),
 		strings.Join(d.inner, ", ")), homes)
@@ -125,6 +131,7 @@ func (d *domainSet) class(name string) string {
 		}
 		name = d.classes[i]
 	}
+
 	return strings.ReplaceAll(name, "_", " ")
 }
 
@@ -133,10 +140,12 @@ func (d *domainSet) compareClasses(a, b string) int {
 	if d.classes != nil {
 		return d.index(a) - d.index(b)
 	}
+
 	a, b = strings.ReplaceAll(a, " ", "_"), strings.ReplaceAll(b, " ", "_")
 	if d.order != nil {
 		return d.order(a, b)
 	}
+
 	return strings.Compare(a, b)
 }
 
@@ -155,24 +164,29 @@ func (p *domainPlace) finish(w *source.Walk, notes ...string) (*data.Set, error)
 	if w.Order == nil {
 		w.Order = p.compareClasses
 	}
+
 	set, err := w.Set()
 	if err != nil {
 		return nil, err
 	}
+
 	set.Notes = append(set.Notes, notes...)
 	if p.count > 0 && len(set.Classes) != p.count {
 		set.Notes = append(set.Notes, fmt.Sprintf("%s: found %d classes, but %s has %d", p.images, len(set.Classes),
 			p.title,
 			p.count))
 	}
+
 	if len(set.Domains) < len(p.domains) {
 		set.Notes = append(set.Notes, fmt.Sprintf("%s: found the domains %s of %s", p.images,
 			strings.Join(set.Domains, ", "),
 			p.domainSet.names()))
 	}
+
 	if p.classes != nil {
 		p.number(set)
 	}
+
 	return set, nil
 }
 

@@ -22,10 +22,12 @@ func (p *domainPlace) fromFolders(cfg source.Config) (*data.Set, error) {
 			return nil, err
 		}
 	}
+
 	s, err := p.finish(w)
 	if err == nil {
 		s.Layout = "DOMAIN/ folders of " + p.title
 	}
+
 	return s, err
 }
 
@@ -35,19 +37,24 @@ func (d *domainSet) domainFolder(walk *source.Walk, noted, dir, domain string) e
 	if err == nil && len(sub) == 1 && (named(sub[0], "images") || named(sub[0], "full")) {
 		sub, err = walk.Folders(sub[0])
 	}
+
 	if err == nil && len(sub) == 0 {
 		err = fmt.Errorf("%s holds no folders: expected one folder per class in every domain", dir)
 	}
+
 	if err != nil {
 		return err
 	}
+
 	splits, others := source.SplitsAmong(sub)
 	if splits["train"] != nil && len(others) == 1 && named(others[0], "full") { // VLCS: full repeats the splits
 		others = nil
 	}
+
 	if splits["train"] == nil || len(others) > 0 {
 		return d.domainClasses(walk, "", domain, sub)
 	}
+
 	return walk.Splits(noted, splits, func(split string, dirs []string) error {
 		return d.domainClasses(walk, split, domain, dirs)
 	})
@@ -63,22 +70,27 @@ func (d *domainSet) domainClasses(walk *source.Walk, split, domain string, dirs 
 				d.expectedClasses())
 		}
 	}
+
 	dirs = slices.DeleteFunc(dirs, func(dir string) bool { return d.class(filepath.Base(dir)) == "" })
 	if len(dirs) == 0 {
 		return fmt.Errorf("domain %s of %s has no class folders: expected %s", domain, d.title, d.expectedClasses())
 	}
+
 	start := len(walk.Found)
 	if err := walk.Classes(split, domain, dirs); err != nil {
 		return err
 	}
+
 	list := walk.Found[start:]
 	for i := range list {
 		list[i].Class = d.class(list[i].Class)
 	}
+
 	slices.SortStableFunc(list, func(a, b source.Found) int {
 		x, y := a.Example.Path, b.Example.Path
 		return cmp.Or(strings.Compare(filepath.Dir(x), filepath.Dir(y)), strings.Compare(x, y))
 	})
+
 	return nil
 }
 

@@ -31,21 +31,26 @@ func readDomainList(r io.Reader, file string) ([]domainLine, error) {
 		if cut < 0 {
 			return fmt.Errorf("%s: %q has no label: expected \"path label\"", where, source.ShortText(line))
 		}
+
 		label, err := strconv.Atoi(line[cut+1:])
 		if err != nil || label < 0 || label > source.MaxLabel {
 			return fmt.Errorf("%s: label %q is not a number from 0: expected \"path label\"", where,
 				source.ShortText(line[cut+1:]))
 		}
+
 		name, ok := relative(strings.TrimSpace(line[:cut]))
 		if !ok {
 			return fmt.Errorf("%s: %q is not a path under the set's folder", where, source.ShortText(line[:cut]))
 		}
+
 		out = append(out, domainLine{name, label, where})
 		return nil
 	})
+
 	if err == nil && len(out) == 0 {
 		err = fmt.Errorf("%s is empty: expected lines \"path label\"", file)
 	}
+
 	return out, err
 }
 
@@ -80,19 +85,24 @@ func (p *domainPlace) lists(dir string, names ...string) ([]*domainList, error) 
 		for _, name := range names {
 			spelled = append(spelled, d.names(name)...)
 		}
+
 		file, err := p.finder.First(false, []string{dir}, spelled...)
 		if err != nil {
 			return nil, err
 		}
+
 		if file == "" {
 			continue
 		}
+
 		lines, err := domainLines(file)
 		if err != nil {
 			return nil, err
 		}
+
 		out[i] = &domainList{file, i, lines}
 	}
+
 	return out, nil
 }
 
@@ -113,6 +123,7 @@ func (p *domainPlace) listed(cfg source.Config) *listed {
 			dirs = append(dirs, d)
 		}
 	}
+
 	return &listed{p, &source.Walk{Root: cfg.Root, Skip: cfg.Corrupt == data.Skip}, map[string]int{}, map[int]string{},
 		map[string]string{}, dirs}
 }
@@ -136,6 +147,7 @@ func (l *listed) add(split string, list *domainList) error {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -145,12 +157,15 @@ func (l *listed) agree(class string, label int, where string) error {
 	if ok && have != label {
 		return fmt.Errorf("%s: class %q has label %d, but %d in %s", where, class, label, have, l.where[class])
 	}
+
 	if other, taken := l.names[label]; taken && other != class {
 		return fmt.Errorf("%s: label %d is class %q, but %q in %s", where, label, class, other, l.where[other])
 	}
+
 	if !ok {
 		l.labels[class], l.names[label], l.where[class] = label, class, where
 	}
+
 	return nil
 }
 
@@ -159,6 +174,7 @@ func (l *listed) image(split string, domain int, class, name, where string) erro
 	if l.skipBroken(l.walk, name) {
 		return nil
 	}
+
 	file, st := l.resolve(name)
 	if st == nil {
 		err := fmt.Errorf("%s: image %s does not exist: looked in %s", where, name, strings.Join(l.dirs, ", "))
@@ -168,10 +184,12 @@ func (l *listed) image(split string, domain int, class, name, where string) erro
 		l.walk.Skipped = append(l.walk.Skipped, data.Skipped{Name: name, Reason: "is listed but does not exist"})
 		return nil
 	}
+
 	id, err := filepath.Rel(l.root, file)
 	if err != nil {
 		return err
 	}
+
 	l.walk.Found = append(l.walk.Found, source.Found{Split: split, Domain: l.domains[domain].name, Class: class,
 		Example: data.Example{ID: filepath.ToSlash(id), Path: file, Stamp: filestamp.Of(st)}})
 	return nil
@@ -193,6 +211,7 @@ func (l *listed) resolve(name string) (string, fs.FileInfo) {
 			}
 		}
 	}
+
 	return "", nil
 }
 

@@ -41,6 +41,7 @@ func (p *domainPlace) search(names []string) (lists []*domainList, where string,
 			looked = append(looked, dir)
 		}
 	}
+
 	files := convert.Slice(names, func(name string) string { return fmt.Sprintf(name, p.domains[0].name) })
 	return nil, strings.Join(files, " or ") + " and so on in " + strings.Join(looked, ", "), nil
 }
@@ -52,14 +53,17 @@ func (p *domainPlace) fromLists(cfg source.Config, names domainListNames) (set *
 	if err != nil || train == nil {
 		return nil, where, err
 	}
+
 	cross, _, err := p.search(names.cross)
 	if err != nil {
 		return nil, where, err
 	}
+
 	test, missing, err := p.search(names.test)
 	if err != nil {
 		return nil, where, err
 	}
+
 	var notes []string
 	if test == nil {
 		if cross == nil || cfg.Layout == "lists-as-published" {
@@ -68,27 +72,32 @@ func (p *domainPlace) fromLists(cfg source.Config, names domainListNames) (set *
 		test, cross = cross, nil
 		notes = append(notes, where+": there are no test lists: the lists for cross-validation are the test split")
 	}
+
 	listed := p.listed(cfg)
 	leaks := 0
 	for i, dir := range p.dirs {
 		if dir == "" {
 			continue
 		}
+
 		for j, lists := range [][]*domainList{train, test} {
 			if lists[i] == nil {
 				return nil, where, fmt.Errorf("%s has no list of %s images for domain %s, as other domains have", where,
 					[]string{"training", "test"}[j], p.domains[i].name)
 			}
 		}
+
 		seen := lineSet(train[i])
 		kept, leaked := without(test[i], seen)
 		leaks += leaked
 		if cfg.Layout == "lists-as-published" {
 			kept = test[i]
 		}
+
 		if err := listed.add("train", train[i]); err != nil {
 			return nil, where, err
 		}
+
 		if cross != nil && cross[i] != nil && cfg.Layout != "lists-as-published" {
 			for path := range lineSet(kept) {
 				seen[path] = true
@@ -98,10 +107,12 @@ func (p *domainPlace) fromLists(cfg source.Config, names domainListNames) (set *
 				return nil, where, err
 			}
 		}
+
 		if err := listed.add("test", kept); err != nil {
 			return nil, where, err
 		}
 	}
+
 	switch {
 	case leaks > 0 && cfg.Layout == "lists-as-published":
 		notes = append(notes, fmt.Sprintf("%s: %d test images are also training images, kept as published", where,
@@ -110,9 +121,11 @@ func (p *domainPlace) fromLists(cfg source.Config, names domainListNames) (set *
 		notes = append(notes, fmt.Sprintf("%s: %d test images are also training images and were removed from the "+
 			"test split; data.layout: lists-as-published keeps them", where, leaks))
 	}
+
 	if set, err = listed.finish(notes...); err == nil {
 		set.Layout = "lists in " + where
 	}
+
 	return set, where, err
 }
 
@@ -147,28 +160,34 @@ func (p *domainPlace) fromPickles(cfg source.Config) (set *data.Set, where strin
 			if err != nil {
 				return nil, "", err
 			}
+
 			if file == "" {
 				if p.dirs[i] != "" {
 					missing = append(missing, filepath.Join(p.home, d.name+"_"+split+".pkl"))
 				}
 				continue
 			}
+
 			any = true
 			if err := listed.pickled(split, i, file); err != nil {
 				return nil, "", err
 			}
 		}
 	}
+
 	where = strings.Join(missing, ", ")
 	if !any {
 		return nil, where, nil
 	}
+
 	if len(missing) > 0 {
 		return nil, where, fmt.Errorf("%s does not exist, but other domains have their pickles", missing[0])
 	}
+
 	if set, err = listed.finish(); err == nil {
 		set.Layout = "pickles DOMAIN_{train,test}.pkl"
 	}
+
 	return set, where, err
 }
 
@@ -179,6 +198,7 @@ func (l *listed) pickled(split string, domain int, file string) error {
 	if err != nil {
 		return err
 	}
+
 	for i, text := range paths {
 		where := fmt.Sprintf("%s: entry %d", file, i)
 		name, ok := relative(text)
@@ -186,6 +206,7 @@ func (l *listed) pickled(split string, domain int, file string) error {
 		if !ok || len(parts) < 2 {
 			return fmt.Errorf("%s: %q is not a path domain/class/file", where, source.ShortText(text))
 		}
+
 		class := ""
 		switch v := labels[i].(type) {
 		case string:
@@ -195,17 +216,21 @@ func (l *listed) pickled(split string, domain int, file string) error {
 				class = l.class(l.classes[v])
 			}
 		}
+
 		if class == "" {
 			return fmt.Errorf("%s: label %v is not one of %s", where, labels[i], l.expectedClasses())
 		}
+
 		if folder := l.class(parts[len(parts)-2]); folder != "" && folder != class {
 			return fmt.Errorf("%s: %s has label %q: its paths and labels do not match", where,
 				source.ShortText(text), class)
 		}
+
 		if err := l.image(split, domain, class, name, where); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -216,6 +241,7 @@ func openDomains(d *domainSet, names domainListNames, pickles bool) func(source.
 		if err != nil {
 			return nil, err
 		}
+
 		if pickles && (cfg.Layout == "auto" || cfg.Layout == "pickles") {
 			s, where, err := place.fromPickles(cfg)
 			if s != nil || err != nil {
@@ -225,6 +251,7 @@ func openDomains(d *domainSet, names domainListNames, pickles bool) func(source.
 				return nil, fmt.Errorf("%s has no pickles: looked for %s; use data.layout: auto", place.home, where)
 			}
 		}
+
 		if names.train != nil && cfg.Layout != "folders" {
 			s, where, err := place.fromLists(cfg, names)
 			if s != nil || err != nil {
@@ -234,6 +261,7 @@ func openDomains(d *domainSet, names domainListNames, pickles bool) func(source.
 				return nil, fmt.Errorf("%s has no lists: looked for %s; use data.layout: auto", place.home, where)
 			}
 		}
+
 		return place.fromFolders(cfg)
 	}
 }

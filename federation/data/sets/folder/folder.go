@@ -24,28 +24,34 @@ func openFolder(cfg source.Config) (*data.Set, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	if len(top) == 0 {
 		return nil, fmt.Errorf("%s holds no folders: expected %s", cfg.Root, folderExpects)
 	}
+
 	layout := cfg.Layout
 	if layout == "auto" {
 		if layout, err = detect(walk, top); err != nil {
 			return nil, err
 		}
 	}
+
 	switch layout {
 	case classesLayout, domainsLayout:
 		err = level(walk, "", top, layout == domainsLayout)
 	default:
 		err = Splits(walk, top, layout == splitDomainsLayout)
 	}
+
 	if err != nil {
 		return nil, err
 	}
+
 	s, err := walk.Set()
 	if err != nil {
 		return nil, err
 	}
+
 	s.Layout = LayoutPaths[layout]
 	return s, nil
 }
@@ -55,6 +61,7 @@ func level(walk *source.Walk, split string, dirs []string, domains bool) error {
 	if !domains {
 		return walk.Classes(split, "", dirs)
 	}
+
 	for _, d := range dirs {
 		sub, err := walk.Folders(d)
 		if err != nil {
@@ -67,5 +74,6 @@ func level(walk *source.Walk, split string, dirs []string, domains bool) error {
 			return err
 		}
 	}
+
 	return nil
 }

@@ -31,6 +31,7 @@ func detect(walk *source.Walk, top []string) (string, error) {
 	if err != nil {
 		return "", torn(err, splits, others)
 	}
+
 	switch {
 	case !nested && len(splits) > 0 && len(others) == 0:
 		return "", fmt.Errorf("%s: the folders %s hold images but no folders. Either they are splits whose class "+
@@ -52,6 +53,7 @@ func detect(walk *source.Walk, top []string) (string, error) {
 			"splits: then move %s away; or all are domains: then set data.layout: domains", walk.Root,
 			source.FolderNames(flat(splits)), source.FolderNames(others), source.FolderNames(others))
 	}
+
 	for _, split := range []string{"train", "val", "test"} {
 		if same := splits[split]; len(same) > 1 {
 			return "", fmt.Errorf("%s: the folders %s all name the %s split. Either they are parts of one split: "+
@@ -59,11 +61,13 @@ func detect(walk *source.Walk, top []string) (string, error) {
 				source.FolderNames(same), split)
 		}
 	}
+
 	if splits["train"] == nil {
 		return "", fmt.Errorf("%s: all folders are named like splits (%s), but none of them is for training. Either "+
 			"a folder train is missing, or they are domains: then set data.layout: domains", walk.Root,
 			source.FolderNames(top))
 	}
+
 	var inner []string
 	for _, d := range top {
 		sub, err := walk.Folders(d)
@@ -75,9 +79,11 @@ func detect(walk *source.Walk, top []string) (string, error) {
 		}
 		inner = append(inner, sub...)
 	}
+
 	if domains, err := deep(walk, inner); err != nil || !domains {
 		return SplitLayout, err
 	}
+
 	return splitDomainsLayout, splitsBelow(walk, inner)
 }
 
@@ -95,6 +101,7 @@ func splitsBelow(w *source.Walk, dirs []string) error {
 				LayoutPaths[splitDomainsLayout])
 		}
 	}
+
 	return nil
 }
 
@@ -104,15 +111,18 @@ func torn(err error, splits map[string][]string, others []string) error {
 	if !errors.As(err, &t) || len(splits) == 0 {
 		return err
 	}
+
 	if img, e := source.FirstImage(t.without); len(others) == 0 && (e != nil || img == "") {
 		return fmt.Errorf("%s holds no folders: expected class folders in it, as in %s; or remove it", t.without,
 			t.with)
 	}
+
 	if len(others) == 0 {
 		return fmt.Errorf("%s holds no class folders, as %s does: its images have no labels. Move it away; without "+
 			"folders for test and val, two of every ten images of each class of %s are held out for testing",
 			t.without, t.with, source.FolderNames(splits["train"]))
 	}
+
 	return fmt.Errorf("%s holds folders but %s holds none. Either the set has splits (%s): then move %s away; or all "+
 		"folders are classes and must hold images: then set data.layout: classes", t.with, t.without,
 		source.FolderNames(flat(splits)), source.FolderNames(others))
@@ -138,10 +148,12 @@ func deep(w *source.Walk, dirs []string) (bool, error) {
 		if err != nil {
 			return false, err
 		}
+
 		if len(sub) == 0 {
 			without = d
 			continue
 		}
+
 		with = d
 		if img, err := source.FirstImage(d); err != nil {
 			return false, err
@@ -150,9 +162,11 @@ func deep(w *source.Walk, dirs []string) (bool, error) {
 				img)
 		}
 	}
+
 	if with != "" && without != "" {
 		return false, mixed{with, without}
 	}
+
 	return with != "", nil
 }
 
@@ -162,8 +176,10 @@ func Splits(w *source.Walk, top []string, domains bool) error {
 	if len(others) > 0 {
 		return fmt.Errorf("%s: expected only folders named train, test and val in %s; move it away", others[0], w.Root)
 	}
+
 	if splits["train"] == nil {
 		return fmt.Errorf("%s: expected a folder named train in it, but it has %s", w.Root, source.FolderNames(top))
 	}
+
 	return w.Splits(w.Root, splits, func(split string, dirs []string) error { return level(w, split, dirs, domains) })
 }

@@ -47,11 +47,13 @@ func openListed(cfg source.Config) (*data.Set, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	r, done, err := source.OpenList(file)
 	if err != nil {
 		return nil, err
 	}
 	defer done()
+
 	read := readJSONList
 	switch strings.ToLower(filepath.Ext(file)) {
 	case ".csv", ".txt":
@@ -59,14 +61,17 @@ func openListed(cfg source.Config) (*data.Set, error) {
 	case ".tsv":
 		read = readCSVList('\t')
 	}
+
 	l := &listing{}
 	if err := read(r, l.add); err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
+
 	images, err := l.images()
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
+
 	images.Layout = "the list " + filepath.Base(file)
 	images.List, images.Root, images.Images = file, filepath.Dir(file), filepath.Dir(file)
 	return images.Set(cfg)
@@ -78,25 +83,31 @@ func listFile(root string) (string, error) {
 	if err == nil && !st.IsDir() {
 		return root, nil
 	}
+
 	list, err := source.Entries(root)
 	if err != nil {
 		return "", err
 	}
+
 	var found, tried []string
 	for _, e := range list {
 		if slices.Contains(listNames, strings.ToLower(e.Name())) && !e.IsDir() {
 			found = append(found, filepath.Join(root, e.Name()))
 		}
 	}
+
 	if len(found) == 1 {
 		return found[0], nil
 	}
+
 	if len(found) > 1 {
 		return "", fmt.Errorf("%s are both lists: name one of them in data.root", strings.Join(found, " and "))
 	}
+
 	for _, n := range listNames {
 		tried = append(tried, filepath.Join(root, n))
 	}
+
 	return "", fmt.Errorf("no list in %s: looked for %s: set data.root to the file, or to the folder that holds it",
 		root, strings.Join(tried, ", "))
 }
@@ -113,12 +124,15 @@ func (l *listing) add(line int, e entry) error {
 	if e.path == "" {
 		return fmt.Errorf("line %d has no path", line)
 	}
+
 	if e.label == "" {
 		e.label, e.class = e.class, ""
 	}
+
 	if e.label == "" {
 		return fmt.Errorf("line %d has no label", line)
 	}
+
 	if e.split != "" {
 		split := source.SplitName(e.split)
 		if split == "" {
@@ -126,18 +140,22 @@ func (l *listing) add(line int, e entry) error {
 		}
 		e.split = split
 	}
+
 	if len(l.entries) > 0 {
 		if had := l.entries[0]; (had.split == "") != (e.split == "") || (had.domain == "") != (e.domain == "") {
 			return fmt.Errorf("line %d: expected domain and split in every line or in none", line)
 		}
 	}
+
 	if l.classes == nil {
 		l.classes, l.domains = source.Spelling{}, source.Spelling{}
 	}
+
 	where := fmt.Sprintf("line %d", line)
 	if err := cmp.Or(l.classes.Check("class", where, e.label), l.domains.Check("domain", where, e.domain)); err != nil {
 		return err
 	}
+
 	e.label = strings.ReplaceAll(e.label, "_", " ")
 	l.entries, l.lines = append(l.entries, e), append(l.lines, line)
 	return nil
@@ -154,18 +172,22 @@ func (l *listing) images() (*source.Listing, error) {
 		labels[e.label] = n
 		domains[e.domain] = true
 	}
+
 	if !whole {
 		for i, name := range source.SortedKeys(labels) {
 			labels[name] = i
 		}
 	}
+
 	if len(domains) > 1 || !domains[""] {
 		r.Domains = source.SortedKeys(domains)
 	}
+
 	at := map[string]int{}
 	for i, d := range r.Domains {
 		at[d] = i
 	}
+
 	for i, e := range l.entries {
 		where := fmt.Sprintf("line %d", l.lines[i])
 		name := e.class
@@ -180,6 +202,7 @@ func (l *listing) images() (*source.Listing, error) {
 			return nil, err
 		}
 	}
+
 	if len(l.entries) > 0 && l.entries[0].split == "" {
 		r.HoldOut()
 		r.Notes = append(r.Notes, "the list has no splits: two of every ten images of each class are held out "+
@@ -187,5 +210,6 @@ func (l *listing) images() (*source.Listing, error) {
 	} else {
 		r.ValAsTest()
 	}
+
 	return r, nil
 }

@@ -27,6 +27,7 @@ func readCSVList(comma rune) func(io.Reader, func(int, entry) error) error {
 				}
 			}
 		}
+
 		c := csv.NewReader(b)
 		c.Comma, c.ReuseRecord, c.TrimLeadingSpace = comma, true, true
 		var columns []string
@@ -35,12 +36,15 @@ func readCSVList(comma rune) func(io.Reader, func(int, entry) error) error {
 			if err == io.EOF && columns != nil {
 				return nil
 			}
+
 			if err == io.EOF {
 				return errors.New("is empty: expected a header such as path,label")
 			}
+
 			if err != nil {
 				return err // the error names the line
 			}
+
 			line, _ := c.FieldPos(0)
 			if columns == nil {
 				if columns, err = header(record); err != nil {
@@ -48,10 +52,12 @@ func readCSVList(comma rune) func(io.Reader, func(int, entry) error) error {
 				}
 				continue
 			}
+
 			var e entry
 			for i, v := range record {
 				e.set(columns[i], strings.Clone(strings.TrimSpace(v)))
 			}
+
 			if err := add(line, e); err != nil {
 				return err
 			}
@@ -74,10 +80,12 @@ func header(record []string) ([]string, error) {
 		}
 		out[i] = column
 	}
+
 	if !slices.Contains(out, "path") || !slices.Contains(out, "label") && !slices.Contains(out, "class") {
 		return nil, fmt.Errorf("the header %q lacks path or label: expected a header such as "+
 			"path,label,domain,split", strings.Join(record, ","))
 	}
+
 	return out, nil
 }
 
@@ -87,10 +95,12 @@ func readJSONList(r io.Reader, add func(line int, e entry) error) error {
 	if err != nil {
 		return err
 	}
+
 	rest := bytes.TrimLeft(raw, " \t\r\n")
 	if len(rest) == 0 {
 		return errors.New("is empty: expected objects with path and label")
 	}
+
 	array := rest[0] == '['
 	dec := json.NewDecoder(bytes.NewReader(raw))
 	dec.UseNumber()
@@ -99,26 +109,31 @@ func readJSONList(r io.Reader, add func(line int, e entry) error) error {
 			return err
 		}
 	}
+
 	line, read := 1, int64(0) // how many bytes the line counts
 	for n := 1; ; n++ {
 		if array && !dec.More() {
 			return source.ReadDelim(dec, ']')
 		}
+
 		var object map[string]any
 		err := dec.Decode(&object)
 		if err == io.EOF && !array {
 			return nil
 		}
+
 		end := dec.InputOffset()
 		line, read = line+bytes.Count(raw[read:end], []byte("\n")), end
 		if err != nil {
 			return fmt.Errorf("entry %d, line %d: %w: expected an object with path and label", n, line,
 				source.JSONError(err))
 		}
+
 		e, err := fromObject(object)
 		if err != nil {
 			return fmt.Errorf("entry %d, line %d: %w", n, line, err)
 		}
+
 		if err := add(line, e); err != nil {
 			return err
 		}
@@ -133,9 +148,11 @@ func fromObject(object map[string]any) (entry, error) {
 		if column == "" || object[key] == nil {
 			continue
 		}
+
 		if seen[column] != "" {
 			return e, fmt.Errorf("%q and %q both hold the %s: keep one of them", seen[column], key, column)
 		}
+
 		seen[column] = key
 		switch v := object[key].(type) {
 		case string:
@@ -146,5 +163,6 @@ func fromObject(object map[string]any) (entry, error) {
 			return e, fmt.Errorf("%q is neither text nor a number", key)
 		}
 	}
+
 	return e, nil
 }

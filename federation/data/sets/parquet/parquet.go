@@ -33,22 +33,27 @@ func openParquet(cfg source.Config) (*data.Set, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	set := &pqSet{root: cfg.Root, pages: parquetfile.NewImagePages(), labels: map[string]int{},
 		domains: map[string]int{},
 		spelled: [2]source.Spelling{{}, {}},
 		listing: &source.Listing{List: cfg.Root, Layout: fmt.Sprintf("%d Parquet files", len(files))}}
+
 	if st, err := os.Stat(cfg.Root); err == nil && !st.IsDir() {
 		set.root = filepath.Dir(cfg.Root)
 	}
+
 	if err := complete(files); err != nil && cfg.Corrupt != data.Skip {
 		return nil, err
 	} else if err != nil {
 		set.listing.Skipped = append(set.listing.Skipped, data.Skipped{Name: cfg.Root, Reason: err.Error()})
 	}
+
 	splits := map[string]bool{}
 	for _, f := range files {
 		splits[f.split] = true
 	}
+
 	for _, f := range files {
 		if f.split == "" && len(splits) > 1 {
 			set.listing.Notes = append(set.listing.Notes,
@@ -62,6 +67,7 @@ func openParquet(cfg source.Config) (*data.Set, error) {
 			return nil, err
 		}
 	}
+
 	return set.set(cfg)
 }
 
@@ -75,6 +81,7 @@ func parquetFiles(root string) ([]pqNamed, error) {
 		split, err := splitOf(root)
 		return []pqNamed{{root, split}}, err
 	}
+
 	configs := map[string][]pqNamed{}
 	var list func(dir, config, split string, depth int) error
 	list = func(dir, config, split string, depth int) error {
@@ -82,6 +89,7 @@ func parquetFiles(root string) ([]pqNamed, error) {
 		if err != nil {
 			return err
 		}
+
 		for _, entry := range all {
 			name := filepath.Join(dir, entry.Name())
 			switch {
@@ -108,21 +116,26 @@ func parquetFiles(root string) ([]pqNamed, error) {
 				configs[config] = append(configs[config], pqNamed{name, cmp.Or(s, split)})
 			}
 		}
+
 		return nil
 	}
+
 	if err := list(root, "", "", 0); err != nil {
 		return nil, err
 	}
+
 	names := source.SortedKeys(configs)
 	if len(names) == 0 {
 		return nil, fmt.Errorf("no Parquet files in %s: looked for %s, %s and %s", root, filepath.Join(root,
 			"train-*.parquet"),
 			filepath.Join(root, "data", "*.parquet"), filepath.Join(root, "CONFIGURATION", "*.parquet"))
 	}
+
 	if len(names) > 1 {
 		return nil, fmt.Errorf("%s holds several configurations, %q (\"\" is the folder itself): set data.root to "+
 			"the folder of one", root, names)
 	}
+
 	return configs[names[0]], nil
 }
 
@@ -136,6 +149,7 @@ func splitOf(path string) (split string, err error) {
 		}
 		split = cmp.Or(s, split)
 	}
+
 	return split, nil
 }
 
@@ -158,20 +172,24 @@ func (x *pqSet) add(file, split string) error {
 	if err != nil {
 		return err
 	}
+
 	columns, features, err := f.FindColumns(filepath.Dir(file), x.root, filepath.Dir(x.root))
 	if err != nil {
 		return err
 	}
+
 	labels, err := f.Values(columns.Label)
 	if err != nil {
 		return err
 	}
+
 	if len(labels.Rows) > 0 && !slices.ContainsFunc(labels.Rows, func(v int32) bool {
 		return v >= 0 && labels.Values[v].Number >= 0
 	}) {
 		x.listing.Notes = append(x.listing.Notes, fmt.Sprintf("%s is ignored: its rows have no labels", file))
 		return nil
 	}
+
 	for _, v := range labels.Values {
 		if v.Text {
 			if err := x.spelled[0].Check("class", file, v.Word); err != nil {
@@ -179,10 +197,12 @@ func (x *pqSet) add(file, split string) error {
 			}
 		}
 	}
+
 	numbers, err := x.number(labels, features[columns.Label.Name()].Names)
 	if err != nil {
 		return fmt.Errorf("%s: column %s: %w", file, columns.Label.Name(), err)
 	}
+
 	domains := parquetfile.Values{Rows: make([]int32, len(labels.Rows)), Values: []parquetfile.Value{{Text: true}}}
 	var domainNames []string
 	if columns.Domain != nil {
@@ -196,10 +216,12 @@ func (x *pqSet) add(file, split string) error {
 			}
 		}
 	}
+
 	rel, err := filepath.Rel(x.root, file)
 	if err != nil {
 		return err
 	}
+
 	row := 0
 	for g, group := range f.File.RowGroups() {
 		where := parquetfile.ChunkID{File: f, Group: g, Column: columns.Image.Index()}
@@ -207,10 +229,12 @@ func (x *pqSet) add(file, split string) error {
 			if row >= min(len(labels.Rows), len(domains.Rows)) {
 				return fmt.Errorf("%s: the file is damaged: columns end at row %d", file, row)
 			}
+
 			label, domain := labels.Rows[row], domains.Rows[row]
 			if label < 0 || domain < 0 {
 				return fmt.Errorf("%s: row %d has no label or no domain", file, row)
 			}
+
 			id := fmt.Sprintf("%s#%08d", filepath.ToSlash(rel), row)
 			e := data.Example{ID: id, Stamp: filestamp.Of(f.Info), Bytes: func() ([]byte, error) {
 				raw, err := x.pages.Bytes(where, i)
@@ -219,12 +243,14 @@ func (x *pqSet) add(file, split string) error {
 				}
 				return raw, nil
 			}}
+
 			x.listing.Items = append(x.listing.Items, source.Item{Path: id, Label: numbers[label], Split: split,
 				Example: &e,
 				Domain:  place(x.domains, domains.Values[domain].Name(domainNames))})
 			row++
 		}
 	}
+
 	return nil
 }
 
@@ -243,28 +269,34 @@ func (x *pqSet) number(labels parquetfile.Values, names []string) ([]int, error)
 	if x.began && !slices.Equal(names, x.names) {
 		return nil, fmt.Errorf("its classes are %.60q, but %.60q in earlier files", names, x.names)
 	}
+
 	out := make([]int, len(labels.Values))
 	for i, value := range labels.Values {
 		if x.began && value.Text != x.text {
 			return nil, errors.New("labels are text in some files and numbers in others")
 		}
+
 		x.names, x.text, x.began = names, value.Text, true
 		if value.Text {
 			out[i] = place(x.labels, strings.ReplaceAll(value.Word, "_", " "))
 			continue
 		}
+
 		end := int64(source.MaxLabel)
 		if names != nil {
 			end = int64(len(names)) - 1
 		}
+
 		if value.Number < 0 || value.Number > end {
 			return nil, fmt.Errorf("label %d is out of range: expected 0 to %d", value.Number, end)
 		}
+
 		out[i] = int(value.Number)
 		if err := x.listing.Name("label", out[i], value.Name(names)); err != nil {
 			return nil, err
 		}
 	}
+
 	return out, nil
 }
 
@@ -278,13 +310,16 @@ func (x *pqSet) set(cfg source.Config) (*data.Set, error) {
 			return nil, fmt.Errorf("%s: %w", x.root, err)
 		}
 	}
+
 	listing.Domains = source.SortedKeys(x.domains)
 	for i, name := range listing.Domains {
 		domain[x.domains[name]] = i
 	}
+
 	if slices.Equal(listing.Domains, []string{""}) {
 		listing.Domains = nil
 	}
+
 	splits := map[string]bool{}
 	for i := range listing.Items {
 		it := &listing.Items[i]
@@ -294,6 +329,7 @@ func (x *pqSet) set(cfg source.Config) (*data.Set, error) {
 		it.Domain = domain[it.Domain]
 		splits[it.Split] = true
 	}
+
 	if len(splits) == 1 {
 		for name := range splits {
 			listing.Notes = append(listing.Notes, strings.TrimSpace("the files have no splits or only one, "+
@@ -304,10 +340,12 @@ func (x *pqSet) set(cfg source.Config) (*data.Set, error) {
 	} else {
 		listing.ValAsTest()
 	}
+
 	if !x.text && x.names == nil {
 		listing.Notes = append(listing.Notes, "the files do not name their classes: their numbers are used as names; "+
 			"set data.class_names")
 	}
+
 	return listing.Set(cfg)
 }
 
@@ -329,17 +367,21 @@ func complete(files []pqNamed) error {
 		if m == nil {
 			continue
 		}
+
 		part, _ := strconv.Atoi(m[2]) // five digits
 		parts, _ := strconv.Atoi(m[3])
 		piece := split{filepath.Join(filepath.Dir(pqNamed.path), m[1]), parts}
 		if found[piece] == nil {
 			found[piece], order = map[int]string{}, append(order, piece)
 		}
+
 		if other := found[piece][part]; other != "" {
 			return fmt.Errorf("%s and %s are both part %d of %d: remove the old one", other, pqNamed.path, part, parts)
 		}
+
 		found[piece][part] = pqNamed.path
 	}
+
 	for _, split := range order {
 		for part := range split.parts {
 			if found[split][part] == "" {
@@ -348,5 +390,6 @@ func complete(files []pqNamed) error {
 			}
 		}
 	}
+
 	return nil
 }

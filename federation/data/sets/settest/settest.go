@@ -24,9 +24,11 @@ func WantImages(t *testing.T, got []data.Example, names ...string) {
 			t.Errorf("%s: %d images of %d", name, len(got), len(want.Labels))
 			return
 		}
+
 		if labels := data.Labels(got[:len(want.Labels)]); !slices.Equal(labels, want.Labels) {
 			t.Errorf("%s: labels %v, want %v", name, labels, want.Labels)
 		}
+
 		for _, p := range want.Pixels {
 			img, err := got[p[0]].Image(datatest.Decode)
 			if err != nil {
@@ -38,8 +40,10 @@ func WantImages(t *testing.T, got []data.Example, names ...string) {
 				t.Fatalf("%s: image %d row %d column %d is %v, want %v", name, p[0], p[1], p[2], c, p[3:])
 			}
 		}
+
 		got = got[len(want.Labels):]
 	}
+
 	if len(got) > 0 {
 		t.Errorf("%d images too many", len(got))
 	}
@@ -72,5 +76,6 @@ func Openers(kinds ...source.Kind) (open func(source.Config) (*data.Set, error),
 		}
 		return s
 	}
+
 	return open, mustOpen
 }

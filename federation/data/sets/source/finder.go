@@ -31,10 +31,12 @@ func (f Finder) List(dir string) ([]fs.FileInfo, error) {
 	if l, ok := f[dir]; ok {
 		return l, nil
 	}
+
 	l, err := Entries(dir)
 	if err == nil {
 		f[dir] = l
 	}
+
 	return l, err
 }
 
@@ -55,6 +57,7 @@ func (f Finder) Lookup(dir, name string) (string, error) {
 		}
 		dir = next
 	}
+
 	return dir, nil
 }
 
@@ -72,6 +75,7 @@ func (f Finder) First(folder bool, dirs []string, names ...string) (string, erro
 			}
 		}
 	}
+
 	return "", nil
 }
 
@@ -80,6 +84,7 @@ func (f Finder) Candidates(root string, names ...string) ([]string, error) {
 	if _, err := f.List(root); err != nil {
 		return nil, err
 	}
+
 	out := []string{root}
 	for _, name := range names {
 		found, err := f.First(true, []string{root}, name)
@@ -90,6 +95,7 @@ func (f Finder) Candidates(root string, names ...string) ([]string, error) {
 			out = append(out, found)
 		}
 	}
+
 	return out, nil
 }
 
@@ -112,11 +118,14 @@ func (f Finder) All(dir string, needs []string) ([]string, error) {
 				break
 			}
 		}
+
 		if found == "" && !optional {
 			return nil, nil
 		}
+
 		out = append(out, found)
 	}
+
 	return out, nil
 }
 
@@ -128,6 +137,7 @@ func (f Finder) Split(dir, name string) (string, error) {
 			return p, err
 		}
 	}
+
 	list, err := f.List(dir)
 	var found []string
 	for _, e := range list {
@@ -136,8 +146,10 @@ func (f Finder) Split(dir, name string) (string, error) {
 			found = append(found, filepath.Join(dir, e.Name()))
 		}
 	}
+
 	if len(found) != 1 {
 		return "", err
 	}
+
 	return found[0], err
 }

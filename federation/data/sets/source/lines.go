@@ -34,12 +34,15 @@ func ScanLines(r io.Reader, file string, do func(where, line string) error) erro
 			}
 		}
 	}
+
 	if errors.Is(sc.Err(), bufio.ErrTooLong) {
 		return fmt.Errorf("%s: line %d is longer than %d bytes", file, n, bufio.MaxScanTokenSize)
 	}
+
 	if sc.Err() != nil {
 		return fmt.Errorf("%s: %w", file, sc.Err())
 	}
+
 	return nil
 }
 
@@ -52,17 +55,21 @@ func OpenList(path string) (io.Reader, func() error, error) {
 	if err != nil {
 		return nil, nil, err
 	}
+
 	st, err := file.Stat()
 	if err == nil && st.IsDir() {
 		err = fmt.Errorf("%s is a folder: expected a file", path)
 	}
+
 	if err == nil && st.Size() > MaxList {
 		err = fmt.Errorf("%s has %d bytes: a list of images has at most %d", path, st.Size(), MaxList)
 	}
+
 	if err != nil {
 		file.Close()
 		return nil, nil, err
 	}
+
 	return WithoutBOM(io.LimitReader(file, MaxList)), file.Close, nil
 }
 
@@ -73,9 +80,11 @@ func DecodeList(path string, into any, expected string) error {
 		return err
 	}
 	defer done()
+
 	if err := json.NewDecoder(r).Decode(into); err != nil {
 		return fmt.Errorf("%s: %w: expected %s", path, JSONError(err), expected)
 	}
+
 	return nil
 }
 
@@ -89,9 +98,11 @@ func ReadDelim(dec *json.Decoder, want json.Delim) error {
 	if err != nil {
 		return JSONError(err)
 	}
+
 	if t != want {
 		return fmt.Errorf("%.40q where %q was expected", fmt.Sprint(t), want.String())
 	}
+
 	return nil
 }
 

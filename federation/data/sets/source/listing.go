@@ -55,13 +55,16 @@ func (l *Listing) Add(where string, it Item) error {
 		return fmt.Errorf("%s: path %q is absolute or leaves the folder: expected one relative to the images", where,
 			it.Path)
 	}
+
 	it.Path = path.Clean(it.Path) // two spellings of a path are one image
 	if it.Label < 0 || it.Label > MaxLabel {
 		return fmt.Errorf("%s: label %d is out of range: expected 0 to %d", where, it.Label, MaxLabel)
 	}
+
 	if _, ok := l.Names[it.Label]; !ok {
 		return fmt.Errorf("%s: label %d has no class name", where, it.Label)
 	}
+
 	l.Items = append(l.Items, it)
 	return nil
 }
@@ -80,12 +83,15 @@ func (l *Listing) Name(where string, label int, name string) error {
 	if strings.TrimSpace(name) == "" || !utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl) {
 		return fmt.Errorf("%s: %q is not a class name: expected text", where, name)
 	}
+
 	if l.Names == nil {
 		l.Names = map[int]string{}
 	}
+
 	if had, ok := l.Names[label]; ok && had != name {
 		return fmt.Errorf("%s: label %d is %q here and %q before: expected one name per label", where, label, name, had)
 	}
+
 	l.Names[label] = name
 	return nil
 }
@@ -105,10 +111,12 @@ func (l *Listing) draw(from string, train, val float64) {
 				class = append(class, i)
 			}
 		}
+
 		n := len(class)
 		if n == 0 {
 			continue
 		}
+
 		a, b := int(math.RoundToEven(float64(n)*train)), int(math.RoundToEven(float64(n)*val))
 		a = max(1, a)
 		b = min(b, n-a)
@@ -121,6 +129,7 @@ func (l *Listing) draw(from string, train, val float64) {
 		} else if train+val >= 1 {
 			b = n - a
 		}
+
 		for at, j := range data.NewRand(0, "split of "+l.Names[label], n).Perm(n) {
 			split := "test"
 			if at < a {
@@ -161,42 +170,51 @@ func (l *Listing) Set(cfg Config) (*data.Set, error) {
 	if len(l.Items) == 0 {
 		return nil, fmt.Errorf("%s lists no images", l.List)
 	}
+
 	seen := make(map[string]bool, len(l.Items))
 	label, err := l.classes(set)
 	if err != nil {
 		return nil, err
 	}
+
 	missing := 0
 	for _, it := range l.Items {
 		if seen[it.Path] {
 			return nil, fmt.Errorf("%s lists %s twice: expected every image once", l.List, it.Path)
 		}
+
 		seen[it.Path] = true
 		e, reason, err := l.example(it)
 		if err != nil {
 			return nil, err
 		}
+
 		if reason != "" {
 			missing++
 			set.Skipped = append(set.Skipped, data.Skipped{Name: e.Path, Reason: reason})
 			continue
 		}
+
 		e.Label, e.Domain = label[it.Label], it.Domain
 		set.Add(it.Split, e)
 	}
+
 	if missing > 0 && cfg.Corrupt != data.Skip {
 		first := set.Skipped[len(set.Skipped)-missing]
 		return nil, fmt.Errorf("%d of the %d images that %s lists cannot be used; the first, %s, %s: complete the "+
 			"images, or set data.corrupt: skip", missing, len(l.Items), l.List, first.Name, first.Reason)
 	}
+
 	for c, n := range set.Counts(set.Train) {
 		if n == 0 && !l.TestOnly {
 			return nil, fmt.Errorf("%s: class %q has no training images", l.List, set.Classes[c])
 		}
 	}
+
 	if len(set.Test) == 0 {
 		return nil, fmt.Errorf("%s lists no test images", l.List)
 	}
+
 	return set, nil
 }
 
@@ -206,6 +224,7 @@ func (l *Listing) classes(set *data.Set) (map[int]int, error) {
 	for _, it := range l.Items {
 		to[it.Label] = 0
 	}
+
 	labels := slices.Sorted(maps.Keys(to))
 	owner := map[string]int{}
 	for i, n := range labels {
@@ -223,11 +242,13 @@ func (l *Listing) classes(set *data.Set) (map[int]int, error) {
 		to[n] = i
 		set.Classes = append(set.Classes, name)
 	}
+
 	if last := labels[len(labels)-1]; last != len(labels)-1 {
 		set.Notes = append(set.Notes, fmt.Sprintf("labels run to %d but only %d of them have images: renumbered in "+
 			"order",
 			last, len(labels)))
 	}
+
 	return to, nil
 }
 
@@ -236,6 +257,7 @@ func (l *Listing) example(it Item) (data.Example, string, error) {
 	if it.Example != nil {
 		return *it.Example, "", nil
 	}
+
 	path := filepath.Join(l.Images, filepath.FromSlash(it.Path))
 	example := data.Example{Path: path}
 	st, err := os.Stat(path)
@@ -249,10 +271,12 @@ func (l *Listing) example(it Item) (data.Example, string, error) {
 	case st.Size() == 0:
 		return example, "is empty", nil
 	}
+
 	id, err := filepath.Rel(l.Root, path)
 	if err != nil {
 		return example, "", err
 	}
+
 	example.ID = filepath.ToSlash(id)
 	example.Stamp = filestamp.Of(st)
 	return example, "", nil
@@ -277,11 +301,13 @@ func (l *Listing) ValAsTest() {
 	if has("test") || !has("val") {
 		return
 	}
+
 	for i := range l.Items {
 		if l.Items[i].Split == "val" {
 			l.Items[i].Split = "test"
 		}
 	}
+
 	l.Notes = append(l.Notes, "no test split: val serves as test")
 }
 
@@ -299,6 +325,7 @@ func HoldOut(cells []Cell) []string {
 	for i, c := range cells {
 		groups[c] = append(groups[c], i)
 	}
+
 	out := make([]string, len(cells))
 	split := func(group []int) {
 		for i, at := range group {
@@ -308,19 +335,23 @@ func HoldOut(cells []Cell) []string {
 			}
 		}
 	}
+
 	for i, c := range cells {
 		if len(groups[c]) == 1 {
 			alone[c.Label] = append(alone[c.Label], i)
 		}
 	}
+
 	for _, group := range groups {
 		if len(group) > 1 {
 			split(group)
 		}
 	}
+
 	for _, group := range alone {
 		split(group)
 	}
+
 	return out
 }
 
@@ -330,10 +361,12 @@ func heldOut(i, n int) bool {
 	if i < n-rest {
 		return i%10 >= 8
 	}
+
 	tested := (rest + 2) / 5 // round(rest/5)
 	if n > 1 && n < 10 {
 		tested = max(1, tested)
 	}
+
 	return i >= n-tested
 }
 
@@ -348,5 +381,6 @@ func HoldOutInDomain(n int) []string {
 			out[i] = "test"
 		}
 	}
+
 	return out
 }

@@ -26,6 +26,7 @@ func SplitName(name string) string {
 		}
 		return r
 	}, NormalizeName(name))
+
 	for word, split := range SplitWords {
 		for _, beside := range splitBeside {
 			if name == word+beside || name == beside+word {
@@ -33,6 +34,7 @@ func SplitName(name string) string {
 			}
 		}
 	}
+
 	return ""
 }
 
@@ -46,6 +48,7 @@ func SplitsAmong(dirs []string) (splits map[string][]string, others []string) {
 			others = append(others, d)
 		}
 	}
+
 	return splits, others
 }
 
@@ -58,6 +61,7 @@ func (w *Walk) Splits(under string, splits map[string][]string, read func(split 
 			return fmt.Errorf("%s all hold the %s split: keep one", strings.Join(same, " and "), split)
 		}
 	}
+
 	switch {
 	case splits["test"] != nil:
 	case splits["val"] != nil:
@@ -69,9 +73,11 @@ func (w *Walk) Splits(under string, splits map[string][]string, read func(split 
 		note = fmt.Sprintf("%s: there is no folder of test or validation images: two of every ten images of each "+
 			"class of %s are held out for testing", filepath.Dir(splits["train"][0]), filepath.Base(splits["train"][0]))
 	}
+
 	if note != "" && !slices.Contains(w.Notes, note) { // once for many domains
 		w.Notes = append(w.Notes, note)
 	}
+
 	for _, split := range []string{"train", "val", "test"} {
 		if splits[split] == nil {
 			continue
@@ -87,6 +93,7 @@ func (w *Walk) Splits(under string, splits map[string][]string, read func(split 
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -105,6 +112,7 @@ func BaseNames(paths []string) []string {
 			out = append(out, filepath.Base(p))
 		}
 	}
+
 	slices.SortFunc(out, compare)
 	return slices.Compact(out)
 }
@@ -125,8 +133,10 @@ func (s Spelling) Check(what, where, name string) error {
 	if ok && had.name != name {
 		return fmt.Errorf("%s: %s %q is %q in %s: expected one spelling", where, what, name, had.name, had.where)
 	}
+
 	if !ok {
 		s[key] = spelled{name, where}
 	}
+
 	return nil
 }

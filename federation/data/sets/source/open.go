@@ -92,6 +92,7 @@ func (c Config) CheckSet(kinds []Kind) error {
 			"datasets), or data.set: synthetic for images that the program draws; promptfed init FOLDER writes a "+
 			"configuration, and promptfed run --images FOLDER needs none")
 	}
+
 	var names, layouts []string
 	for _, k := range kinds {
 		names = append(names, k.Name)
@@ -99,10 +100,12 @@ func (c Config) CheckSet(kinds []Kind) error {
 			layouts = append([]string{"auto"}, k.Layouts...)
 		}
 	}
+
 	layout := data.OneOf("data.layout of set "+c.Set, c.Layout, layouts...)
 	if layout != nil {
 		layout = &configtags.KeyError{Key: "data.layout", Err: layout}
 	}
+
 	return cmp.Or(data.OneOf("data.set", c.Set, names...), layout,
 		configtags.Need(c.Set == "synthetic" || c.Root != "", "data.root", "set %q needs the folder that holds it: "+
 			"set data.root", c.Set))
@@ -121,16 +124,19 @@ func OpenIn(kinds []Kind, cfg Config) (*data.Set, error) {
 	if err := cfg.Check(kinds); err != nil {
 		return nil, err
 	}
+
 	cfg = cfg.filled()
 	k := kinds[slices.IndexFunc(kinds, func(k Kind) bool { return k.Name == cfg.Set })]
 	s, err := k.Open(cfg)
 	if err != nil {
 		return nil, err
 	}
+
 	s.Name, s.Template = k.Name, cmp.Or(k.Template, "a photo of a {}.")
 	if cfg.Split != "given" {
 		s.MergeSplits(cfg.Split == "pooled")
 	}
+
 	return s, rename(s, cfg.ClassNames)
 }
 
@@ -141,6 +147,7 @@ func rename(set *data.Set, names map[string]string) error {
 	for from, name := range names {
 		to[strings.ToLower(from)] = name
 	}
+
 	seen := map[string]bool{}
 	for i, c := range set.Classes {
 		key := strings.ToLower(c)
@@ -154,10 +161,12 @@ func rename(set *data.Set, names map[string]string) error {
 		}
 		seen[set.Classes[i]] = true
 	}
+
 	if len(to) > 0 {
 		return configtags.KeyErrorf("data.class_names", "the set has no class %q: its classes are %s",
 			SortedKeys(to)[0], strings.Join(set.Classes, ", "))
 	}
+
 	return nil
 }
 

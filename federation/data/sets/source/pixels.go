@@ -49,11 +49,13 @@ func OpenFile(path string) (*os.File, fs.FileInfo, error) {
 	if err != nil {
 		return nil, nil, err
 	}
+
 	st, err := f.Stat()
 	if err != nil {
 		f.Close()
 		return nil, nil, err
 	}
+
 	return f, st, nil
 }
 
@@ -62,16 +64,19 @@ func (p *Pixels) Examples(root string, labels []int, domain int) ([]data.Example
 	if len(labels) != p.Count {
 		return nil, fmt.Errorf("%s: %d images but %d labels", p.Path, p.Count, len(labels))
 	}
+
 	name, err := filepath.Rel(root, p.Path)
 	if err != nil {
 		return nil, err
 	}
+
 	out := make([]data.Example, len(labels))
 	for i, l := range labels {
 		out[i] = data.Example{ID: fmt.Sprintf("%s#%05d", filepath.ToSlash(name), i), Label: l, Domain: domain,
 			Stamp: p.Stamp,
 			Load:  func() (image.Image, error) { return p.Image(i) }}
 	}
+
 	return out, nil
 }
 
@@ -81,25 +86,30 @@ func (p *Pixels) unpack() (*os.File, error) {
 		return nil, err
 	}
 	defer in.Close()
+
 	r, err := p.Inflate(in)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", p.Path, err)
 	}
+
 	out, err := os.CreateTemp("", "promptfed-images-")
 	if err != nil {
 		return nil, fmt.Errorf("%s: no place to unpack its images: %w", p.Path, err)
 	}
 	defer os.Remove(out.Name()) // the open file keeps its content if the system allows it
+
 	size := int64(p.Count) * int64(p.Size())
 	n, err := io.Copy(out, io.LimitReader(r, size))
 	if err == nil && n < size {
 		err = fmt.Errorf("its images end after %d of %d bytes: the file is truncated, fetch it again", n, size)
 	}
+
 	if err != nil {
 		out.Close()
 		err = fmt.Errorf("cannot unpack its images into %s (TMPDIR): %w", os.TempDir(), err)
 		return nil, fmt.Errorf("%s: %w", p.Path, err) // messages omit the outer text, which names the file
 	}
+
 	return out, nil
 }
 
@@ -126,9 +136,11 @@ func (p *Pixels) Image(i int) (image.Image, error) {
 		defer f.Close()
 		src, at = f, p.At
 	}
+
 	if _, err := src.ReadAt(raw, at+int64(i)*(int64(len(raw))+p.Gap)); err != nil {
 		return nil, fmt.Errorf("%s: image %d: %w", p.Path, i, err)
 	}
+
 	return p.decode(raw), nil
 }
 
@@ -145,6 +157,7 @@ func (p *Pixels) decode(raw []byte) image.Image {
 		}
 		return c*plane + y*p.Width + x
 	}
+
 	if p.Channels == 1 {
 		img := image.NewGray(box)
 		for y := range p.Height {
@@ -154,6 +167,7 @@ func (p *Pixels) decode(raw []byte) image.Image {
 		}
 		return img
 	}
+
 	img := image.NewRGBA(box)
 	for y := range p.Height {
 		for x := range p.Width {
@@ -164,6 +178,7 @@ func (p *Pixels) decode(raw []byte) image.Image {
 			img.Pix[at+3] = 255
 		}
 	}
+
 	return img
 }
 
@@ -173,10 +188,12 @@ func (p *Pixels) SetArray(array *pickle.Array) error {
 		return fmt.Errorf("%s: images of type %c%d: expected uint8 in C order", p.Path, array.Dtype.Letter,
 			array.Dtype.Size)
 	}
+
 	if array.Len() != p.Count*p.Size() {
 		return fmt.Errorf("%s: pixels of shape %v: expected %d images of %d bytes", p.Path, array.Shape, p.Count,
 			p.Size())
 	}
+
 	switch {
 	case array.File == nil:
 		p.Raw = array.Raw
@@ -185,5 +202,6 @@ func (p *Pixels) SetArray(array *pickle.Array) error {
 	default:
 		p.At = array.File.At
 	}
+
 	return nil
 }

@@ -56,6 +56,7 @@ func Entries(dir string) ([]fs.FileInfo, error) {
 		}
 		return nil, fmt.Errorf("cannot list the folder: %w", err)
 	}
+
 	var out []fs.FileInfo
 	for _, e := range list {
 		if n := e.Name(); strings.HasPrefix(n, ".") || slices.ContainsFunc(clutter,
@@ -68,6 +69,7 @@ func Entries(dir string) ([]fs.FileInfo, error) {
 		}
 		out = append(out, named{info, e.Name()})
 	}
+
 	slices.SortFunc(out, func(a, b fs.FileInfo) int { return compare(a.Name(), b.Name()) })
 	return out, nil
 }
@@ -93,12 +95,14 @@ func (w *Walk) Folders(dir string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	var out []string
 	for _, e := range list {
 		if e.IsDir() {
 			out = append(out, filepath.Join(dir, e.Name()))
 		}
 	}
+
 	return out, nil
 }
 
@@ -119,6 +123,7 @@ func (w *Walk) Images(dir string) ([]data.Example, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	var out []data.Example
 	for _, entry := range list {
 		path := filepath.Join(dir, entry.Name())
@@ -131,20 +136,25 @@ func (w *Walk) Images(dir string) ([]data.Example, error) {
 		case entry.Size() == 0:
 			reason = "is empty"
 		}
+
 		if reason != "" && w.Skip {
 			w.Skipped = append(w.Skipped, data.Skipped{Name: path, Reason: reason})
 			continue
 		}
+
 		if reason != "" {
 			w.refused = append(w.refused, data.Skipped{Name: path, Reason: reason})
 			continue
 		}
+
 		id, err := filepath.Rel(w.Root, path)
 		if err != nil {
 			return nil, err
 		}
+
 		out = append(out, data.Example{ID: filepath.ToSlash(id), Path: path, Stamp: filestamp.Of(entry)})
 	}
+
 	return out, nil
 }
 
@@ -170,15 +180,18 @@ func (w *Walk) Classes(split, domain string, dirs []string) error {
 		if seen[key] != "" {
 			return fmt.Errorf("%s and %s are the same class except for case or underscores: keep one", seen[key], d)
 		}
+
 		seen[key] = d
 		files, err := w.Images(d)
 		if err != nil {
 			return err
 		}
+
 		if len(files) == 0 && (split == "val" || split == "test") {
 			w.Notes = append(w.Notes, fmt.Sprintf("%s: %s holds no images", w.Root, d))
 			continue
 		}
+
 		if len(files) == 0 {
 			if err := w.Usable(); err != nil {
 				return err
@@ -186,10 +199,12 @@ func (w *Walk) Classes(split, domain string, dirs []string) error {
 			return fmt.Errorf("%s holds no images: expected files that end in %s, or remove the folder", d,
 				strings.Join(Extensions, ", "))
 		}
+
 		for _, f := range files {
 			w.Found = append(w.Found, Found{split, domain, name, f})
 		}
 	}
+
 	return nil
 }
 
@@ -198,6 +213,7 @@ func (w *Walk) Set() (*data.Set, error) {
 	if err := w.Usable(); err != nil {
 		return nil, err
 	}
+
 	set := &data.Set{Skipped: w.Skipped, Notes: w.Notes}
 	names := map[string]string{} // by lower case
 	domains := map[string]bool{}
@@ -210,11 +226,13 @@ func (w *Walk) Set() (*data.Set, error) {
 		domains[f.Domain] = true
 		train[key] = train[key] || f.Split != "test" && f.Split != "val"
 	}
+
 	label := map[string]int{}
 	keys := SortedKeys(names)
 	if w.Order != nil {
 		slices.SortStableFunc(keys, func(a, b string) int { return w.Order(names[a], names[b]) })
 	}
+
 	for i, key := range keys {
 		if !train[key] {
 			return nil, fmt.Errorf("%s: class %q has no training images: expected a folder of that name under train",
@@ -223,10 +241,12 @@ func (w *Walk) Set() (*data.Set, error) {
 		set.Classes = append(set.Classes, names[key])
 		label[key] = i
 	}
+
 	set.Domains = SortedKeys(domains)
 	if slices.Equal(set.Domains, []string{""}) {
 		set.Domains = nil
 	}
+
 	unsplit := make([][]data.Example, max(1, len(set.Domains)))
 	for _, f := range w.Found {
 		e := f.Example
@@ -238,15 +258,18 @@ func (w *Walk) Set() (*data.Set, error) {
 		}
 		set.Add(f.Split, e)
 	}
+
 	if !w.ByDomain {
 		AddHeldOut(set, slices.Concat(unsplit...))
 		return set, nil
 	}
+
 	for _, list := range unsplit {
 		for i, split := range HoldOutInDomain(len(list)) {
 			set.Add(split, list[i])
 		}
 	}
+
 	return set, nil
 }
 

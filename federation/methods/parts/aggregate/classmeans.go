@@ -17,10 +17,12 @@ func RenewClassMeans(mean, count *tensor.Tensor, ups []method.Upload, meanName, 
 		if err != nil {
 			return err
 		}
+
 		examples, err := Extra(u, nName, count.Shape...)
 		if err != nil {
 			return err
 		}
+
 		for c, weight := range examples.Data {
 			if weight <= 0 {
 				continue
@@ -33,11 +35,13 @@ func RenewClassMeans(mean, count *tensor.Tensor, ups []method.Upload, meanName, 
 			linalg.AddRow(sums[c*dim:], rows.Row(c), float64(weight))
 		}
 	}
+
 	linalg.DivideRows(mean, sums, weights)
 	for c, v := range counts {
 		if v > 0 {
 			count.Data[c] = v
 		}
 	}
+
 	return nil
 }

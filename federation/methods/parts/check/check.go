@@ -19,9 +19,11 @@ func Join(errs ...error) error {
 			all = append(all, err)
 		}
 	}
+
 	if all == nil {
 		return nil
 	}
+
 	return fmt.Errorf(strings.TrimSuffix(strings.Repeat("%w; ", len(all)), "; "), all...)
 }
 

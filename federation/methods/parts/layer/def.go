@@ -68,23 +68,28 @@ func (d Def) Build(options any, inner method.Method) (method.Method, error) {
 	if d.Wrapper() {
 		v.FieldByName("Method").Set(reflect.ValueOf(inner))
 	}
+
 	err := checkOptions(v)
 	if d.Suits != nil {
 		err = check.Join(err, d.Suits(inner))
 	}
+
 	var base method.Method
 	if b, ok := options.(Builder); !ok {
 		base = v.Interface().(method.Method)
 	} else if err == nil {
 		base, err = b.Build()
 	}
+
 	if err == nil && d.Wrapper() && reflect.TypeOf(method.Unwrap(base)) != reflect.TypeOf(inner) {
 		err = fmt.Errorf("its Build must keep the method that it wraps, %T, in the field Method, which holds %T", inner,
 			method.Unwrap(base))
 	}
+
 	if err != nil {
 		return nil, err
 	}
+
 	return base, checkLoss(base, inner)
 }
 
@@ -123,6 +128,7 @@ func (d Def) Options() []Option {
 		}
 		out = append(out, Option{k.Name, k.Field.Type.String(), fmt.Sprint(k.Value.Interface()), k.Help})
 	}
+
 	return out
 }
 

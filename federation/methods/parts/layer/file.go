@@ -48,9 +48,11 @@ func (f File) Content() (name string, content []byte, err error) {
 	case len(text) > base64.StdEncoding.EncodedLen(MaxFile):
 		return "", nil, fmt.Errorf("%s has more than %d bytes", name, MaxFile)
 	}
+
 	if content, err = base64.StdEncoding.DecodeString(text); err != nil {
 		return "", nil, fmt.Errorf("%s: its content is not base64", name)
 	}
+
 	return name, content, nil
 }
 

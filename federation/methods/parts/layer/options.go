@@ -25,6 +25,7 @@ func checkOptions(v reflect.Value) error {
 		}
 		err = check.Join(err, k.Check(k.Name, "option "+k.Name+" is", keys, bounds))
 	}
+
 	return check.Join(err, checkers(v, map[string]bool{}))
 }
 
@@ -35,11 +36,13 @@ func checkers(v reflect.Value, said map[string]bool) (err error) {
 			err = check.Join(err, checkers(v.Field(i), said))
 		}
 	}
+
 	if c, ok := v.Interface().(Checker); ok {
 		if wrong := c.Check(); wrong != nil && !said[wrong.Error()] {
 			said[wrong.Error()] = true
 			err = check.Join(err, wrong)
 		}
 	}
+
 	return err
 }

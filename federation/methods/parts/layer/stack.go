@@ -49,9 +49,11 @@ func checkLoss(m, inner method.Method) error {
 		s, _, _ := method.LossOf(m, PlaceholderClient)
 		return s.Graph().Err()
 	}
+
 	if inner == nil || graphs(inner) != nil {
 		return nil
 	}
+
 	return graphs(m)
 }
 

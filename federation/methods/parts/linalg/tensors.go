@@ -18,10 +18,12 @@ func Bytes(sums map[string][]float64, also ...float64) []byte {
 			b = binary.LittleEndian.AppendUint64(b, math.Float64bits(v))
 		}
 	}
+
 	for _, name := range slices.Sorted(maps.Keys(sums)) {
 		b = append(b, name...)
 		put(sums[name])
 	}
+
 	put(also)
 	return b
 }
@@ -67,6 +69,7 @@ func SquaredDistances(list []tensor.Map) [][]float64 {
 			far[i][j], far[j][i] = d*d, d*d
 		}
 	}
+
 	return far
 }
 
@@ -79,6 +82,7 @@ func Distance(a, b tensor.Map) float64 {
 			sum += d * d
 		}
 	}
+
 	return math.Sqrt(sum)
 }
 

@@ -28,6 +28,7 @@ func (m Entropic) Plan(sim graph.Node) graph.Node {
 	if !m.inLogs() {
 		kernel, one = kernel.Exp(), 1
 	}
+
 	// [1,B,C,M], [N,B,C,1]
 	u, v := kernel.Slice(0, 0, 1).MulScalar(0).AddScalar(one), kernel.Slice(-1, 0, 1).MulScalar(0).AddScalar(one)
 	on := kernel.Slice(0, 0, 1).Slice(-1, 0, 1).MulScalar(0).AddScalar(1) // [1,B,C,1]
@@ -35,13 +36,16 @@ func (m Entropic) Plan(sim graph.Node) graph.Node {
 	if m.OnRows && over != nil {
 		over = append(over, 3) // and patches
 	}
+
 	out := graph.While(m.Iters, on, func(st []graph.Node) ([]graph.Node, graph.Node) {
 		nextU, nextV, change := m.iterate(st[0], st[1], st[2])
 		return []graph.Node{st[0], nextU, nextV}, change.MeanKeep(over...).Greater(change.ScalarLike(m.Threshold))
 	}, kernel, u, v)
+
 	if m.inLogs() {
 		return kernel.Add(out[1]).Add(out[2]).Exp().Detach()
 	}
+
 	return kernel.Mul(out[1]).Mul(out[2]).Detach()
 }
 
@@ -58,10 +62,12 @@ func (m Entropic) iterate(kernel, u, v graph.Node) (nextU, nextV, change graph.N
 		largest := now.Max(was).Min(was.ScalarLike(80)) // e^80 is a float, and far above any threshold
 		return nextU, nextV, now.Sub(was).Abs().Neg().Exp().Neg().AddScalar(1).Mul(largest.Exp())
 	}
+
 	nextU = kernel.Mul(v).SumKeep(0).MulScalar(patches).Reciprocal()
 	if m.Bounded {
 		nextU = nextU.Min(nextU.ScalarLike(1))
 	}
+
 	nextV = kernel.Mul(nextU).SumKeep(-1).Reciprocal().MulScalar(mass)
 	now, was := m.ends(nextU, u, nextV, v)
 	return nextU, nextV, now.Sub(was).Abs()

@@ -24,6 +24,7 @@ func Sinkhorn(scores *tensor.Tensor, masses []float64, eps float64, iters int) [
 		}
 		k.scores = append(k.scores, row)
 	}
+
 	for done := 0; done < iters; {
 		off := k.logarithms()
 		done++
@@ -36,6 +37,7 @@ func Sinkhorn(scores *tensor.Tensor, masses []float64, eps float64, iters int) [
 			break
 		}
 	}
+
 	return k.plan()
 }
 
@@ -53,6 +55,7 @@ func (k kernel) plan() [][]float64 {
 			out[i][c] = math.Exp(x + k.u[i] + k.v[c])
 		}
 	}
+
 	return out
 }
 
@@ -68,12 +71,14 @@ func (k kernel) logarithms() (off float64) {
 		off = max(off, math.Abs(math.Expm1(k.u[i]-now)))
 		k.u[i] = now
 	}
+
 	for c := range k.v {
 		for i, row := range k.scores {
 			column[i] = row[c] + k.u[i]
 		}
 		k.v[c] = math.Log(k.masses[c]) - floats.LogSumExp(column)
 	}
+
 	return off
 }
 
@@ -96,25 +101,31 @@ func (k kernel) multiply(most int) (steps int, off float64) {
 				sums[c] += x * nextA[i]
 			}
 		}
+
 		nextB := make([]float64, len(b))
 		for c, sum := range sums {
 			if k.masses[c] > 0 {
 				nextB[c] = k.masses[c] / sum
 			}
 		}
+
 		if !ordinary(nextA) || !ordinary(nextB) {
 			break
 		}
+
 		a, b, off = nextA, nextB, now
 	}
+
 	for i, x := range a {
 		k.u[i] += math.Log(x)
 	}
+
 	for c, x := range b {
 		if k.masses[c] > 0 {
 			k.v[c] += math.Log(x)
 		}
 	}
+
 	return steps, off
 }
 

@@ -14,14 +14,17 @@ func matrix(what string, x *tensor.Tensor) (blas64.General, error) {
 	if x == nil {
 		return blas64.General{}, fmt.Errorf("projection: the %s is missing", what)
 	}
+
 	if len(x.Shape) != 2 || x.IsInt() || x.Shape[0] < 1 || x.Shape[1] < 1 || len(x.Data) != tensor.Size(x.Shape) {
 		return blas64.General{}, fmt.Errorf("projection: the %s is %v with %d values; it must be a float matrix", what,
 			x, x.Len())
 	}
+
 	if i := x.NonFinite(); i >= 0 {
 		return blas64.General{}, fmt.Errorf("projection: the %s %v holds %v at row %d, column %d; it must be finite",
 			what, x, x.Data[i], i/x.Shape[1], i%x.Shape[1])
 	}
+
 	return linalg.Matrix(x).RawMatrix(), nil
 }
 

@@ -44,6 +44,7 @@ func decompose(p blas64.General) (*factors, error) {
 	if f.invert() {
 		return f, nil
 	}
+
 	if err := f.decomposeL(); err != nil {
 		return nil, err
 	}
@@ -52,14 +53,17 @@ func decompose(p blas64.General) (*factors, error) {
 	for f.rank = 0; f.rank < all && f.s[f.rank] > f.smallest()*f.s[0]; {
 		f.rank++
 	}
+
 	if f.rank == all {
 		return f, nil
 	}
+
 	f.s, f.b = f.s[:f.rank], rowsOf(f.b, 0, f.rank)
 	if f.rank == 0 {
 		f.h = reflectors{}
 		return f, nil
 	}
+
 	n := unit(all, f.d)
 	f.h.times(n, blas.Trans)
 	old := f.b
@@ -77,11 +81,13 @@ func (f *factors) invert() bool {
 	if f.t > f.d {
 		return false
 	}
+
 	inverse := clone(f.l)
 	if !lapack64.Trtri(blas64.Triangular{N: f.t, Stride: f.t, Data: inverse.Data, Uplo: blas.Lower,
 		Diag: blas.NonUnit}) || !(norm(inverse)*norm(f.l)*f.smallest() < 0.999) {
 		return false
 	}
+
 	f.inverse = inverse
 	return true
 }
@@ -92,6 +98,7 @@ func (f *factors) decomposeL() error {
 	if !svd.Factorize(mat.NewDense(f.t, f.rank, f.l.Data), mat.SVDThin) {
 		return fmt.Errorf("projection: the singular value decomposition of a prompt [%d,%d] did not converge", f.t, f.d)
 	}
+
 	var v mat.Dense
 	svd.VTo(&v)
 	f.s, f.b = svd.Values(nil), transposed(v.RawMatrix())
@@ -104,11 +111,13 @@ func (f *factors) singularVectors(cuts ...int) error {
 	if f.s != nil {
 		return nil
 	}
+
 	n, lT := f.rank, transposed(f.l)
 	var eig mat.EigenSym
 	if !eig.Factorize(mat.NewSymDense(n, product(lT, lT, blas.Trans).Data), true) {
 		return f.decomposeL()
 	}
+
 	values := eig.Values(nil)
 	slices.Reverse(values)
 	for _, cut := range cuts {
@@ -116,6 +125,7 @@ func (f *factors) singularVectors(cuts ...int) error {
 			return f.decomposeL()
 		}
 	}
+
 	var v mat.Dense
 	eig.VectorsTo(&v)
 	f.s, f.b = values, zeros(n, n)
@@ -123,5 +133,6 @@ func (f *factors) singularVectors(cuts ...int) error {
 		f.s[i] = math.Sqrt(max(0, value))
 		mat.Col(row(f.b, i).Data, n-1-i, &v)
 	}
+
 	return nil
 }

@@ -41,10 +41,12 @@ func (k packing) pack(q *Projection) *tensor.Tensor {
 			toFloat32(dst[i*k.m:], row(a, i).Data)
 		}
 	}
+
 	corner(parts[2], h.w)
 	if k.splits {
 		corner(parts[3], q.middle.rows)
 	}
+
 	return out
 }
 
@@ -56,9 +58,11 @@ func (k packing) dense(packed *tensor.Tensor) *tensor.Tensor {
 		toFloat64(a.Data, parts[part])
 		return a
 	}
+
 	m := middle{mask: general(1, k.d).Data}
 	if k.splits {
 		m.rows = general(3, k.m)
 	}
+
 	return dense(reflectors{general(0, k.d), general(2, k.m)}, m)
 }

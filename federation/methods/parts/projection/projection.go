@@ -34,14 +34,17 @@ func Project(p *tensor.Tensor, kind string, rho float64) (*Projection, error) {
 	if !(rho >= 0 && rho <= 1) {
 		return nil, fmt.Errorf("projection: ratio rho is %v; it must lie in [0,1]", rho)
 	}
+
 	kept := columns[kind]
 	if kept == nil {
 		return nil, fmt.Errorf("projection: unknown projector %q; known: %s", kind, strings.Join(Kinds(), ", "))
 	}
+
 	q, err := ProjectColumns(p, func(rank int) (int, int) { return kept(rho, p.Shape[0], p.Shape[1], rank) })
 	if err != nil {
 		return nil, err
 	}
+
 	q.Kind = kind
 	return q, nil
 }
@@ -53,15 +56,18 @@ func ProjectColumns(param *tensor.Tensor, columns func(rank int) (lo, hi int)) (
 	if err != nil {
 		return nil, err
 	}
+
 	f, err := decompose(m)
 	if err != nil {
 		return nil, err
 	}
+
 	lo, hi := columns(f.rank)
 	if lo < 0 || lo > hi || hi > f.d {
 		return nil, fmt.Errorf("projection: columns %d to %d of the %d right singular vectors of a prompt %v", lo, hi,
 			f.d, param.Shape)
 	}
+
 	return f.keep(lo, hi)
 }
 
@@ -74,6 +80,7 @@ func (f *factors) keep(lo, hi int) (*Projection, error) {
 		}
 		q.middle.rows = zeros(f.rank, f.rank)
 	}
+
 	for j := lo; j < hi; j++ {
 		if split && j < f.rank {
 			v := row(f.b, j)
@@ -82,9 +89,11 @@ func (f *factors) keep(lo, hi int) (*Projection, error) {
 			q.middle.mask[j] = 1
 		}
 	}
+
 	if lo == hi {
 		return q, nil
 	}
+
 	for _, cut := range []int{lo, hi} {
 		switch {
 		case cut > f.rank && cut < f.d:
@@ -93,6 +102,7 @@ func (f *factors) keep(lo, hi int) (*Projection, error) {
 			q.Arbitrary, q.tie = true, cut
 		}
 	}
+
 	return q, nil
 }
 
@@ -139,6 +149,7 @@ func dense(h reflectors, m middle) *tensor.Tensor {
 			x.Data[i*d+j] = x.Data[j*d+i]
 		}
 	}
+
 	return toTensor(x)
 }
 
@@ -148,10 +159,12 @@ func (q *Projection) Apply(x *tensor.Tensor) (*tensor.Tensor, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	if m.Cols != q.factors.d {
 		return nil, fmt.Errorf("projection: the projected prompt has shape %v, the projector width %d", x.Shape,
 			q.factors.d)
 	}
+
 	q.factors.h.times(m, blas.NoTrans)
 	q.middle.times(m)
 	q.factors.h.times(m, blas.Trans)

@@ -22,9 +22,11 @@ func (o OfPrompt) packing(t, w int) packing {
 	if k.splits {
 		k.sizes = append(k.sizes, m*m)
 	}
+
 	if k.through {
 		k.sizes = append(k.sizes, m*w)
 	}
+
 	return k
 }
 
@@ -35,6 +37,7 @@ func (o OfPrompt) Factors(parameter *tensor.Tensor) (*tensor.Tensor, method.Pull
 	if err != nil {
 		return nil, nil, err
 	}
+
 	k := o.packing(parameter.Shape[0], parameter.Shape[1])
 	return k.pack(q), func(dy *tensor.Tensor) ([]*tensor.Tensor, error) {
 		x := zeros(q.Rank, k.d)
@@ -60,9 +63,11 @@ func (o OfPrompt) Apply(s *method.Scope, name string, prompt, parameter graph.No
 	if packing.splits {
 		v = v.Add(u.Slice(1, 0, packing.m).MatMul(parts[3].Reshape(packing.m, packing.m)).MatMul(first))
 	}
+
 	if packing.through { // adds nothing but the gradient of D
 		r, u := q.Slice(0, packing.size()-packing.m*packing.d, packing.size()).Reshape(packing.m, packing.d), u.Detach()
 		v = v.Add(u.Slice(1, 0, packing.m).MatMul(r)).Add(u.MatMulT(r).MatMul(first))
 	}
+
 	return v.Sub(v.MatMulT(y).MatMulT(w).MatMul(y))
 }

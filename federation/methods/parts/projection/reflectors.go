@@ -29,6 +29,7 @@ func lq(a blas64.General) (l blas64.General, h reflectors) {
 			blas64.Scal(1/(alpha-beta), tail)
 			l.Data[i*k+i], tau = beta, (beta-alpha)/beta
 		}
+
 		v.Data[i] = 1
 
 		blas64.Gemv(blas.NoTrans, 1, a, v, 0, c)
@@ -37,13 +38,16 @@ func lq(a blas64.General) (l blas64.General, h reflectors) {
 				h.w.Data[j*k+i] -= tau * h.w.Data[j*k+m] * c.Data[m]
 			}
 		}
+
 		h.w.Data[i*k+i] = tau
 		rest := blas64.Vector{N: a.Rows - i - 1, Inc: 1, Data: c.Data[i+1:]}
 		blas64.Ger(-tau, rest, v, rowsOf(a, i+1, a.Rows))
 	}
+
 	for i := k; i < a.Rows; i++ {
 		copy(l.Data[i*k:], row(a, i).Data)
 	}
+
 	return l, h
 }
 
@@ -57,10 +61,12 @@ func mulRows(alpha float64, out, a, b blas64.General, t blas.Transpose) {
 	if len(b.Data) == 0 {
 		return
 	}
+
 	other := blas.Trans // a row times b is bᵀ times a column
 	if t == blas.Trans {
 		other = blas.NoTrans
 	}
+
 	for i := range a.Rows {
 		blas64.Gemv(other, alpha, b, row(a, i), 1, row(out, i))
 	}

@@ -31,6 +31,7 @@ func (q *Projection) vjp(x blas64.General) (blas64.General, error) {
 	if r == 0 || q.Lo >= q.Hi {
 		return zeros(factors.t, factors.d), nil
 	}
+
 	if q.tie > 0 {
 		return zeros(factors.t, factors.d), fmt.Errorf("projection: projector %s cuts between equal singular values "+
 			"%d and %d (%g) of the prompt, where it has no derivative; detach the projector or change its ratio",
@@ -39,6 +40,7 @@ func (q *Projection) vjp(x blas64.General) (blas64.General, error) {
 
 	// Between row and null directions: a kept row pairs with removed null directions, a removed row with kept ones.
 	within, first, mask := q.withinRows(columnsOf(x, r)), product(q.middle.rows, x, blas.NoTrans), q.middle.mask
+
 	for i := range r {
 		pairs := row(x, i).Data
 		for j, v := range pairs {
@@ -49,6 +51,7 @@ func (q *Projection) vjp(x blas64.General) (blas64.General, error) {
 		}
 		copy(pairs, row(within, i).Data)
 	}
+
 	dp := product(factors.inverseT(), x, blas.NoTrans)
 	factors.h.times(dp, blas.Trans)
 	return dp, nil
@@ -60,6 +63,7 @@ func (q *Projection) withinRows(x blas64.General) blas64.General {
 	if !splits(q.Lo, q.Hi, q.Rank) {
 		return out
 	}
+
 	x = product(product(factors.b, x, blas.NoTrans), factors.b, blas.Trans)
 	kept := func(j int) bool { return j >= q.Lo && j < q.Hi }
 	for i, si := range factors.s {
@@ -70,6 +74,7 @@ func (q *Projection) withinRows(x blas64.General) blas64.General {
 			}
 		}
 	}
+
 	b := transposed(factors.b)
 	return product(product(b, out, blas.NoTrans), b, blas.Trans)
 }
@@ -79,9 +84,11 @@ func (f *factors) inverseT() blas64.General {
 	if len(f.inverse.Data) > 0 {
 		return transposed(f.inverse)
 	}
+
 	scaled := clone(f.b)
 	for i, s := range f.s {
 		blas64.Scal(1/(s*s), row(scaled, i))
 	}
+
 	return product(f.l, product(transposed(f.b), scaled, blas.NoTrans), blas.NoTrans)
 }

@@ -46,11 +46,13 @@ func (d Deep) Declare(client method.ClientSpec) []method.Param {
 			out = append(out, method.Param{Name: name, Shape: []int{blocks, tokens, width}, Std: d.DeepStd})
 		}
 	}
+
 	add(TextTower+LaterBlocks, min(d.Depth, client.TextLayers)-1, d.Tokens, client.Width)
 	if d.VisionDepth > 0 {
 		out = append(out, method.Param{Name: ImageTower + FirstBlock, Shape: []int{d.Vision, client.VisionWidth},
 			Std: d.DeepStd})
 	}
+
 	add(ImageTower+LaterBlocks, min(d.VisionDepth, client.VisionLayers)-1, d.Vision, client.VisionWidth)
 	return out
 }
@@ -61,10 +63,12 @@ func (d Deep) Text(s *method.Scope) graph.Node {
 		return s.Graph().Fail("the text tower of backbone %s, an exported model, does not support deep prompts; set "+
 			"options.depth to 1", s.Task().Backbone)
 	}
+
 	p := method.Prompt{Ctx: d.Full(s, TextTower+FirstBlock), NoPositions: d.Insert == "fedtpg"}
 	if n := min(d.Depth, s.Task().TextLayers) - 1; n > 0 {
 		p.Deep = nn.Unbind(s.Param(TextTower + LaterBlocks))
 	}
+
 	return s.TextFeatures(p)
 }
 
@@ -73,14 +77,17 @@ func (d Deep) Image(scope *method.Scope) graph.Node {
 	if d.VisionDepth == 0 {
 		return scope.Image()
 	}
+
 	p := method.VisionPrompts{Normed: d.Insert == "fedtpg"}
 	if err := TokensUnsupported(scope.Task(), d.VisionDepth > 1); err != "" {
 		return scope.Graph().Fail("%s; lower options.vision_depth", err)
 	}
+
 	p.Tokens = scope.Param(ImageTower + FirstBlock)
 	if n := min(d.VisionDepth, scope.Task().VisionLayers) - 1; n > 0 {
 		p.Deep = nn.Unbind(scope.Param(ImageTower + LaterBlocks))
 	}
+
 	return scope.Vision(p)
 }
 

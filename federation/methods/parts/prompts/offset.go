@@ -43,16 +43,19 @@ func (c OffsetContext) AddWords(scope *method.Scope, offset graph.Node) graph.No
 	if n == 0 {
 		return offset
 	}
+
 	w := scope.Task().Width
 	words := scope.Graph().Placeholder(method.Words{Text: c.Words}, graph.Float, []int{n, w})
 	if n <= c.Tokens { // rows of zeros in front
 		pads := scope.Graph().Ints(c.Tokens-n, 0, 0, 0)
 		return offset.Add(scope.Graph().Apply(graph.Standard, "Pad", nil, words, pads))
 	}
+
 	first, rest := offset.Add(words.Slice(0, 0, c.Tokens)), words.Slice(0, c.Tokens, n)
 	if first.Rank() == 2 {
 		return graph.Concat(0, first, rest)
 	}
+
 	// Rows of zeros make room for the words of every image.
 	room := scope.Graph().Apply(graph.Standard, "Pad", nil, first, scope.Graph().Ints(0, 0, 0, 0, n-c.Tokens, 0))
 	return room.Add(graph.Concat(0, scope.Graph().Const(tensor.New(c.Tokens, w)), rest))

@@ -78,5 +78,6 @@ func Ensemble(list []string) (texts []string) {
 			texts = append(texts, t)
 		}
 	}
+
 	return texts
 }

@@ -34,6 +34,7 @@ func (v Visual) Declare(t method.ClientSpec, name string, o method.Owner) []meth
 	case "pixels":
 		p.Shape = []int{3, t.ImageSize, t.ImageSize}
 	}
+
 	return []method.Param{p}
 }
 
@@ -52,10 +53,12 @@ func (v Visual) Features(scope *method.Scope, prompt graph.Node) graph.Node {
 		return scope.Graph().Fail("options.vision: deep needs a vision transformer, but backbone %s is a ResNet; use "+
 			"shallow or pixels", client.Backbone)
 	}
+
 	blocks := make([]graph.Node, client.VisionLayers)
 	for i := range blocks {
 		blocks[i] = prompt.Slice(0, i, i+1).Reshape(v.Tokens, client.VisionWidth)
 	}
+
 	return scope.Vision(method.VisionPrompts{Tokens: blocks[0], Deep: blocks[1:], Normed: true})
 }
 

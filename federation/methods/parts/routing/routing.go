@@ -43,6 +43,7 @@ func (r Routing) Weights(x, keys graph.Node) graph.Node {
 		move := next.Sub(st[1]).Square().SumKeep(-1).Sqrt().MeanKeep(1)
 		return []graph.Node{st[0], next, multiplier, size}, move.Greater(move.ScalarLike(1e-4))
 	}, x, centroids, none, none)
+
 	match := matching(out[1].Add(centre).L2Normalize().MatMul(keys.L2Normalize().T()))
 	size := out[3].MatMul(match) // [B,1,E]
 	return size.Div(size.SumKeep(-1)).Squeeze(1)
@@ -128,6 +129,7 @@ func matching(scores graph.Node) graph.Node {
 		best = least.Reshape(-1, c.sets).Neg()
 		choices[row], chosen[row] = c, first.Reshape(-1, c.sets*(row+1))
 	}
+
 	rows := make([]graph.Node, n)
 	at := best.MulScalar(0).AddScalar(1) // all columns
 	for row := n - 1; row >= 0; row-- {
@@ -136,6 +138,7 @@ func matching(scores graph.Node) graph.Node {
 		rows[row] = taken.MatMul(g.Const(c.columns)).Unsqueeze(1)
 		at = taken.MatMul(g.Const(c.before))
 	}
+
 	return graph.Concat(1, rows...)
 }
 
@@ -156,6 +159,7 @@ func choicesOf(n, row int) *choice {
 			smaller[s] = len(smaller)
 		}
 	}
+
 	var columns []int
 	for s := range 1 << n {
 		if bits.OnesCount(uint(s)) != row+1 {
@@ -169,9 +173,11 @@ func choicesOf(n, row int) *choice {
 		}
 		c.sets++
 	}
+
 	c.columns, c.before = tensor.New(len(columns), n), tensor.New(len(columns), len(smaller))
 	for i, j := range columns {
 		c.columns.Row(i).Data[j], c.before.Row(i).Data[c.from[i]] = 1, 1
 	}
+
 	return c
 }

@@ -112,10 +112,12 @@ func (m FedAPT) Logits(scope *method.Scope) graph.Node {
 	if m.Assign == "prompts" {
 		return m.text(scope, m.keys(scope, a)).MatMul(x.Unsqueeze(2)).Squeeze(2).MulScalar(t.Scale)
 	}
+
 	var scores []graph.Node
 	for _, key := range nn.Unbind(scope.Broadcast(aptKeys, n, m.Tokens, t.Width)) {
 		scores = append(scores, scope.Cosine(x, m.text(scope, key)))
 	}
+
 	return graph.Stack(scores...).Mul(a.T().Unsqueeze(2)).Sum(0)
 }
 
@@ -134,6 +136,7 @@ func (m FedAPT) Begin(l *method.Local) error {
 			own.Data[d] = 1
 		}
 	}
+
 	l.State[aptDomain] = own
 	return nil
 }
@@ -148,10 +151,12 @@ func (m FedAPT) Start(g *method.Global) error {
 	if q := g.Shared[aptQuery]; q != nil {
 		modules.InitUniform(g.Seed, aptQuery, q, 1/math.Sqrt(float64(q.Shape[1])))
 	}
+
 	keys, r := tensor.New(m.count(g.Task), m.Tokens, g.Width), g.Rand("init", aptKeys)
 	for i := range keys.Data {
 		keys.Data[i] = float32(r.Float64())
 	}
+
 	g.Broadcast[aptKeys] = keys
 	return m.place(g)
 }
@@ -167,6 +172,7 @@ func (m FedAPT) place(global *method.Global) error {
 	for i := range out.Data {
 		out.Data[i] = -1
 	}
+
 	number, fresh := map[string]int{}, map[string]int{} // clients of each domain without a number
 	if before := global.Broadcast[aptDomains]; before != nil {
 		for k, d := range before.Data {
@@ -175,6 +181,7 @@ func (m FedAPT) place(global *method.Global) error {
 			}
 		}
 	}
+
 	delete(number, "")
 	for k := range global.Clients {
 		name := global.Info(k).Domain
@@ -182,18 +189,22 @@ func (m FedAPT) place(global *method.Global) error {
 			fresh[name]++
 		}
 	}
+
 	names, old := slices.Sorted(maps.Keys(fresh)), len(number)
 	if m.Domains > 0 && global.Claimed && old+len(names) > most {
 		slices.SortStableFunc(names, func(a, b string) int { return fresh[b] - fresh[a] })
 		names = slices.Sorted(slices.Values(names[:max(0, most-old)]))
 	}
+
 	for i, name := range names {
 		number[name] = old + i
 	}
+
 	if n := len(number); m.Domains > 0 && !global.Claimed && (n > most || n > 0 && n < most && global.AllJoined()) {
 		return fmt.Errorf("fedapt: the clients belong to %d domains but options.domains is %d; set it to %[1]d", n,
 			most)
 	}
+
 	for k := range global.Clients {
 		if !global.HasJoined(k) || out.Data[k] >= 0 {
 			continue
@@ -204,6 +215,7 @@ func (m FedAPT) place(global *method.Global) error {
 		}
 		out.Data[k] = float32(d)
 	}
+
 	global.Broadcast[aptDomains] = out
 	return nil
 }

@@ -83,6 +83,7 @@ func (m FedTPG) prompt(s *method.Scope) graph.Node {
 	if w := x.Dim(1); w%m.Heads != 0 {
 		return s.Graph().Fail("option heads is %d; it must divide the prompt width %d", m.Heads, w)
 	}
+
 	names := modules.ApplyLayerNorm(s, tpgCross+"/norm_kv", s.HandText("{}"))
 	x = m.feed(s, tpgCross, m.attend(s, tpgCross, modules.ApplyLayerNorm(s, tpgCross+"/norm", x), names, others(s)))
 	for i := range m.Depth {
@@ -90,6 +91,7 @@ func (m FedTPG) prompt(s *method.Scope) graph.Node {
 		y := modules.ApplyLayerNorm(s, at+"/norm", x)
 		x = m.feed(s, at, x.Add(m.attend(s, at, y, y, graph.Node{})))
 	}
+
 	return x
 }
 

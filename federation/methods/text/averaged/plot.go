@@ -46,10 +46,12 @@ func (m PLOT) Logits(scope *method.Scope) graph.Node {
 	if client.Patches == 0 {
 		return scope.Graph().Fail("plot compares patch features, which backbone %s does not provide", client.Backbone)
 	}
+
 	var texts []graph.Node
 	for _, ctx := range nn.Unbind(scope.Param("prompts")) {
 		texts = append(texts, m.Features(scope, ctx))
 	}
+
 	text := graph.Concat(0, texts...)                                                // [nC,D]
 	sim := scope.Patches().Reshape(-1, client.Dim).MatMulT(text)                     // [BM,nC]
 	sim = sim.Reshape(-1, client.Patches, m.N, client.Classes).Transpose(2, 0, 3, 1) // [n,B,C,M]
@@ -59,5 +61,6 @@ func (m PLOT) Logits(scope *method.Scope) graph.Node {
 	if m.Pooled {
 		score = score.Add(scope.Cosine(scope.Image(), graph.Stack(texts...).Mean(0).L2Normalize()))
 	}
+
 	return score
 }

@@ -85,6 +85,7 @@ func (m ProDA) turns(turn int) []int {
 		}
 		from = to
 	}
+
 	return out
 }
 
@@ -114,6 +115,7 @@ func (m ProDA) Loss(scope *method.Scope, _ graph.Node) graph.Node {
 		ctx := prompts.Gather(0, scope.Scalar(scalar(i)).Cast(graph.Int64))
 		texts = append(texts, scope.TextFeatures(method.Prompt{Ctx: ctx, Position: m.position(k)}))
 	}
+
 	mean := graph.Stack(texts...).Mean(0) // [C,D]
 	square := f.Square()                  // [B,D]
 	spread := scope.Graph().Scalar(0)
@@ -124,16 +126,19 @@ func (m ProDA) Loss(scope *method.Scope, _ graph.Node) graph.Node {
 		ownTerm := cross.Mul(own)    // f² d_y²
 		spread = spread.Add(ownTerm.SumKeep(-1)).Sub(cross.MatMulT(d).MulScalar(2)).Add(square.MatMulT(d.Square()))
 	}
+
 	bound := f.MatMulT(mean).MulScalar(client.Scale).
 		Add(spread.MulScalar(client.Scale * client.Scale / 2 / float64(len(texts))))
 	loss := scope.CrossEntropy(bound)
 	if m.Lambda == 0 {
 		return loss
 	}
+
 	var alone []graph.Node
 	for _, ctx := range nn.Unbind(prompts) {
 		alone = append(alone, scope.TextFeatures(method.Prompt{Ctx: ctx, NoClass: true}))
 	}
+
 	u := graph.Concat(0, alone...) // [n,D]
 	like := u.MatMulT(u).Abs().Sum().AddScalar(-float64(m.N)).MulScalar(m.Lambda / float64(m.N*(m.N-1)))
 	return loss.Add(scope.Term("likeness of prompts", like))

@@ -52,6 +52,7 @@ func (m ProGrad) Loss(s *method.Scope, logits graph.Node) graph.Node {
 	if m.Variant == "add" {
 		return loss.Add(s.Term(general, second.MulScalar(m.Lambda)))
 	}
+
 	s.AuxLoss(general, second)
 	return loss
 }
@@ -68,5 +69,6 @@ func (m ProGrad) AdjustGradients(l *method.Local, grads tensor.Map) error {
 			a.Axpy(-m.Lambda*ab/bb, b)
 		}
 	}
+
 	return nil
 }

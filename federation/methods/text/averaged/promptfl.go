@@ -65,6 +65,7 @@ func (m PromptFL) Finish(l *method.Local, up *method.Upload) error {
 		}
 		up.Extra[classN] = n
 	}
+
 	return nil
 }
 
@@ -72,6 +73,7 @@ func (m PromptFL) Merge(global *method.Global, ups []method.Upload) error {
 	if m.ClassAverage != "owners" {
 		return m.FedAvg.Merge(global, ups)
 	}
+
 	rows := func(ctx *tensor.Tensor) *tensor.Tensor {
 		return tensor.Of(ctx.Data, global.Classes, ctx.Len()/global.Classes)
 	}
@@ -80,6 +82,7 @@ func (m PromptFL) Merge(global *method.Global, ups []method.Upload) error {
 		prompts[i] = method.Upload{Client: u.Client, Extra: tensor.Map{"ctx": rows(u.Shared["ctx"]),
 			classN: u.Extra[classN]}}
 	}
+
 	mean := global.Shared["ctx"].Clone()
 	global.Shared = tensor.Map{"ctx": mean}
 	return aggregate.RenewClassMeans(rows(mean), tensor.New(global.Classes, 1), prompts, "ctx", classN, false)

@@ -112,6 +112,7 @@ func (m TRIP) scores(scope *method.Scope, experts graph.Node, capacity float64) 
 		return scope.Graph().Fail("option keys: orthogonal has %d experts, but the image tower of backbone %s has "+
 			"only the width %d; lower experts, or set keys: normal", m.Experts, client.Backbone, client.VisionWidth)
 	}
+
 	route := routing.Routing{Experts: m.Experts, Iters: m.Iters, Capacity: capacity}
 	scope.Note(tripStarts, route.InitialCenters(client.Tokens))
 	tokens := scope.Input(method.Input{Kind: method.RowInput, Name: method.TokensInput}, graph.Float,
@@ -134,10 +135,12 @@ func (m TRIP) Loss(s *method.Scope, logits graph.Node) graph.Node {
 	if m.Average != "none" || m.Capacity != m.CapacityTest {
 		logits = m.scores(s, s.Param(tripExperts), m.Capacity)
 	}
+
 	loss := m.WeightedMean.Loss(s, logits)
 	if m.Alpha == 0 {
 		return loss
 	}
+
 	hand := s.HandTextFeatures(method.HandTexts{Templates: prompts.Ensemble(m.Templates), Raw: true})
 	q := s.Cosine(s.Image(), hand).Softmax(-1)
 	return loss.Add(s.Term("distillation", q.Mul(logits.LogSoftmax(-1)).Sum(-1).Mean().MulScalar(-m.Alpha)))
@@ -150,26 +153,32 @@ func (m TRIP) Start(global *method.Global) error {
 		return fmt.Errorf("trip: backbone %s, an exported model, does not provide the tokens of the image tower's "+
 			"last block; convert a checkpoint", global.Task.Backbone)
 	}
+
 	keys, r := mat.NewDense(v, m.Experts, nil), global.Rand("init", tripKeys)
 	for i := range keys.RawMatrix().Data {
 		if keys.RawMatrix().Data[i] = r.NormFloat64(); m.Keys == "uniform" {
 			keys.RawMatrix().Data[i] = r.Float64()
 		}
 	}
+
 	if m.Keys == "orthogonal" {
 		linalg.Orthonormalize(keys)
 	}
+
 	rows := tensor.New(m.Experts, v)
 	linalg.Store(rows, mat.DenseCopyOf(keys.T()))
 	if global.Broadcast[tripKeys] = rows; m.Average == "none" {
 		return nil
 	}
+
 	if first := global.Shared[tripExperts]; first != nil {
 		global.Broadcast[tripAverage] = first.Clone()
 	}
+
 	if m.Average == "beta" {
 		global.State[tripWeight] = tensor.Of([]float32{float32(m.density(0, global.Rounds.Total()))}, 1)
 	}
+
 	return nil
 }
 
@@ -193,6 +202,7 @@ func (m TRIP) Merge(global *method.Global, ups []method.Upload) error {
 	if err != nil || m.Average == "none" || now == nil {
 		return err
 	}
+
 	share := 1 - m.Decay
 	if m.Average == "beta" {
 		sum := global.State[tripWeight]
@@ -203,10 +213,12 @@ func (m TRIP) Merge(global *method.Global, ups []method.Upload) error {
 		total := float64(sum.Data[0]) + w
 		global.State[tripWeight], share = tensor.Of([]float32{float32(total)}, 1), w/total
 	}
+
 	average := global.Broadcast[tripAverage].Clone()
 	for i, x := range now.Data {
 		average.Data[i] += float32(share) * (x - average.Data[i])
 	}
+
 	global.Broadcast[tripAverage] = average
 	return nil
 }

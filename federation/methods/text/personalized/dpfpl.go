@@ -106,6 +106,7 @@ func (m DPFPL) AdjustGradients(local *method.Local, gradients tensor.Map) error 
 	if err != nil {
 		return err
 	}
+
 	p, full := linalg.Matrix(local.Private["local"]), linalg.Matrix(gradients["local"])
 	rows, wide := p.Dims()
 	rank := min(m.Rank, rows, wide)
@@ -115,6 +116,7 @@ func (m DPFPL) AdjustGradients(local *method.Local, gradients tensor.Map) error 
 	linalg.Orthonormalize(&u)
 	v.Mul(p.T(), &u)
 	linalg.Orthonormalize(&v)
+
 	byU, byV := mat.Dense{}, mat.Dense{} // [T,r], [r,w]
 	byU.Mul(full, &v)
 	byV.Mul(u.T(), full)
@@ -123,6 +125,7 @@ func (m DPFPL) AdjustGradients(local *method.Local, gradients tensor.Map) error 
 	first, second, both := mat.Dense{}, mat.Dense{}, mat.Dense{}
 	first.Mul(&byU, v.T())
 	second.Mul(&u, &byV)
+
 	both.Product(&u, u.T(), &first)
 	first.Add(&first, &second)
 	first.Sub(&first, &both)
@@ -131,6 +134,7 @@ func (m DPFPL) AdjustGradients(local *method.Local, gradients tensor.Map) error 
 	if m.Noisy == "all" {
 		noise = "dpfpl/global"
 	}
+
 	m.release(local.Draws, random, global, noise)
 	linalg.Store(gradients["global"], global)
 	return nil
@@ -141,6 +145,7 @@ func (m DPFPL) release(draws *method.Draws, r *rand.Rand, g *mat.Dense, noise st
 	if far := mat.Norm(g, 2); m.Clip > 0 && far > m.Clip {
 		g.Scale(m.Clip/far, g)
 	}
+
 	if rows, wide := g.Dims(); noise != "" && m.Noise > 0 {
 		e := mat.NewDense(rows, wide, draws.Normal(r, noise, rows, wide))
 		e.Scale(m.Noise*m.Clip, e)
@@ -165,10 +170,12 @@ func (m DPFPL) rand(local *method.Local, gradients tensor.Map) (*rand.Rand, erro
 	case local.Noise == nil:
 		return local.Rand, nil
 	}
+
 	rows, err := local.Memory()
 	if err != nil {
 		return nil, err
 	}
+
 	all := map[string][]float64{}
 	for under, part := range map[string]tensor.Map{"rows/": rows, "gradient/": gradients, "shared/": local.Shared,
 		"private/": local.Private} {
@@ -181,10 +188,12 @@ func (m DPFPL) rand(local *method.Local, gradients tensor.Map) (*rand.Rand, erro
 			}
 		}
 	}
+
 	r, _, err := local.Noise("dpfpl", linalg.Bytes(all))
 	if err == nil {
 		local.Cache[dpfplNoise] = r
 	}
+
 	return r, err
 }
 
@@ -194,9 +203,11 @@ func (m DPFPL) Merge(g *method.Global, ups []method.Upload) error {
 	if g.Noise != nil {
 		name = "epsilon_local"
 	}
+
 	if e := m.Epsilon(g.Round + 1); !math.IsInf(e, 1) {
 		g.Notes[name], g.Notes["delta_local"] = e, m.Delta
 	}
+
 	return m.WeightedMean.Merge(g, ups)
 }
 
@@ -205,10 +216,12 @@ func (m DPFPL) Epsilon(rounds int) float64 {
 	if m.Noise == 0 || m.Steps == 0 {
 		return math.Inf(1)
 	}
+
 	parts := 2.0
 	if m.Noisy == "all" {
 		parts = 3
 	}
+
 	// Each part has the norm C at most, all of them together √parts C.
 	return privacy.Accountant{{Noise: m.Noise / math.Sqrt(parts), Rate: 1}: rounds * m.Steps}.Epsilon(m.Delta)
 }

@@ -56,6 +56,7 @@ func (m FedOTP) Logits(s *method.Scope) graph.Node {
 	if t.Patches == 0 {
 		return s.Graph().Fail("fedotp compares patch features, which backbone %s does not provide", t.Backbone)
 	}
+
 	text := graph.Concat(0, m.Features(s, s.Param("global")), m.Features(s, s.Param("local"))) // [2C,D]
 	sim := s.Patches().Reshape(-1, t.Dim).MatMulT(text)                                        // [BM,2C]
 	sim = sim.Reshape(-1, t.Patches, 2, t.Classes).Transpose(2, 0, 3, 1)                       // [2,B,C,M]

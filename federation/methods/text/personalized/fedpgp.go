@@ -56,10 +56,12 @@ func (m FedPGP) Loss(scope *method.Scope, logits graph.Node) graph.Node {
 	if m.Mu == 0 {
 		return loss
 	}
+
 	hand := scope.HandText()
 	if m.Positive == "code" {
 		hand = scope.HandText(strings.Repeat("X ", m.Tokens) + "{}.")
 	}
+
 	anchor := scope.Text(scope.Param("sigma"))
 	near, far := anchor.Mul(hand).Sum(-1), anchor.Mul(m.full(scope)).Sum(-1)          // cosines [C]
 	contrast := far.Sub(near).MulScalar(1 / m.Temp).Softplus().Mean().MulScalar(m.Mu) // -log e^near/(e^near + e^far)

@@ -100,6 +100,7 @@ func (m PFedMoAP) Params(t method.ClientSpec) []method.Param {
 			out = append(out, p)
 		}
 	}
+
 	return out
 }
 
@@ -131,6 +132,7 @@ func (m PFedMoAP) mixed(scope *method.Scope, others graph.Node, there string) gr
 	for wide%h != 0 {
 		h--
 	}
+
 	pool := func(n graph.Node) graph.Node { return n.Gather(n.Rank()-1, g.Ints(channels...)) }
 	layer := func(n graph.Node, name string) graph.Node {
 		return modules.ApplyLinear(scope, moapGate+name, n.Reshape(-1, wide))
@@ -140,6 +142,7 @@ func (m PFedMoAP) mixed(scope *method.Scope, others graph.Node, there string) gr
 	q := layer(image, "q").Reshape(-1, h, wide/h).Transpose(1, 0, 2)     // [h,B,d/h]
 	k := layer(keys, "k").Reshape(e, c, h, wide/h).Transpose(2, 3, 1, 0) // [h,d/h,C,E]
 	scores := q.MatMul(k.Reshape(h, wide/h, c*e)).Reshape(h, -1, c, e)   // [h,B,C,E]
+
 	known := graph.Concat(0, g.Const(tensor.Of([]float32{1}, 1)), scope.Broadcast(there, e-1))
 	a := scores.MulScalar(m.Kappa).Add(known.AddScalar(-1).MulScalar(-nn.MaskValue)).Softmax(-1) // of nobody's prompt 0
 	v := layer(keys, "v").Reshape(e, c, h, wide/h).Transpose(2, 1, 0, 3)                         // [h,C,E,d/h]
@@ -160,13 +163,16 @@ func (m PFedMoAP) Begin(local *method.Local) error {
 			}
 		}
 	}
+
 	if local.Broadcast[moapTurn.known] == nil { // it joined in the middle of a round
 		m.nobody(local.Broadcast, local.Task.Width)
 	}
+
 	features, err := local.Eval(func(s *method.Scope) graph.Node { return m.others(s, moapTurn) })
 	if err == nil {
 		local.State[moapFeatures] = features
 	}
+
 	return err
 }
 
@@ -209,9 +215,11 @@ func (m PFedMoAP) Merge(global *method.Global, ups []method.Upload) error {
 		global.State[moapPool+strconv.Itoa(u.Client)] = u.Shared["ctx"]
 		turn[u.Client] = maps.Clone(global.ExtrasFor(u.Client))
 	}
+
 	if err := m.Start(global); err != nil { // for those that joined
 		return err
 	}
+
 	m.send(global)
 	for k := range global.Clients {
 		from := turn[k]
@@ -221,6 +229,7 @@ func (m PFedMoAP) Merge(global *method.Global, ups []method.Upload) error {
 		to := global.ExtrasFor(k)
 		to[moapTest.prompts], to[moapTest.known] = from[moapTurn.prompts], from[moapTurn.known]
 	}
+
 	return m.FedAvg.Merge(global, ups)
 }
 
@@ -233,6 +242,7 @@ func (m PFedMoAP) send(global *method.Global) {
 			clients, prompts = append(clients, k), append(prompts, tensor.Map{"ctx": p})
 		}
 	}
+
 	far := linalg.SquaredDistances(prompts)
 	for i, k := range clients {
 		var others []int

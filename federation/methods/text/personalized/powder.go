@@ -54,9 +54,11 @@ func (m Powder) Params(t method.ClientSpec) []method.Param {
 	for i := range m.Prompts {
 		out = append(out, m.Declare(t, poolName(i), method.Shared)...)
 	}
+
 	if m.attends() {
 		out = append(out, method.Param{Name: "keys", Shape: []int{m.Prompts, t.Dim}, Std: 1, Owner: method.Private})
 	}
+
 	return out
 }
 
@@ -73,10 +75,12 @@ func (m Powder) Logits(s *method.Scope) graph.Node {
 	for i := range m.Prompts {
 		scores = append(scores, s.Cosine(s.Image(), m.Features(s, s.Param(poolName(i)))))
 	}
+
 	all := graph.Stack(scores...) // [P,B,C]
 	if !m.attends() {
 		return all.Mean(0)
 	}
+
 	return all.Mul(m.attention(s).T().Unsqueeze(-1)).Sum(0)
 }
 
@@ -84,10 +88,12 @@ func (m Powder) Finish(l *method.Local, up *method.Upload) error {
 	if !m.attends() || m.Weighting == "examples" {
 		return nil
 	}
+
 	use, err := l.Eval(func(s *method.Scope) graph.Node { return m.attention(s).Mean(0) })
 	if err == nil {
 		up.Extra[powderUse] = use
 	}
+
 	return err
 }
 
@@ -107,6 +113,7 @@ func isShare(use []float32) bool {
 		}
 		sum += float64(v)
 	}
+
 	return math.Abs(sum-1) < 1e-3
 }
 
@@ -114,6 +121,7 @@ func (m Powder) Merge(global *method.Global, ups []method.Upload) error {
 	if !m.attends() || m.Weighting == "examples" {
 		return m.FedAvg.Merge(global, ups)
 	}
+
 	shared := tensor.Map{}
 	for i := range m.Prompts {
 		name := poolName(i)
@@ -130,6 +138,7 @@ func (m Powder) Merge(global *method.Global, ups []method.Upload) error {
 				sum[j] += w * float64(v)
 			}
 		}
+
 		shared[name] = global.Shared[name].Clone()
 		for j := range sum {
 			if total > 0 { // else no client used it, and it is unchanged
@@ -137,6 +146,7 @@ func (m Powder) Merge(global *method.Global, ups []method.Upload) error {
 			}
 		}
 	}
+
 	global.Shared = shared
 	return nil
 }

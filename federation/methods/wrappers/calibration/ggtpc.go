@@ -86,9 +86,11 @@ func (m GGTPC) needs() []string {
 	if m.Strength > 0 {
 		out = append(out, ggtpcAxes, ggtpcSizes)
 	}
+
 	if m.Prototypes {
 		out = append(out, ggtpcPlaces, ggtpcLabels)
 	}
+
 	return out
 }
 
@@ -101,11 +103,13 @@ func (m GGTPC) Loss(scope *method.Scope, logits graph.Node) graph.Node {
 		}
 		return x
 	}})
+
 	if m.Strength > 0 {
 		if spread := m.Method.Logits(noisy); noisy.Used() {
 			scope, logits = noisy, spread
 		}
 	}
+
 	return m.Method.Loss(scope, logits)
 }
 
@@ -131,6 +135,7 @@ func (m GGTPC) Begin(local *method.Local) error {
 	if err := m.Method.Begin(local); err != nil || local.Pretrains {
 		return err
 	}
+
 	prior := tensor.Map{}
 	for _, name := range m.needs() {
 		t := local.Broadcast[name]
@@ -146,9 +151,11 @@ func (m GGTPC) Begin(local *method.Local) error {
 		}
 		prior[name] = t
 	}
+
 	if len(m.needs()) > 0 || m.Sampling != "none" {
 		local.Data = m.calibrate(local.Data, prior)
 	}
+
 	return nil
 }
 
@@ -157,6 +164,7 @@ func (m GGTPC) Merge(g *method.Global, ups []method.Upload) error {
 	if err := m.Method.Merge(g, ups); err != nil || m.Estimate == "round" {
 		return err
 	}
+
 	for _, name := range m.needs() {
 		for _, u := range ups {
 			delete(g.PerClient[u.Client], name)
@@ -165,5 +173,6 @@ func (m GGTPC) Merge(g *method.Global, ups []method.Upload) error {
 			delete(g.Broadcast, name)
 		}
 	}
+
 	return nil
 }

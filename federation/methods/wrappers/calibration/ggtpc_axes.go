@@ -26,6 +26,7 @@ func principalAxes(cov *mat.SymDense, most int) (principal, error) {
 	if !e.Factorize(cov, true) {
 		return principal{}, fmt.Errorf("ggtpc: the eigendecomposition of a covariance [%d,%d] did not converge", d, d)
 	}
+
 	var v mat.Dense
 	e.VectorsTo(&v)
 	return axes(e.Values(nil), d, most, func(j int) []float64 { return mat.Col(nil, j, &v) }), nil
@@ -39,11 +40,13 @@ func rowAxes(rows *mat.Dense, most int) (principal, error) {
 		m.SymOuterK(1, rows.T())
 		return principalAxes(&m, most)
 	}
+
 	m.SymOuterK(1, rows)
 	var e mat.EigenSym
 	if !e.Factorize(&m, true) {
 		return principal{}, fmt.Errorf("ggtpc: the eigendecomposition of %d rows of width %d did not converge", r, d)
 	}
+
 	var w mat.Dense
 	e.VectorsTo(&w)
 	return axes(e.Values(nil), d, most, func(j int) []float64 {
@@ -72,10 +75,12 @@ func upright(v []float64) []float64 {
 			best = x
 		}
 	}
+
 	if best < 0 {
 		for i := range v {
 			v[i] = -v[i]
 		}
 	}
+
 	return v
 }

@@ -30,12 +30,15 @@ func (m GGTPC) calibrate(data method.Data, prior tensor.Map) *calibrated {
 		count[y]++
 		most = max(most, count[y])
 	}
+
 	if label := prior[ggtpcLabels]; label != nil {
 		c.class = append(c.class, label.Ints...)
 	}
+
 	if m.Sampling == "none" {
 		return c
 	}
+
 	sum := 0.0
 	for i, y := range c.class {
 		w := most / count[y] // of the class, eq. 7
@@ -48,6 +51,7 @@ func (m GGTPC) calibrate(data method.Data, prior tensor.Map) *calibrated {
 		sum += w
 		c.upTo = append(c.upTo, sum)
 	}
+
 	return c
 }
 
@@ -60,6 +64,7 @@ func (c *calibrated) Order(r *rand.Rand) []int {
 	if c.upTo == nil {
 		return c.mixed(r)
 	}
+
 	out := make([]int, c.Data.Len())
 	for i := range out {
 		at := r.Float64() * c.upTo[len(c.upTo)-1]
@@ -70,6 +75,7 @@ func (c *calibrated) Order(r *rand.Rand) []int {
 			return -1
 		})
 	}
+
 	return out
 }
 
@@ -79,13 +85,16 @@ func (c *calibrated) mixed(r *rand.Rand) []int {
 	if c.Len() == c.Data.Len() {
 		return out
 	}
+
 	for i := c.Data.Len(); i < c.Len(); i++ {
 		out = append(out, i)
 	}
+
 	key := make([]float64, c.Len())
 	for i := range key {
 		key[i] = r.Float64()
 	}
+
 	slices.SortStableFunc(out, func(a, b int) int { return cmp.Compare(key[a], key[b]) })
 	return out[:c.Data.Len()]
 }
@@ -104,10 +113,12 @@ func (c *calibrated) Batch(rows []int, random *rand.Rand, also ...string) (tenso
 			}
 		}
 	}
+
 	b, err := c.Data.Batch(own, random, also...)
 	if err != nil {
 		return nil, err
 	}
+
 	image, patches := b[method.ImageInput], b[method.PatchesInput]
 	for i, row := range rows {
 		if row < c.Data.Len() {
@@ -119,20 +130,24 @@ func (c *calibrated) Batch(rows []int, random *rand.Rand, also ...string) (tenso
 		}
 		b[method.LabelInput].Ints[i] = c.class[row]
 	}
+
 	clean := image.Clone()
 	if c.method.Strength > 0 && slices.Contains(also, method.PixelsInput) {
 		b[noiseInput.String()] = tensor.New(image.Shape...)
 	}
+
 	if c.axes != nil && c.method.Strength > 0 {
 		b["draw/clean"] = clean
 		b["draw/eps"] = tensor.New(len(rows), c.sizes.Shape[1])
 		c.spread(rows, b, random)
 	}
+
 	for i, row := range rows { // a prototype's patches
 		for p := 0; row >= c.Data.Len() && patches != nil && p < patches.Shape[1]; p++ {
 			copy(patches.Row(i).Row(p).Data, image.Row(i).Data)
 		}
 	}
+
 	return b, nil
 }
 
@@ -143,6 +158,7 @@ func (c *calibrated) spread(rows []int, b tensor.Map, r *rand.Rand) {
 	for i := range eps.Data {
 		eps.Data[i] = float32(r.NormFloat64())
 	}
+
 	for i, row := range rows {
 		d := c.noise(c.class[row], eps.Row(i).Data)
 		move(image.Row(i).Data, d, 1, c.method.Renormalise)
@@ -169,6 +185,7 @@ func (c *calibrated) noise(class int64, eps []float32) []float64 {
 			d[j] += w * float64(u)
 		}
 	}
+
 	return d
 }
 

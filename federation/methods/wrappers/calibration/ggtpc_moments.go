@@ -20,6 +20,7 @@ func (m GGTPC) measure(x *tensor.Tensor, class []int64, classes int) (tensor.Map
 	} else {
 		out["factors"] = tensor.New(0, d)
 	}
+
 	for c := range classes {
 		rows := centred(x, class, int64(c), max(m.MinCount, 1), mean.Row(c).Data)
 		if rows == nil {
@@ -34,6 +35,7 @@ func (m GGTPC) measure(x *tensor.Tensor, class []int64, classes int) (tensor.Map
 			return nil, err
 		}
 	}
+
 	return out, nil
 }
 
@@ -55,9 +57,11 @@ func centred(x *tensor.Tensor, class []int64, c int64, least int, mean []float32
 			at = append(at, i)
 		}
 	}
+
 	if len(at) < least {
 		return nil
 	}
+
 	d := len(mean)
 	rows := mat.NewDense(len(at), d, nil)
 	for j := range mean {
@@ -71,6 +75,7 @@ func centred(x *tensor.Tensor, class []int64, c int64, least int, mean []float32
 		}
 		mean[j] = float32(mu)
 	}
+
 	return rows
 }
 
@@ -97,16 +102,19 @@ func (m GGTPC) factor(rows *mat.Dense, out *tensor.Tensor) error {
 	if k == 0 {
 		return nil
 	}
+
 	a, err := rowAxes(rows, k)
 	if err != nil {
 		return err
 	}
+
 	block := make([]float32, k*d)
 	for j, u := range a.Vectors {
 		for i, v := range u {
 			block[j*d+i] = float32(math.Sqrt(a.Sizes[j]) * v)
 		}
 	}
+
 	out.Data = append(out.Data, block...)
 	out.Shape[0] += k
 	return nil
@@ -130,13 +138,16 @@ func (m GGTPC) read(upload method.Upload) (moments, error) {
 			what,
 			upload.Extra[what])
 	}
+
 	if mean == nil || len(mean.Shape) != 2 || mean.IsInt() {
 		return bad("mean")
 	}
+
 	classes, d := mean.Shape[0], mean.Shape[1]
 	if counts == nil || counts.IsInt() || counts.Len() != classes {
 		return bad("n")
 	}
+
 	out := moments{client: upload.Client, n: make([]int, classes), mean: mean, from: make([]int, classes+1)}
 	for c, v := range counts.Data {
 		if !(v >= 0 && v < 1<<24 && v == float32(int(v))) {
@@ -145,14 +156,17 @@ func (m GGTPC) read(upload method.Upload) (moments, error) {
 		out.n[c] = int(v)
 		out.from[c+1] = out.from[c] + max(0, m.held(int(v), d))
 	}
+
 	name, want := "cov", []int{classes, d * (d + 1) / 2}
 	if m.Stats != "packed" {
 		name, want = "factors", []int{out.from[classes], d}
 	}
+
 	t := upload.Extra[name]
 	if t == nil || !t.SameShape(tensor.New(want...)) {
 		return bad(name)
 	}
+
 	out.cov, out.factors = upload.Extra["cov"], upload.Extra["factors"]
 	return out, nil
 }

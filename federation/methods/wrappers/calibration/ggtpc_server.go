@@ -23,6 +23,7 @@ func (m GGTPC) aggregate(global *method.Global, ups []method.Upload) error {
 			groups[global.Info(k).Backbone] = nil
 		}
 	}
+
 	for _, u := range ups {
 		if !global.HasJoined(u.Client) {
 			continue
@@ -34,11 +35,13 @@ func (m GGTPC) aggregate(global *method.Global, ups []method.Upload) error {
 		name := global.Info(u.Client).Backbone
 		groups[name] = append(groups[name], a)
 	}
+
 	for _, name := range slices.Sorted(maps.Keys(groups)) {
 		if err := m.tell(global, name, len(groups) == 1 && global.AllJoined(), groups[name]); err != nil {
 			return fmt.Errorf("backbone %s: %w", name, err)
 		}
 	}
+
 	return nil
 }
 
@@ -52,12 +55,14 @@ func (m GGTPC) tell(global *method.Global, backbone string, only bool, answers [
 		answers = []moments{{client: i, n: make([]int, global.Classes),
 			mean: tensor.New(global.Classes, global.Infos[i].Dim)}}
 	}
+
 	for _, a := range answers[1:] {
 		if !a.mean.SameShape(answers[0].mean) {
 			return fmt.Errorf("client %d answered mean %v, client %d %v", a.client, a.mean, answers[0].client,
 				answers[0].mean)
 		}
 	}
+
 	prior := tensor.Map{}
 	if m.Strength > 0 {
 		var err error
@@ -65,12 +70,15 @@ func (m GGTPC) tell(global *method.Global, backbone string, only bool, answers [
 			return err
 		}
 	}
+
 	for name := range prior {
 		delete(global.Broadcast, name)
 	}
+
 	if only {
 		maps.Copy(global.Broadcast, prior)
 	}
+
 	for k := range global.Clients {
 		if global.Info(k).Backbone != backbone {
 			continue
@@ -86,6 +94,7 @@ func (m GGTPC) tell(global *method.Global, backbone string, only bool, answers [
 			sent[ggtpcPlaces], sent[ggtpcLabels] = prototypes(global, k, answers)
 		}
 	}
+
 	return nil
 }
 
@@ -95,6 +104,7 @@ func (m GGTPC) selected(answers []moments, c int) ([]moments, int) {
 	for _, a := range answers {
 		total += a.n[c]
 	}
+
 	byCount := slices.Clone(answers)
 	slices.SortFunc(byCount, func(a, b moments) int { return cmp.Or(b.n[c]-a.n[c], a.client-b.client) })
 	sum, last := 0, 0
@@ -103,6 +113,7 @@ func (m GGTPC) selected(answers []moments, c int) ([]moments, int) {
 		sum += byCount[last].n[c]
 		last++
 	}
+
 	return byCount[:last], sum
 }
 
@@ -116,9 +127,11 @@ func average(answers []moments, c int) []float64 {
 			mu[i] += float64(a.n[c]) * float64(v)
 		}
 	}
+
 	for i := range mu {
 		mu[i] /= float64(total)
 	}
+
 	return mu
 }
 
@@ -128,6 +141,7 @@ func (m GGTPC) axesOf(answers []moments, c int) (principal, error) {
 	if len(chosen) == 0 {
 		return principal{}, nil
 	}
+
 	mu := average(chosen, c)
 	d := len(mu)
 	within := mat.NewSymDense(d, nil)
@@ -138,19 +152,23 @@ func (m GGTPC) axesOf(answers []moments, c int) (principal, error) {
 		for i, v := range moments.mean.Row(c).Data {
 			between[i] = float64(v) - mu[i]
 		}
+
 		if m.Stats == "packed" {
 			moments.addCov(within, c, w)
 			within.SymRankOne(within, w, mat.NewVecDense(d, between))
 			continue
 		}
+
 		rows = moments.addFactors(rows, c, w)
 		for _, v := range between {
 			rows = append(rows, v*math.Sqrt(w))
 		}
 	}
+
 	if m.Stats == "packed" {
 		return principalAxes(within, m.Axes)
 	}
+
 	return rowAxes(mat.NewDense(len(rows)/d, d, rows), m.Axes)
 }
 
@@ -170,13 +188,16 @@ func (m GGTPC) shape(g *method.Global, answers []moments) (axes, sizes *tensor.T
 			return err
 		})
 	}
+
 	if err := eg.Wait(); err != nil {
 		return nil, nil, err
 	}
+
 	k := 1
 	for _, a := range all {
 		k = max(k, len(a.Sizes))
 	}
+
 	axes, sizes = tensor.New(classes, k, d), tensor.New(classes, k)
 	for c, a := range all {
 		for j, u := range a.Vectors {
@@ -186,6 +207,7 @@ func (m GGTPC) shape(g *method.Global, answers []moments) (axes, sizes *tensor.T
 			}
 		}
 	}
+
 	return axes, sizes, nil
 }
 
@@ -197,6 +219,7 @@ func prototypes(g *method.Global, client int, answers []moments) (mean, label *t
 			domains[name] = append(domains[name], a)
 		}
 	}
+
 	classes, d := answers[0].mean.Shape[0], answers[0].mean.Shape[1]
 	mean, label = tensor.New(0, d), tensor.OfInts([]int64{}, 0)
 	for c := range classes {
@@ -211,6 +234,7 @@ func prototypes(g *method.Global, client int, answers []moments) (mean, label *t
 			label.Ints = append(label.Ints, int64(c))
 		}
 	}
+
 	mean.Shape[0], label.Shape[0] = len(label.Ints), len(label.Ints)
 	return mean, label
 }

@@ -62,19 +62,23 @@ func (m *Appr) Build() (method.Method, error) {
 	if layer.HasLayer[Appr](m.Method) {
 		return nil, fmt.Errorf("the base method has these terms already; remove the wrapper")
 	}
+
 	shared, wanted := layer.SharedNames(m.Method), m.Prompts
 	if len(wanted) == 0 {
 		wanted = sharedPromptNames
 	}
+
 	for _, name := range shared {
 		if slices.Contains(wanted, name) {
 			m.names = append(m.names, name)
 		}
 	}
+
 	if len(m.names) == 0 || len(m.Prompts) > 0 && len(m.names) < len(m.Prompts) {
 		return nil, fmt.Errorf("it needs a shared text prompt called %s; the base method shares %s",
 			strings.Join(wanted, ", "), layer.Enumerate(shared))
 	}
+
 	return *m, nil
 }
 
@@ -127,6 +131,7 @@ func (m Appr) prompt(s *method.Scope) graph.Node {
 				parts[i].Shape(), w)
 		}
 	}
+
 	return graph.Concat(0, parts...)
 }
 
@@ -149,10 +154,12 @@ func (m Appr) Loss(scope *method.Scope, logits graph.Node) graph.Node {
 		fool := odds.Neg().Softplus().Mean() // -log D, eq. 7
 		loss = loss.Add(scope.Term("adversarial", fool.Mul(scope.Scalar(apprOn)).MulScalar(m.Adversary)))
 	}
+
 	if m.Proximity > 0 {
 		near := ctx.Sub(m.prompt(scope.Received())).Square().Sum() // eq. 8
 		loss = loss.Add(scope.Term("proximity", near.MulScalar(m.Proximity)))
 	}
+
 	return loss
 }
 
@@ -179,25 +186,30 @@ func (m Appr) Merge(global *method.Global, ups []method.Upload) error {
 	if err := m.Method.Merge(global, ups); err != nil {
 		return err
 	}
+
 	if m.Adversary == 0 || !m.on(global.Round) {
 		return nil
 	}
+
 	global.State[apprPool+"/"+fmt.Sprintf("%06d", global.Round)] = m.join(global.Shared)
 	pool := global.State.WithoutPrefix(apprPool)
 	past := make([]*tensor.Tensor, 0, len(pool))
 	for _, name := range pool.Names() {
 		past = append(past, pool[name])
 	}
+
 	now := make([]*tensor.Tensor, len(ups))
 	for i, u := range ups {
 		now[i] = m.join(u.Shared)
 	}
+
 	disc := tensor.Map{apprW1: global.Broadcast[apprW1].Clone(), apprW2: global.Broadcast[apprW2].Clone()}
 	rows := tensor.Map{"pool": tensor.Stack(past), "local": tensor.Stack(now), "average": m.join(global.Shared)}
 	loss, err := global.Optimize(disc, rows, m.discriminate, m.Steps, optim.Config{Name: m.Optim, LR: m.LR})
 	if err != nil {
 		return fmt.Errorf("discriminator: %w", err)
 	}
+
 	global.Broadcast[apprW1], global.Broadcast[apprW2] = disc[apprW1], disc[apprW2]
 	global.Notes["discriminator_loss"] = loss
 	return nil
@@ -224,5 +236,6 @@ func (m Appr) discriminate(s *method.Scope) graph.Node {
 		return m.logOdds(input(rows, graph.Sym(rows), tokens, w), input("average", tokens, w), s.Param(apprW1),
 			s.Param(apprW2))
 	}
+
 	return odds("pool").Neg().Softplus().Mean().Add(odds("local").Softplus().Mean())
 }

@@ -36,6 +36,7 @@ func (m FedNTD) Loss(scope *method.Scope, logits graph.Node) graph.Node {
 	if m.Beta == 0 {
 		return loss
 	}
+
 	away := graph.OneHot(scope.Label(), scope.Task().Classes).MulScalar(nn.MaskValue) // [B,C]
 	rest := func(s *method.Scope) graph.Node { return m.Method.Logits(s).MulScalar(1 / m.Tau).Add(away) }
 	teacher, student := rest(scope.Received()), rest(scope)
@@ -43,6 +44,7 @@ func (m FedNTD) Loss(scope *method.Scope, logits graph.Node) graph.Node {
 		return scope.Graph().Fail("its teacher would be the client's own private parameters, since the base method's " +
 			"class scores use nothing that the server averages; remove it")
 	}
+
 	kl := teacher.Softmax(-1).Mul(teacher.LogSoftmax(-1).Sub(student.LogSoftmax(-1))).Sum(-1).Mean()
 	return loss.Add(scope.Term("not-true distillation", kl.MulScalar(m.Beta*m.Tau*m.Tau)))
 }

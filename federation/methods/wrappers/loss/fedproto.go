@@ -90,6 +90,7 @@ func (m FedProto) Loss(scope *method.Scope, logits graph.Node) graph.Node {
 	if m.Lambda == 0 {
 		return loss
 	}
+
 	classes := scope.Task().Classes
 	n := scope.Broadcast(protoN, classes, 1).Reshape(-1)
 	mean, there := scope.Broadcast(protoMean, classes, scope.Task().Dim), n.Greater(n.MulScalar(0)).Cast(graph.Float)
@@ -97,6 +98,7 @@ func (m FedProto) Loss(scope *method.Scope, logits graph.Node) graph.Node {
 	if m.Distance == "mean" {
 		far = far.MulScalar(1 / float64(scope.Task().Dim))
 	}
+
 	return loss.Add(scope.Term("prototype distance", far.Mul(there.Rows(scope.Label())).Mean().MulScalar(m.Lambda)))
 }
 
@@ -104,10 +106,12 @@ func (m FedProto) Finish(local *method.Local, up *method.Upload) error {
 	if m.Lambda == 0 {
 		return m.Method.Finish(local, up)
 	}
+
 	r, err := local.Eval(m.represent)
 	if err != nil {
 		return fmt.Errorf("fedproto: %w", err)
 	}
+
 	classes, dim := local.Task.Classes, local.Task.Dim
 	mean, counts := tensor.New(classes, dim), tensor.New(classes, 1)
 	sums := make([]float64, classes*dim)
@@ -119,6 +123,7 @@ func (m FedProto) Finish(local *method.Local, up *method.Upload) error {
 		counts.Data[y]++
 		linalg.AddRow(sums[int(y)*dim:], row, 1)
 	}
+
 	linalg.DivideRows(mean, sums, counts.Data)
 	up.Extra[protoMean], up.Extra[protoN] = mean, counts
 	return m.Method.Finish(local, up)

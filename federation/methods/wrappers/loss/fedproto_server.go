@@ -29,6 +29,7 @@ func (FedProto) send(g *method.Global, only bool, clients []int, mean, counts *t
 		delete(g.Broadcast, protoMean)
 		delete(g.Broadcast, protoN)
 	}
+
 	for _, k := range clients {
 		if sent := g.ExtrasFor(k); only {
 			delete(sent, protoMean)
@@ -48,9 +49,11 @@ func (FedProto) sent(g *method.Global, clients []int) (mean, n *tensor.Tensor) {
 			break
 		}
 	}
+
 	if p := from[protoMean]; p == nil || p.Shape[1] != g.Info(clients[0]).Dim {
 		return tensor.New(g.Classes, g.Info(clients[0]).Dim), tensor.New(g.Classes, 1)
 	}
+
 	return from[protoMean].Clone(), from[protoN].Clone()
 }
 
@@ -59,6 +62,7 @@ func (m FedProto) resend(global *method.Global, send func(clients []int, mean, n
 	if m.Lambda == 0 {
 		return nil
 	}
+
 	groups := groups(global)
 	type proto struct{ mean, n *tensor.Tensor }
 	next := map[string]proto{}
@@ -69,9 +73,11 @@ func (m FedProto) resend(global *method.Global, send func(clients []int, mean, n
 		}
 		next[key] = proto{mean, n}
 	}
+
 	for key, p := range next {
 		m.send(global, len(groups) == 1, groups[key], p.mean, p.n)
 	}
+
 	return nil
 }
 
@@ -104,8 +110,10 @@ func (m FedProto) Merge(g *method.Global, ups []method.Upload) error {
 		})
 		return aggregate.RenewClassMeans(mean, n, theirs, protoMean, protoN, m.Weighting.Weighting == "uniform")
 	})
+
 	if err != nil {
 		return err
 	}
+
 	return m.Method.Merge(g, ups)
 }

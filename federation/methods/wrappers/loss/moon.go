@@ -43,10 +43,12 @@ func (m MOON) Loss(scope *method.Scope, logits graph.Node) graph.Node {
 	if m.Mu == 0 {
 		return loss
 	}
+
 	received, represented := scope.Received(), "logits"
 	if !usesShared(received, m.Method.Logits(received)) {
 		represented = "prompt"
 	}
+
 	z, global, last := m.represent(scope, represented), m.represent(received,
 		represented), m.represent(scope.LastTrained(), represented)
 	near, far := z.Mul(global).Sum(-1), z.Mul(last).Sum(-1)
@@ -66,6 +68,7 @@ func (m MOON) represent(scope *method.Scope, what string) graph.Node {
 		}
 		return z
 	}
+
 	sets := z.Reshape(-1, classes, scope.Task().Dim) // of each prompt
 	return sets.Sub(sets.MeanKeep(1)).L2Normalize().Reshape(-1, scope.Task().Dim)
 }

@@ -19,6 +19,7 @@ func represent(m method.Method, scope *method.Scope, what string) graph.Node {
 		}
 		return s.Cosine(image, text)
 	}}))
+
 	switch {
 	case what == "logits":
 		return logits.L2Normalize()
@@ -27,15 +28,18 @@ func represent(m method.Method, scope *method.Scope, what string) graph.Node {
 	case what == "text" && t.OK():
 		return t
 	}
+
 	var texts []graph.Node
 	for _, p := range scope.Params() {
 		if p.Owner == method.Shared && slices.Contains(sharedPromptNames, p.Name) {
 			texts = append(texts, scope.Text(prompts.FullPrompt(scope, p)))
 		}
 	}
+
 	if what == "image" || texts == nil {
 		return scope.Graph().Fail("of: %s does not exist in this base method; use another", what)
 	}
+
 	return graph.Concat(0, texts...)
 }
 

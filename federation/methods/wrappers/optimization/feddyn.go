@@ -45,12 +45,14 @@ func (m FedDyn) Loss(scope *method.Scope, logits graph.Node) graph.Node {
 	if m.Alpha == 0 {
 		return loss
 	}
+
 	var moves []graph.Node
 	for _, name := range method.SharedNames(scope.Params()) {
 		w := scope.TrainedValue(name)
 		loss = loss.Add(scope.Term("dynamic linear", w.Mul(scope.State(dynH+"/"+name, sizes(w)...)).Sum().Neg()))
 		moves = append(moves, w.Sub(scope.Received().TrainedValue(name)).Reshape(-1))
 	}
+
 	far := graph.Concat(0, moves...)
 	return loss.Add(scope.Term("dynamic quadratic", far.Square().Sum().MulScalar(m.Alpha/2)))
 }
@@ -79,11 +81,13 @@ func (m FedDyn) Merge(global *method.Global, ups []method.Upload) error {
 	if err != nil || m.Alpha == 0 {
 		return err
 	}
+
 	zerosLike(global.Shared, global.State, dynH)
 	h := global.State.WithoutPrefix(dynH).Clone()
 	for _, u := range ups {
 		h.Axpy(-m.Alpha*clientsOf(u)/float64(global.Clients), difference(u.Shared, old))
 	}
+
 	global.State.Put(dynH, h)
 	global.Shared = global.Shared.Clone().Axpy(-1/m.Alpha, h)
 	return nil

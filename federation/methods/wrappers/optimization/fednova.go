@@ -70,6 +70,7 @@ func (m FedNova) work(c optim.Config, steps int, rate float64) (float64, error) 
 	if err != nil {
 		return 0, err
 	}
+
 	x, g, pull := tensor.New(1), tensor.New(1), m.pull()
 	for range steps { // in units of the rate
 		g.Data[0] = float32(1 + rate*pull*float64(x.Data[0]))
@@ -77,11 +78,13 @@ func (m FedNova) work(c optim.Config, steps int, rate float64) (float64, error) 
 			return 0, err
 		}
 	}
+
 	a := -float64(x.Data[0])
 	if !(a > 0) || math.IsInf(a, 1) {
 		return 0, fmt.Errorf("fednova: %d steps at the rate %v with mu %v make no progress (%.4g); lower the rate or "+
 			"mu", steps, rate, pull, a)
 	}
+
 	return a, nil
 }
 
@@ -89,10 +92,12 @@ func (m FedNova) Finish(l *method.Local, up *method.Upload) error {
 	if err := m.Method.Finish(l, up); err != nil {
 		return err
 	}
+
 	a, err := m.work(l.Optim, l.Steps, l.LR)
 	if err != nil {
 		return err
 	}
+
 	up.Shared = l.Received.Clone().Axpy(1/a, difference(up.Shared, l.Received))
 	up.Extra[novaA] = tensor.Of([]float32{float32(a)}, 1)
 	return nil
@@ -103,17 +108,21 @@ func (m FedNova) Merge(global *method.Global, ups []method.Upload) error {
 	if err != nil {
 		return err
 	}
+
 	old, err := m.Average(m.Method, global, ups)
 	if err != nil {
 		return err
 	}
+
 	sum, total := 0.0, 0.0
 	for i, u := range m.Counted(ups) {
 		p := float64(u.N)
 		sum, total = sum+p*work[i], total+p
 	}
+
 	if total > 0 {
 		global.Shared = old.Axpy(sum/total, difference(global.Shared, old))
 	}
+
 	return nil
 }

@@ -71,6 +71,7 @@ func (m FedOpt) Merge(global *method.Global, ups []method.Upload) error {
 	if err != nil || m.Kind == "momentum" && m.Beta1 == 0 && m.rate() == 1 { // the mean itself
 		return err
 	}
+
 	d := difference(global.Shared, old)
 	zerosLike(old, global.State, optM)
 	first, step := global.State.WithoutPrefix(optM).Clone().Scale(m.Beta1), tensor.Map{}
@@ -87,6 +88,7 @@ func (m FedOpt) Merge(global *method.Global, ups []method.Upload) error {
 		}
 		global.State.Put(optV, second)
 	}
+
 	global.State.Put(optM, first)
 	global.Shared = old.Axpy(m.rate(), step)
 	return nil
@@ -100,6 +102,7 @@ func (m FedOpt) second(old, d tensor.Map) tensor.Map {
 		if v == nil {
 			v = tensor.New(t.Shape...)
 		}
+
 		out[name] = linalg.Elementwise(v, t, func(v, d float64) float64 {
 			switch d *= d; {
 			case m.Kind == "adagrad":
@@ -114,5 +117,6 @@ func (m FedOpt) second(old, d tensor.Map) tensor.Map {
 			return v
 		})
 	}
+
 	return out
 }

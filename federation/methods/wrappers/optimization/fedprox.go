@@ -28,6 +28,7 @@ func (m FedProx) Loss(scope *method.Scope, logits graph.Node) graph.Node {
 	if m.Mu == 0 {
 		return loss
 	}
+
 	for _, name := range method.SharedNames(scope.Params()) {
 		w := scope.TrainedValue(name)
 		if m.Detached {
@@ -36,5 +37,6 @@ func (m FedProx) Loss(scope *method.Scope, logits graph.Node) graph.Node {
 		d := w.Sub(scope.Received().TrainedValue(name))
 		loss = loss.Add(scope.Term("proximal", d.Square().Sum().MulScalar(m.Mu/2)))
 	}
+
 	return loss
 }

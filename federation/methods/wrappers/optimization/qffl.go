@@ -71,6 +71,7 @@ func (m QFFL) Begin(local *method.Local) error {
 		}
 		local.Scalars[qfflLoss] = sum / float64(rows.Len())
 	}
+
 	return m.Method.Begin(local)
 }
 
@@ -86,6 +87,7 @@ func (m QFFL) Merge(global *method.Global, ups []method.Upload) error {
 	if global.LR > 0 {
 		l = 1 / global.LR
 	}
+
 	var losses []float64
 	var err error
 	if m.Q > 0 {
@@ -93,19 +95,23 @@ func (m QFFL) Merge(global *method.Global, ups []method.Upload) error {
 			return err
 		}
 	}
+
 	old, err := m.Average(m.Method, global, ups)
 	if err != nil || m.Q == 0 || len(ups) == 0 {
 		return err
 	}
+
 	counts, below := make([]float64, len(ups)), 0.0 // over L, so that Δ_k are moves
 	for i, u := range m.Counted(ups) {
 		f, far := losses[i]+1e-10, linalg.Distance(u.Shared, old) // the 1e-10 keeps powers of 0 finite
 		counts[i] = float64(u.N) * math.Pow(f, m.Q)
 		below += counts[i] * (1 + m.Q*l*far*far/f)
 	}
+
 	global.Shared = old.Clone()
 	for i, u := range ups {
 		global.Shared.Axpy(counts[i]/below, difference(u.Shared, old))
 	}
+
 	return nil
 }

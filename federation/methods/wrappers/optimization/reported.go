@@ -27,6 +27,7 @@ func (r ReportedNumber) properties(on bool, needs string) method.Properties {
 	case r.Most == 0:
 		t.Note = "with most: 0 nothing bounds how far one client that lies moves the prompts of all"
 	}
+
 	return t
 }
 
@@ -53,6 +54,7 @@ func (r ReportedNumber) numbers(global *method.Global, ups []method.Upload, name
 			return nil, fmt.Errorf("client %d uploaded %v for %s, which must be at least 0", u.Client, out[i], name)
 		}
 	}
+
 	if r.Most == 0 || len(out) == 0 {
 		return out, nil
 	}
@@ -63,17 +65,20 @@ func (r ReportedNumber) numbers(global *method.Global, ups []method.Upload, name
 		median = linalg.Median(sorted)
 		low = median / r.Most
 	}
+
 	bounded := 0.0
 	for i, v := range out {
 		if out[i] = max(low, min(v, r.Most*median)); out[i] != v {
 			bounded++
 		}
 	}
+
 	if bounded > 0 {
 		if global.Notes == nil {
 			global.Notes = map[string]float64{}
 		}
 		global.Notes[name+"_bounded"] = bounded
 	}
+
 	return out, nil
 }

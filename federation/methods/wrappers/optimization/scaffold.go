@@ -43,9 +43,11 @@ func (m SCAFFOLD) Properties() method.Properties {
 	if m.ServerLR != 1 {
 		t.Roles[method.ServerStep] = "set options.scaffold.server_lr: 1"
 	}
+
 	if t.Mean != method.Uniform {
 		t.Mean, t.Needs = "", "the unweighted mean of control variates; set weighting: uniform"
 	}
+
 	return t
 }
 
@@ -70,6 +72,7 @@ func (m SCAFFOLD) AdjustGradients(local *method.Local, gradients tensor.Map) err
 	if err := m.Method.AdjustGradients(local, gradients); err != nil {
 		return err
 	}
+
 	if m.Control == "gradients" {
 		sum := local.State.WithoutPrefix(scaffoldSum)
 		for name := range local.Shared {
@@ -77,6 +80,7 @@ func (m SCAFFOLD) AdjustGradients(local *method.Local, gradients tensor.Map) err
 		}
 		local.State.Put(scaffoldSum, sum)
 	}
+
 	gradients.Axpy(1, local.Broadcast.WithoutPrefix(scaffoldC)).Axpy(-1, local.State.WithoutPrefix(scaffoldC))
 	return nil
 }
@@ -110,6 +114,7 @@ func (m SCAFFOLD) renew(local *method.Local) tensor.Map {
 		dc.Axpy(1, local.Received).Axpy(-1, local.Shared).Scale(1/(steps*local.LR)).Axpy(-1,
 			local.Broadcast.WithoutPrefix(scaffoldC))
 	}
+
 	local.State.Put(scaffoldC, own.Axpy(1, dc))
 	return dc
 }
@@ -119,9 +124,11 @@ func (m SCAFFOLD) Merge(global *method.Global, ups []method.Upload) error {
 	if err != nil {
 		return err
 	}
+
 	if m.ServerLR != 1 {
 		global.Shared = global.Shared.Clone().Scale(m.ServerLR).Axpy(1-m.ServerLR, old)
 	}
+
 	c := global.Broadcast.WithoutPrefix(scaffoldC).Clone()
 	for _, u := range ups {
 		for _, name := range c.Names() {
@@ -132,6 +139,7 @@ func (m SCAFFOLD) Merge(global *method.Global, ups []method.Upload) error {
 			c[name].Axpy(clientsOf(u)/float64(global.Clients), dc)
 		}
 	}
+
 	global.Broadcast.Put(scaffoldC, c)
 	return nil
 }

@@ -69,6 +69,7 @@ func (m APFL) AdjustGradients(local *method.Local, g tensor.Map) error {
 	if err := check.Join(m.Method.AdjustGradients(local, g), adjustCopies(m.Method, local, g, apflCopy)); err != nil {
 		return err
 	}
+
 	a, slope := local.Scalars[apflA], 0.0
 	for _, name := range local.Shared.Names() {
 		d := g[apflCopy+"/"+name]
@@ -78,6 +79,7 @@ func (m APFL) AdjustGradients(local *method.Local, g tensor.Map) error {
 		}
 		linalg.Scale(d, a)
 	}
+
 	local.Scalars[apflA] = min(1, max(0, a-m.AlphaLR*slope))
 	return nil
 }

@@ -17,10 +17,12 @@ func allShared(base method.Method) error {
 	if err := besideBase(base); err != nil {
 		return err
 	}
+
 	if len(layer.SharedNames(base)) < len(base.Params(layer.PlaceholderClient)) {
 		return errors.New("it keeps a personal model on each client beside the averaged one, but the base method has " +
 			"private parameters already; choose another base method")
 	}
+
 	return layer.RequireShared(base)
 }
 
@@ -52,5 +54,6 @@ func adjustCopies(base method.Method, l *method.Local, g tensor.Map, prefix stri
 			own.AuxGradients[auxiliary] = grads.WithoutPrefix(prefix)
 		}
 	}
+
 	return base.AdjustGradients(&own, g.WithoutPrefix(prefix))
 }

@@ -51,10 +51,12 @@ func (m Ditto) Loss(s *method.Scope, logits graph.Node) graph.Node {
 	if m.Lambda == 0 {
 		return loss
 	}
+
 	for _, name := range method.SharedNames(s.Params()) {
 		far := own.TrainedValue(name).Sub(s.Received().TrainedValue(name))
 		loss = loss.Add(own.Term("proximal", far.Square().Sum().MulScalar(m.Lambda/2)))
 	}
+
 	return loss
 }
 

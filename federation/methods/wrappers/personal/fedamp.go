@@ -64,6 +64,7 @@ func (m FedAMP) Loss(s *method.Scope, logits graph.Node) graph.Node {
 		far := w.Sub(s.Broadcast(ampU+"/"+name, shape...))
 		loss = loss.Add(s.Term("attentive proximal", far.Square().Sum().MulScalar(m.Mu/2)))
 	}
+
 	return loss
 }
 
@@ -77,6 +78,7 @@ func (m FedAMP) Begin(l *method.Local) error {
 			l.Broadcast[at] = l.Received[name]
 		}
 	}
+
 	return m.Method.Begin(l)
 }
 
@@ -89,6 +91,7 @@ func (m FedAMP) Merge(global *method.Global, ups []method.Upload) error {
 	for _, u := range ups {
 		global.State.Put(ampOf(u.Client), u.Shared)
 	}
+
 	var clients []int
 	var last []tensor.Map
 	for k := range global.Clients {
@@ -96,6 +99,7 @@ func (m FedAMP) Merge(global *method.Global, ups []method.Upload) error {
 			clients, last = append(clients, k), append(last, w)
 		}
 	}
+
 	weights := m.weights(last)
 	for i, k := range clients {
 		u := last[i].Clone().Scale(weights[i][i])
@@ -106,6 +110,7 @@ func (m FedAMP) Merge(global *method.Global, ups []method.Upload) error {
 		}
 		global.ExtrasFor(k).Put(ampU, u)
 	}
+
 	return m.Method.Merge(global, ups)
 }
 
@@ -117,10 +122,12 @@ func (m FedAMP) weights(w []tensor.Map) [][]float64 {
 	for i := range x {
 		all = append(all, x[i][:i]...)
 	}
+
 	sigma := m.Sigma
 	if slices.Sort(all); sigma == 0 && len(w) > 1 {
 		sigma = max(linalg.Median(all), math.SmallestNonzeroFloat32)
 	}
+
 	for i := range x {
 		others := 0.0
 		for j := range x {
@@ -131,5 +138,6 @@ func (m FedAMP) weights(w []tensor.Map) [][]float64 {
 		}
 		x[i][i] = 1 - others
 	}
+
 	return x
 }

@@ -43,6 +43,7 @@ func (m FedRep) AdjustGradients(l *method.Local, g tensor.Map) error {
 		}
 		l.Frozen = frozen.Names()
 	}
+
 	return m.Method.AdjustGradients(l, g)
 }
 

@@ -30,9 +30,11 @@ func (s Split) check(base method.Method) error {
 	if t := method.PropertiesOf(base); err == nil && t.Mean == "" {
 		err = errors.New("the base method's server needs more than the mean of uploads; choose another base method")
 	}
+
 	if err != nil {
 		return err
 	}
+
 	return s.matches(base.Params(layer.PlaceholderClient))
 }
 
@@ -50,12 +52,14 @@ func (s Split) matches(params []method.Param) error {
 	if s.none() {
 		return nil
 	}
+
 	shared := method.SharedNames(params)
 	for _, at := range s.Private {
 		if !slices.ContainsFunc(shared, func(name string) bool { return under(name, at) }) {
 			return check.OptionErrorf("private", " names %.60q; the base method shares %s", at, layer.Enumerate(shared))
 		}
 	}
+
 	switch left := slices.DeleteFunc(slices.Clone(shared), s.keeps); {
 	case len(shared) == 0:
 		return errors.New("the base method shares nothing; remove it")
@@ -66,6 +70,7 @@ func (s Split) matches(params []method.Param) error {
 		return check.OptionErrorf("private", " leaves nothing of %s to share; keep a part shared, or use a base "+
 			"method that trains each client alone", layer.Enumerate(shared))
 	}
+
 	return nil
 }
 
@@ -87,6 +92,7 @@ func (s Split) params(base method.Method, t method.ClientSpec) []method.Param {
 			out[i].Init = firstOf(base, t, p.Name)
 		}
 	}
+
 	return out
 }
 
@@ -106,11 +112,13 @@ func startAll(base method.Method, global *method.Global) error {
 	if shared == nil {
 		shared = tensor.Map{}
 	}
+
 	for _, p := range base.Params(global.Task) {
 		if p.Owner == method.Shared && shared[p.Name] == nil {
 			shared[p.Name] = p.Initial(global.Seed, -1)
 		}
 	}
+
 	global.Shared = shared
 	return base.Start(global)
 }

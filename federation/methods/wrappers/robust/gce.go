@@ -46,6 +46,7 @@ func fitted(inner method.Method, s *method.Scope, logits graph.Node,
 	if s.Task().Sigmoid {
 		return s.Graph().Fail("it replaces the cross entropy of a softmax; set train.loss: softmax")
 	}
+
 	fit := s.With(method.Override{LabelLoss: func(_ *method.Scope, logits graph.Node) graph.Node {
 		return example(logits.LogSoftmax(-1).Mul(graph.OneHot(s.Label(), logits.Dim(-1))).Sum(-1)).Mean()
 	}})
@@ -54,5 +55,6 @@ func fitted(inner method.Method, s *method.Scope, logits graph.Node,
 		return s.Graph().Fail("the methods inside fit labels by a loss of their own, which cannot be replaced; " +
 			"remove this wrapper, or choose another base method")
 	}
+
 	return loss
 }

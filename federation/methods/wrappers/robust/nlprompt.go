@@ -77,11 +77,13 @@ func (d *divided) divide() {
 	if d.clean != nil && d.pass == d.local.Epoch {
 		return
 	}
+
 	d.busy = true
 	defer func() { d.busy = false }()
 	if d.clean, d.err = d.method.divide(d.local, d.Labels()); d.err != nil {
 		d.clean = make([]bool, d.Len())
 	}
+
 	d.pass = d.local.Epoch
 }
 
@@ -98,6 +100,7 @@ func (d *divided) Order(r *rand.Rand) []int {
 		}
 		return 1
 	})
+
 	return order
 }
 
@@ -105,19 +108,23 @@ func (d *divided) Batch(rows []int, r *rand.Rand, also ...string) (tensor.Map, e
 	if d.busy {
 		return d.Data.Batch(rows, r, also...)
 	}
+
 	if d.divide(); d.err != nil {
 		return nil, d.err
 	}
+
 	batch, err := d.Data.Batch(rows, r, also...)
 	if err != nil {
 		return nil, err
 	}
+
 	clean := tensor.New(len(rows))
 	for i, row := range rows {
 		if d.clean[row] {
 			clean.Data[i] = 1
 		}
 	}
+
 	batch[cleanInput.String()] = clean
 	return batch, nil
 }
@@ -131,9 +138,11 @@ func (m NLPrompt) divide(l *method.Local, labels []int64) ([]bool, error) {
 		err = fmt.Errorf("nlprompt: a wrapper outside it changes the client's %d examples; list nlprompt after that "+
 			"wrapper", len(labels))
 	}
+
 	if err != nil {
 		return nil, err
 	}
+
 	plan := optimaltransport.Sinkhorn(scores, m.masses(labels, scores.Shape[1]), m.Eps, m.Iters)
 	out := make([]bool, len(labels))
 	for i, row := range plan {
@@ -145,6 +154,7 @@ func (m NLPrompt) divide(l *method.Local, labels []int64) ([]bool, error) {
 		}
 		out[i] = int64(best) == labels[i]
 	}
+
 	return out, nil
 }
 
@@ -156,6 +166,7 @@ func (m NLPrompt) masses(labels []int64, classes int) []float64 {
 			out[c] = 1
 		}
 	}
+
 	for _, y := range labels {
 		switch m.Masses {
 		case "labels":
@@ -164,12 +175,15 @@ func (m NLPrompt) masses(labels []int64, classes int) []float64 {
 			out[y] = 1
 		}
 	}
+
 	sum := 0.0
 	for _, v := range out {
 		sum += v
 	}
+
 	for c := range out {
 		out[c] /= sum
 	}
+
 	return out
 }

@@ -80,6 +80,7 @@ func (m Robust) Tolerates(uploads int) int {
 	case m.krum() && m.enough(uploads) == nil:
 		return m.Attackers
 	}
+
 	return 0
 }
 
@@ -100,6 +101,7 @@ func (m Robust) Merge(global *method.Global, ups []method.Upload) error {
 	if err := m.enough(len(ups)); err != nil {
 		return method.TooFewError(err.Error())
 	}
+
 	switch m.Kind {
 	case "median":
 		ups = alike(ups, coordinates(ups, linalg.Median))
@@ -117,6 +119,7 @@ func (m Robust) Merge(global *method.Global, ups []method.Upload) error {
 	case "norm-clip":
 		ups = clipped(global.Shared, ups, m.Clip)
 	}
+
 	_, err := m.Average(m.Method, global, ups)
 	return err
 }
@@ -143,6 +146,7 @@ func coordinates(ups []method.Upload, merged func([]float64) float64) tensor.Map
 			out[name].Data[j] = float32(merged(v))
 		}
 	}
+
 	return out
 }
 
@@ -154,6 +158,7 @@ func nearest(ups []method.Upload, attackers, keep int) []method.Upload {
 	for i, u := range ups {
 		shared[i] = u.Shared
 	}
+
 	far := linalg.SquaredDistances(shared)
 	score := make([]float64, n)
 	for i := range far {
@@ -163,12 +168,14 @@ func nearest(ups []method.Upload, attackers, keep int) []method.Upload {
 			score[i] += d
 		}
 	}
+
 	order := tensor.Order(n, func(a, b int) int { return cmp.Compare(score[a], score[b]) })[:min(keep, n)]
 	slices.Sort(order)
 	out := make([]method.Upload, len(order))
 	for k, i := range order {
 		out[k] = ups[i]
 	}
+
 	return out
 }
 
@@ -189,9 +196,11 @@ func weiszfeld(ups []method.Upload) tensor.Map {
 			weight[i] = 1 / d
 			total += weight[i]
 		}
+
 		if total == 0 {
 			break
 		}
+
 		next := tensor.Map{}
 		for name, t := range z {
 			next[name] = tensor.New(t.Shape...)
@@ -203,6 +212,7 @@ func weiszfeld(ups []method.Upload) tensor.Map {
 				next[name].Data[j] = float32(sum)
 			}
 		}
+
 		far := linalg.Distance(next, z)
 		if here > 0 {
 			stay := min(1, here/(total*far))
@@ -212,10 +222,12 @@ func weiszfeld(ups []method.Upload) tensor.Map {
 			}
 			far *= 1 - stay
 		}
+
 		if z = next; far <= 1e-6*float64(len(ups))/total {
 			break
 		}
 	}
+
 	return z
 }
 
@@ -237,9 +249,11 @@ func shortened(old, now tensor.Map, norm float64) tensor.Map {
 	if norm == 0 || far <= norm {
 		return now
 	}
+
 	out := tensor.Map{}
 	for name, t := range now {
 		out[name] = linalg.Elementwise(old[name], t, func(o, v float64) float64 { return o + norm/far*(v-o) })
 	}
+
 	return out
 }

@@ -85,6 +85,7 @@ func (m DP) Properties() method.Properties {
 	case m.On():
 		t.Mean = method.Uniform
 	}
+
 	return t
 }
 
@@ -98,6 +99,7 @@ func (m DP) Start(global *method.Global) error {
 	if m.On() && m.Delta*float64(global.Sampling.Clients) >= 1 {
 		return fmt.Errorf("dp: delta is %v with %d clients; it must be below 1/%[2]d", m.Delta, global.Sampling.Clients)
 	}
+
 	if m.distributed() {
 		if global.Sampling.Poisson {
 			return errors.New("dp: where: client needs a fixed number of clients in a round; set sampling: fixed, or " +
@@ -105,9 +107,11 @@ func (m DP) Start(global *method.Global) error {
 		}
 		global.Broadcast[dpClients] = tensor.Of([]float32{float32(global.Sampling.Size)}, 1)
 	}
+
 	if err := m.adapts(global); err != nil {
 		return err
 	}
+
 	return m.Method.Start(global)
 }
 
@@ -115,14 +119,17 @@ func (m DP) Finish(local *method.Local, up *method.Upload) error {
 	if err := m.Method.Finish(local, up); err != nil || !m.On() {
 		return err
 	}
+
 	if up.N = 1; !m.distributed() { // every client counts once, and nobody needs to know its number of examples
 		return nil
 	}
+
 	n := local.Broadcast[dpClients]
 	if n == nil || n.IsInt() || n.Len() != 1 || float64(n.Data[0]) != local.Sampling.Size {
 		return fmt.Errorf("dp: the server's number of clients per round (%s) is not the %v of this client's "+
 			"configuration; it runs another experiment", dpClients, local.Sampling.Size)
 	}
+
 	sum := updates{}
 	sum.add(local.Received, up.Shared, m.Clip, 1)
 	std := m.Noise * m.Clip / math.Sqrt(m.share(local.Sampling))
@@ -130,6 +137,7 @@ func (m DP) Finish(local *method.Local, up *method.Upload) error {
 	if err != nil {
 		return err
 	}
+
 	sum.noise(local.Draws, r, std)
 	up.Shared = sum.from(local.Received, 1)
 	return nil
@@ -139,6 +147,7 @@ func (m DP) Merge(global *method.Global, ups []method.Upload) error {
 	if !m.On() {
 		return m.Method.Merge(global, ups)
 	}
+
 	sum, arrived := zeros(global.Shared), 0
 	clip, noise := m.now(global)
 	for _, u := range ups {
@@ -152,19 +161,23 @@ func (m DP) Merge(global *method.Global, ups []method.Upload) error {
 		sum.add(global.Shared, u.Shared, longest, float64(n))
 		arrived += n
 	}
+
 	if least := m.Least * global.Sampling.Size; m.distributed() && float64(arrived) < least {
 		return method.TooFewError(fmt.Sprintf("dp: %d clients uploaded; enough noise needs the uploads of %v of %v",
 			arrived, math.Ceil(least), global.Sampling.Size))
 	}
+
 	short := m.unclipped(global, ups, clip)
 	std := noise * clip
 	if m.distributed() {
 		std = 0 // clients added it
 	}
+
 	r, releases, err := m.rand(global.Noise, global.Rand("dp", strconv.Itoa(global.Round)), sum, std, short)
 	if err != nil {
 		return err
 	}
+
 	sum.noise(global.Draws, r, std)
 	m.adapt(global, short, clip, r)
 	m.note(global, arrived, releases)
@@ -198,21 +211,26 @@ func (m DP) note(global *method.Global, arrived, releases int) {
 	if m.Noise == 0 { // there is no epsilon
 		return
 	}
+
 	var list []float32
 	if t := global.State[dpReleased]; t != nil {
 		list = slices.Clone(t.Data)
 	}
+
 	if releases == 1 {
 		list = append(list, float32(arrived))
 	} else {
 		list = append(list, -float32(max(1, arrived)))
 	}
+
 	for range releases - 1 {
 		list = append(list, -1)
 	}
+
 	if global.State == nil {
 		global.State = tensor.Map{}
 	}
+
 	global.State[dpReleased] = tensor.Of(list, len(list))
 	sampled, unsampled := privacy.Accountant{}, privacy.Accountant{}
 	for _, n := range list {
@@ -223,13 +241,16 @@ func (m DP) note(global *method.Global, arrived, releases int) {
 		sampled[r]++
 		unsampled[known(r)]++
 	}
+
 	name := "epsilon_nominal"
 	if global.Noise != nil {
 		name = "epsilon"
 	}
+
 	if e := sampled.Epsilon(m.Delta); !math.IsInf(e, 1) {
 		global.Notes[name], global.Notes["delta"] = e, m.Delta
 	}
+
 	if e := unsampled.Epsilon(m.Delta); global.Sampling.Draws() && !math.IsInf(e, 1) {
 		global.Notes[name+"_unsampled"], global.Notes["delta"] = e, m.Delta
 	}
@@ -264,6 +285,7 @@ func (u updates) add(old, now tensor.Map, norm, n float64) {
 	if far := linalg.Distance(now, old); far > norm {
 		n *= norm / far
 	}
+
 	for name, t := range now {
 		if u[name] == nil {
 			u[name] = make([]float64, t.Len())
@@ -279,6 +301,7 @@ func (u updates) noise(draws *method.Draws, r *rand.Rand, std float64) {
 	if std == 0 {
 		return
 	}
+
 	for _, name := range slices.Sorted(maps.Keys(u)) {
 		for i, e := range draws.Normal(r, "dp/"+name, len(u[name])) {
 			u[name][i] += std * e
@@ -295,5 +318,6 @@ func (u updates) from(old tensor.Map, n float64) tensor.Map {
 			out[name].Data[i] = float32(float64(v) + u[name][i]/n)
 		}
 	}
+
 	return out
 }

@@ -29,10 +29,12 @@ func (m DP) adapts(g *method.Global) error {
 	if m.Adapt == 0 {
 		return nil
 	}
+
 	if g.Sampling.Clients > 0 && m.Noise >= 2*counting(g) {
 		return fmt.Errorf("dp: adapt also puts noise on a count of clients; with noise %v a round needs more than %v "+
 			"clients, it has %v", m.Noise, 10*m.Noise, g.Sampling.Size)
 	}
+
 	g.State[dpClip] = tensor.Of([]float32{float32(m.Clip)}, 1)
 	return nil
 }
@@ -43,11 +45,13 @@ func (m DP) now(g *method.Global) (clip, noise float64) {
 	if m.Adapt == 0 || t == nil || t.Len() != 1 {
 		return m.Clip, m.Noise
 	}
+
 	noise = m.Noise
 	if noise > 0 {
 		half := 2 * counting(g)
 		noise = 1 / math.Sqrt(1/(noise*noise)-1/(half*half))
 	}
+
 	return float64(t.Data[0]), noise
 }
 
@@ -57,6 +61,7 @@ func (m DP) unclipped(g *method.Global, ups []method.Upload, clip float64) float
 	if m.Adapt == 0 {
 		return sum
 	}
+
 	for _, u := range ups {
 		if linalg.Distance(u.Shared, g.Shared) <= clip {
 			sum += 0.5
@@ -64,6 +69,7 @@ func (m DP) unclipped(g *method.Global, ups []method.Upload, clip float64) float
 			sum -= 0.5
 		}
 	}
+
 	return sum
 }
 
@@ -72,9 +78,11 @@ func (m DP) adapt(g *method.Global, sum, clip float64, r *rand.Rand) {
 	if m.Adapt == 0 {
 		return
 	}
+
 	if m.Noise > 0 {
 		sum += counting(g) * g.Draws.Normal(r, "dp/clip", 1)[0]
 	}
+
 	share := sum/g.Sampling.Size + 0.5
 	next := math.Min(check.MaxWeight, math.Max(1e-9, clip*math.Exp(-m.Adapt*(share-m.Quantile))))
 	g.State[dpClip] = tensor.Of([]float32{float32(next)}, 1)

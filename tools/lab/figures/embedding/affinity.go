@@ -10,12 +10,14 @@ func affinities(squaredDistances []float64, n int, perplexity float64) []float64
 	for i := range n {
 		calibrate(squaredDistances[i*n:(i+1)*n], i, perplexity, conditional[i*n:(i+1)*n])
 	}
+
 	p := make([]float64, n*n)
 	for i := range n {
 		for j := range n {
 			p[i*n+j] = (conditional[i*n+j] + conditional[j*n+i]) / float64(2*n)
 		}
 	}
+
 	return p
 }
 
@@ -29,6 +31,7 @@ func calibrate(d []float64, self int, perplexity float64, p []float64) {
 			nearest, farthest = min(nearest, v), max(farthest, v)
 		}
 	}
+
 	// entropy returns the row's entropy at a precision; distances are relative to the nearest, which changes no
 	// probability
 	entropy := func(beta float64) float64 {
@@ -46,11 +49,13 @@ func calibrate(d []float64, self int, perplexity float64, p []float64) {
 		}
 		return math.Log(sum) + weighted/sum
 	}
+
 	want := math.Log(perplexity)
 	if !(farthest > nearest) {
 		entropy(0)
 		return
 	}
+
 	beta, low, high := 1/(farthest-nearest), 0.0, math.Inf(1)
 	for range 300 {
 		switch h := entropy(beta); {
@@ -65,5 +70,6 @@ func calibrate(d []float64, self int, perplexity float64, p []float64) {
 			beta = 2 * low
 		}
 	}
+
 	entropy(beta)
 }

@@ -16,6 +16,7 @@ func check(rows [][]float64, most int) (int, error) {
 	if len(rows) == 0 {
 		return 0, fmt.Errorf("there are no rows")
 	}
+
 	width := len(rows[0])
 	switch {
 	case len(rows) > most:
@@ -23,6 +24,7 @@ func check(rows [][]float64, most int) (int, error) {
 	case width == 0 || width > maxWidth:
 		return 0, fmt.Errorf("rows of %d numbers: give 1 to %d", width, maxWidth)
 	}
+
 	for i, r := range rows {
 		if len(r) != width {
 			return 0, fmt.Errorf("row %d has %d numbers, the first %d", i, len(r), width)
@@ -33,5 +35,6 @@ func check(rows [][]float64, most int) (int, error) {
 			}
 		}
 	}
+
 	return width, nil
 }

@@ -22,21 +22,26 @@ func PrincipalComponents(rows [][]float64) (*Basis, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	if len(rows) < 2 {
 		return nil, fmt.Errorf("one row has no principal components: give at least 2")
 	}
+
 	a := mat.NewDense(len(rows), width, nil)
 	for i, r := range rows {
 		a.SetRow(i, r)
 	}
+
 	basis := &Basis{Mean: make([]float64, width)}
 	for j := range basis.Mean {
 		basis.Mean[j] = stat.Mean(mat.Col(nil, j, a), nil)
 	}
+
 	var pc stat.PC
 	if !pc.PrincipalComponents(a, nil) {
 		return nil, fmt.Errorf("the singular value decomposition did not converge")
 	}
+
 	var vectors mat.Dense
 	pc.VectorsTo(&vectors)
 	vars := pc.VarsTo(nil)
@@ -52,6 +57,7 @@ func PrincipalComponents(rows [][]float64) (*Basis, error) {
 			}
 		}
 	}
+
 	return basis, nil
 }
 
@@ -74,11 +80,13 @@ func (b *Basis) Project(row []float64) ([2]float64, error) {
 	if len(row) != len(b.Mean) {
 		return [2]float64{}, fmt.Errorf("a row of %d numbers in a basis of %d", len(row), len(b.Mean))
 	}
+
 	var out [2]float64
 	for k, axis := range b.Axes {
 		for j, v := range row {
 			out[k] += (v - b.Mean[j]) * axis[j]
 		}
 	}
+
 	return out, nil
 }

@@ -30,12 +30,14 @@ func tsne(rows [][]float64, perplexity float64, iterations int, seed uint64) ([]
 	if _, err := check(rows, MaxRows); err != nil {
 		return nil, err
 	}
+
 	n := len(rows)
 	distances := squaredDistances(rows)
 	start, err := components(distances, n)
 	if err != nil || n < 4 { // too few for a perplexity
 		return start, err
 	}
+
 	y := scatterStart(start, seed)
 	descend(affinities(distances, n, min(perplexity, float64(n-1)/3)), y, iterations)
 	return y, nil
@@ -55,6 +57,7 @@ func squaredDistances(rows [][]float64) []float64 {
 			d[i*n+j], d[j*n+i] = sum, sum
 		}
 	}
+
 	return d
 }
 
@@ -69,16 +72,19 @@ func components(d []float64, n int) ([][2]float64, error) {
 		}
 		mean += means[i] / float64(n)
 	}
+
 	b := mat.NewSymDense(n, nil)
 	for i := range n {
 		for j := i; j < n; j++ {
 			b.SetSym(i, j, -(d[i*n+j]-means[i]-means[j]+mean)/2)
 		}
 	}
+
 	var eigen mat.EigenSym
 	if !eigen.Factorize(b, true) {
 		return nil, fmt.Errorf("the eigenvalue decomposition of the distances did not converge")
 	}
+
 	var vectors mat.Dense
 	eigen.VectorsTo(&vectors)
 	values := eigen.Values(nil)
@@ -90,6 +96,7 @@ func components(d []float64, n int) ([][2]float64, error) {
 			out[i][k] = v[i] * math.Sqrt(max(0, values[n-1-k]))
 		}
 	}
+
 	return out, nil
 }
 
@@ -99,10 +106,12 @@ func scatterStart(scores [][2]float64, seed uint64) [][2]float64 {
 	for _, s := range scores {
 		sum += s[0] * s[0] // the mean is 0
 	}
+
 	shrink := 0.0
 	if sum > 0 {
 		shrink = startDeviation / math.Sqrt(sum/float64(len(scores)))
 	}
+
 	random := rand.New(rand.NewPCG(seed, 0))
 	y := make([][2]float64, len(scores))
 	for i, s := range scores {
@@ -110,6 +119,7 @@ func scatterStart(scores [][2]float64, seed uint64) [][2]float64 {
 			y[i][k] = s[k]*shrink + startDeviation/100*random.NormFloat64()
 		}
 	}
+
 	return y
 }
 
@@ -121,6 +131,7 @@ func descend(p []float64, y [][2]float64, iterations int) {
 	for i := range gain {
 		gain[i] = [2]float64{1, 1}
 	}
+
 	g := make([][2]float64, n)
 	early := min(exaggerated, iterations/2)
 	for t := range iterations {
@@ -128,6 +139,7 @@ func descend(p []float64, y [][2]float64, iterations int) {
 		if t < early {
 			more, momentum = exaggeration, earlyMomentum
 		}
+
 		gradient(p, y, more, g)
 		var centre [2]float64
 		for i := range y {
@@ -142,6 +154,7 @@ func descend(p []float64, y [][2]float64, iterations int) {
 				centre[k] += y[i][k] / float64(n)
 			}
 		}
+
 		for i := range y {
 			y[i][0] -= centre[0]
 			y[i][1] -= centre[1]
@@ -157,6 +170,7 @@ func gradient(p []float64, y [][2]float64, more float64, g [][2]float64) {
 			total += 2 / (1 + squared(y[i], y[j]))
 		}
 	}
+
 	clear(g)
 	for i := range n {
 		for j := range i {

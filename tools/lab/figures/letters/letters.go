@@ -34,6 +34,7 @@ func (h Handler) pieces(txt string, fnt font.Font) []piece {
 	face := h.Fonts.Lookup(fnt, fnt.Size)
 	var buffer sfnt.Buffer
 	var out []piece
+
 	for _, r := range txt {
 		index, err := face.Face.GlyphIndex(&buffer, r)
 		p := piece{text: string(r)}
@@ -47,11 +48,13 @@ func (h Handler) pieces(txt string, fnt font.Font) []piece {
 			out = append(out, p)
 		}
 	}
+
 	for i := range out {
 		if !out[i].bitmap {
 			out[i].width = face.Width(out[i].text)
 		}
 	}
+
 	return out
 }
 
@@ -71,6 +74,7 @@ func (h Handler) Draw(c vg.Canvas, txt string, sty text.Style, pt vg.Point) {
 		h.Plain.Draw(c, txt, sty, pt)
 		return
 	}
+
 	face := h.Fonts.Lookup(sty.Font, sty.Font.Size)
 	width, height, _ := h.Box(txt, sty.Font)
 	if inner, ok := c.(*draw.Canvas); ok {
@@ -78,6 +82,7 @@ func (h Handler) Draw(c vg.Canvas, txt string, sty text.Style, pt vg.Point) {
 			list = []piece{{text: txt}}
 		}
 	}
+
 	c.Push()
 	defer c.Pop()
 	c.SetColor(sty.Color)
@@ -117,6 +122,7 @@ func fill(c vg.Canvas, where image.Rectangle, mask image.Image, from image.Point
 		_, _, _, a := mask.At(from.X+x-where.Min.X, from.Y+y-where.Min.Y).RGBA()
 		return a > 0
 	}
+
 	for y := where.Min.Y; y < where.Max.Y; y++ {
 		for x := where.Min.X; x < where.Max.X; x++ {
 			begin := x

@@ -19,14 +19,17 @@ func Find() (string, error) {
 	for ; err == nil && dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
 		names = append(names, filepath.Join(dir, "bin", "chromium", "chromium"))
 	}
+
 	if name := os.Getenv("PROMPTFED_CHROMIUM"); name != "" {
 		names = []string{name}
 	}
+
 	for _, name := range names {
 		if path, err := exec.LookPath(name); err == nil {
 			return path, nil
 		}
 	}
+
 	return "", fmt.Errorf("no Chromium: install one, run tools/fetch-chromium.sh, or correct PROMPTFED_CHROMIUM")
 }
 
@@ -36,18 +39,21 @@ func Start(ctx context.Context, path string) (browser context.Context, stop func
 	if err != nil {
 		return nil, nil, err
 	}
+
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.UserDataDir(profile),
 		chromedp.DisableGPU, chromedp.Flag("force-color-profile", "srgb"), chromedp.Env("HOME="+profile,
 			"XDG_CACHE_HOME="+profile))
 	if os.Geteuid() == 0 {
 		options = append(options, chromedp.NoSandbox)
 	}
+
 	// the fetched copy includes its libraries and a font
 	place := filepath.Dir(path)
 	if _, err := os.Stat(filepath.Join(place, "fonts.conf")); err == nil {
 		options = append(options, chromedp.Env("LD_LIBRARY_PATH="+filepath.Join(place, "lib"), "FONTCONFIG_PATH="+
 			place))
 	}
+
 	allocator, endAllocator := chromedp.NewExecAllocator(ctx, options...)
 	browser, endBrowser := chromedp.NewContext(allocator)
 	stop = func() {
@@ -56,9 +62,11 @@ func Start(ctx context.Context, path string) (browser context.Context, stop func
 		endAllocator()
 		os.RemoveAll(profile)
 	}
+
 	if err := chromedp.Do(browser); err != nil {
 		stop()
 		return nil, nil, fmt.Errorf("%s does not start: %w", path, err)
 	}
+
 	return browser, stop, nil
 }

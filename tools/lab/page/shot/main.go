@@ -31,9 +31,11 @@ func run(args []string) error {
 	if len(args) == 5 {
 		fmt.Sscan(strings.Join(args[2:], " "), &width, &height, &colours)
 	}
+
 	if width < 1 || height < 0 || colours != "light" && colours != "dark" {
 		return fmt.Errorf("usage: shot FILE[#SECTION]|http://... OUT.png WIDTH HEIGHT light|dark")
 	}
+
 	address, out := args[0], args[1]
 	if !strings.HasPrefix(address, "http://") {
 		file, err := filepath.Abs(address)
@@ -42,10 +44,12 @@ func run(args []string) error {
 		}
 		address = "file://" + filepath.ToSlash(file)
 	}
+
 	path, err := browser.Find()
 	if err != nil {
 		return err
 	}
+
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	b, stop, err := browser.Start(ctx, path)
@@ -53,22 +57,27 @@ func run(args []string) error {
 		return err
 	}
 	defer stop()
+
 	take, window := chromedp.CaptureScreenshot(), height
 	if height == 0 {
 		take, window = chromedp.FullScreenshot(100), 900
 	}
+
 	if _, err := chromedp.Call(b, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
 		Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: colours}}}); err != nil {
 		return err
 	}
+
 	// Navigate waits for the page's scripts; the browser paints the canvas in a frame after them
 	if err := chromedp.Do(b, chromedp.EmulateViewport(width, window), chromedp.Navigate(address),
 		chromedp.Sleep(300*time.Millisecond)); err != nil {
 		return fmt.Errorf("%s: %w", address, err)
 	}
+
 	png, err := chromedp.Run(b, take)
 	if err != nil {
 		return fmt.Errorf("%s: %w", address, err)
 	}
+
 	return os.WriteFile(out, png, 0o644)
 }

@@ -31,9 +31,11 @@ func openFolder(root string) (Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("mlflow: %w", err)
 	}
+
 	if info, err := os.Stat(root); err == nil && !info.IsDir() {
 		return nil, fmt.Errorf("mlflow: %s is a file; name a folder", root)
 	}
+
 	return folder{root}, nil
 }
 
@@ -66,13 +68,16 @@ func (f folder) Begin(_ context.Context, id string, run Run) (string, error) {
 			return id, err
 		}
 	}
+
 	if err := f.experiment("0", "Default"); err != nil { // MLflow requires it
 		return "", err
 	}
+
 	experiment, err := f.experimentOf(run.Experiment)
 	if err != nil {
 		return "", err
 	}
+
 	var b [16]byte
 	rand.Read(b[:])
 	id = hex.EncodeToString(b[:])
@@ -82,6 +87,7 @@ func (f folder) Begin(_ context.Context, id string, run Run) (string, error) {
 			return "", fmt.Errorf("mlflow: %w", err)
 		}
 	}
+
 	for kind, values := range map[string]map[string]string{"params": run.Params, "tags": run.Tags} {
 		for key, value := range values {
 			if err := writeFile(filepath.Join(dir, kind, filepath.FromSlash(Key(key))), []byte(value)); err != nil {
@@ -89,10 +95,12 @@ func (f folder) Begin(_ context.Context, id string, run Run) (string, error) {
 			}
 		}
 	}
+
 	name := ""
 	if u, err := user.Current(); err == nil {
 		name = u.Username
 	}
+
 	// this file makes the run visible
 	return id, writeMeta(dir, meta{"artifact_uri": fileURI(filepath.Join(dir, "artifacts")), "end_time": nil,
 		"entry_point_name": "", "experiment_id": experiment, "lifecycle_stage": active, "run_id": id,
@@ -107,6 +115,7 @@ func (f folder) experimentOf(name string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("mlflow: %w", err)
 	}
+
 	for _, path := range list {
 		if m, err := readMeta(path); err == nil && m["name"] == name {
 			if m["lifecycle_stage"] != active {
@@ -116,6 +125,7 @@ func (f folder) experimentOf(name string) (string, error) {
 			return fmt.Sprint(m["experiment_id"]), nil
 		}
 	}
+
 	sum := sha256.Sum256([]byte(name))
 	id := strconv.FormatUint(1e17+binary.BigEndian.Uint64(sum[:])%9e17, 10) // 18 digits, like MLflow's ids
 	return id, f.experiment(id, name)
@@ -147,10 +157,12 @@ func (f folder) update(id string, values meta) error {
 	if err != nil {
 		return err
 	}
+
 	m, err := readMeta(filepath.Join(dir, metaFile))
 	if err != nil {
 		return err
 	}
+
 	maps.Copy(m, values)
 	return writeMeta(dir, m)
 }
@@ -161,6 +173,7 @@ func (f folder) Log(_ context.Context, id string, list []Metric) error {
 	if err != nil {
 		return err
 	}
+
 	for _, m := range list {
 		path := filepath.Join(dir, "metrics", filepath.FromSlash(m.Key))
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -175,6 +188,7 @@ func (f folder) Log(_ context.Context, id string, list []Metric) error {
 			return fmt.Errorf("mlflow: %w", err)
 		}
 	}
+
 	return nil
 }
 
@@ -189,9 +203,11 @@ func readMeta(path string) (meta, error) {
 	if err == nil {
 		err = yaml.Unmarshal(text, &m)
 	}
+
 	if err != nil {
 		return nil, fmt.Errorf("mlflow: %s: %w", path, err)
 	}
+
 	return m, nil
 }
 

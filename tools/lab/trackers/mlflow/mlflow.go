@@ -71,6 +71,7 @@ func Open(uri string) (Store, error) {
 		return nil, fmt.Errorf("mlflow: %s is neither a folder nor a server; start mlflow server --backend-store-uri "+
 			"%s and give its http address", uri, uri)
 	}
+
 	if host, _ := strings.CutPrefix(rest, "//"); host != rest {
 		u, err := url.Parse(uri)
 		if err != nil || u.Host != "" {
@@ -79,6 +80,7 @@ func Open(uri string) (Store, error) {
 		}
 		rest = filepath.FromSlash(u.Path)
 	}
+
 	return openFolder(rest)
 }
 
@@ -95,6 +97,7 @@ func Key(name string) string {
 		}
 		return '_'
 	}, name)
+
 	parts := strings.Split(clean, "/")
 	for i, p := range parts {
 		if p = strings.TrimSpace(p); strings.Trim(p, ".") == "" {
@@ -102,14 +105,17 @@ func Key(name string) string {
 		}
 		parts[i] = p
 	}
+
 	clean = path.Join(parts...)
 	if clean == name && len(clean) <= maxKey {
 		return clean
 	}
+
 	end := fmt.Sprintf("-%x", sha256.Sum256([]byte(name)))[:9]
 	if most := maxKey - len(end); len(clean) > most {
 		clean = strings.TrimRight(strings.ToValidUTF8(clean[:most], ""), "/ ")
 	}
+
 	return clean + end
 }
 

@@ -40,10 +40,12 @@ func openServer(address string) (Store, error) {
 	if err != nil || u.Host == "" {
 		return nil, fmt.Errorf("mlflow: %s is not a server address, such as http://127.0.0.1:5000", address)
 	}
+
 	if u.User != nil {
 		return nil, fmt.Errorf("mlflow: %s: give user and password in MLFLOW_TRACKING_USERNAME and "+
 			"MLFLOW_TRACKING_PASSWORD, not in the address, which is written to files", u.Redacted())
 	}
+
 	return &server{strings.TrimSuffix(address, "/"), &http.Client{Timeout: callTime}}, nil
 }
 
@@ -73,22 +75,26 @@ func (s *server) call(ctx context.Context, method, name string, query url.Values
 	if query != nil {
 		address += "?" + query.Encode()
 	}
+
 	var sent bytes.Buffer
 	if body != nil {
 		if err := json.NewEncoder(&sent).Encode(body); err != nil {
 			return fmt.Errorf("mlflow: %w", err)
 		}
 	}
+
 	r, err := http.NewRequestWithContext(ctx, method, address, &sent)
 	if err != nil {
 		return fmt.Errorf("mlflow: %w", err)
 	}
+
 	r.Header.Set("Content-Type", "application/json")
 	if token := os.Getenv("MLFLOW_TRACKING_TOKEN"); token != "" {
 		r.Header.Set("Authorization", "Bearer "+token)
 	} else if user := os.Getenv("MLFLOW_TRACKING_USERNAME"); user != "" {
 		r.SetBasicAuth(user, os.Getenv("MLFLOW_TRACKING_PASSWORD"))
 	}
+
 	reply, err := s.client.Do(r)
 	if err != nil {
 		var u *url.Error
@@ -98,18 +104,22 @@ func (s *server) call(ctx context.Context, method, name string, query url.Values
 		return fmt.Errorf("mlflow: %s: %w", s.url, err)
 	}
 	defer reply.Body.Close()
+
 	text, err := io.ReadAll(io.LimitReader(reply.Body, maxReply))
 	if err != nil {
 		return fmt.Errorf("mlflow: %s: %w", s.url, err)
 	}
+
 	if reply.StatusCode != http.StatusOK {
 		e := replyError{Code: reply.Status, Message: name}
 		json.Unmarshal(text, &e)
 		return fmt.Errorf("mlflow: %s: %w", s.url, e)
 	}
+
 	if err := json.Unmarshal(text, out); err != nil {
 		return fmt.Errorf("mlflow: %s does not answer %s with JSON; give the address of an MLflow server", s.url, name)
 	}
+
 	return nil
 }
 
@@ -142,10 +152,12 @@ func (s *server) Begin(ctx context.Context, id string, run Run) (string, error) 
 			return id, err
 		}
 	}
+
 	experiment, err := s.experiment(ctx, run.Experiment)
 	if err != nil {
 		return "", err
 	}
+
 	var made struct {
 		Run struct {
 			Info struct {
@@ -158,6 +170,7 @@ func (s *server) Begin(ctx context.Context, id string, run Run) (string, error) 
 	if id = made.Run.Info.ID; err != nil || id == "" {
 		return "", cmp.Or(err, fmt.Errorf("mlflow: %s: the new run has no run_id", s.url))
 	}
+
 	return id, s.params(ctx, id, run.Params)
 }
 
@@ -187,10 +200,12 @@ func (s *server) experiment(ctx context.Context, name string) (string, error) {
 		err := s.call(ctx, http.MethodGet, "experiments/get-by-name", query, nil, &found)
 		return found.Experiment.ID, err
 	}
+
 	id, err := find()
 	if !isCode(err, notThere) {
 		return id, err
 	}
+
 	var made struct {
 		ID string `json:"experiment_id"`
 	}
@@ -198,6 +213,7 @@ func (s *server) experiment(ctx context.Context, name string) (string, error) {
 	if isCode(err, "RESOURCE_ALREADY_EXISTS") { // a concurrent run created it
 		return find()
 	}
+
 	return made.ID, err
 }
 

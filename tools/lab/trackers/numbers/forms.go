@@ -43,6 +43,7 @@ func (c column) value(v string) any {
 	if v == "" {
 		return nil
 	}
+
 	switch c.kind {
 	case optionalInteger:
 		n, _ := strconv.ParseInt(v, 10, 64) // every value of the column is one
@@ -51,6 +52,7 @@ func (c column) value(v string) any {
 		n, _ := strconv.ParseFloat(v, 64)
 		return n
 	}
+
 	return v
 }
 
@@ -86,6 +88,7 @@ func (t csvTable) add(row []any) error {
 			out[i] = strconv.FormatFloat(v, 'g', -1, 64)
 		}
 	}
+
 	return t.Write(out)
 }
 
@@ -120,6 +123,7 @@ func newParquet(w io.Writer, columns []column) *parquetTable {
 		}
 		group[column.name], table.place = node, append(table.place, slices.Index(sorted, column.name))
 	}
+
 	table.row = parquet.NewRowBuilder(group)
 	table.w = parquet.NewGenericWriter[any](w, parquet.NewSchema("numbers", group), parquet.Compression(&parquet.Zstd),
 		parquet.MaxRowsPerRowGroup(rowsInGroup))
@@ -133,6 +137,7 @@ func (t *parquetTable) add(row []any) error {
 			t.row.Add(t.place[i], parquet.ValueOf(v))
 		}
 	}
+
 	_, err := t.w.WriteRows([]parquet.Row{t.row.Row()})
 	return err
 }

@@ -37,9 +37,11 @@ func Parse(line []byte, skip ...string) ([]Number, error) {
 	if err := json.Unmarshal(line, &top); err != nil {
 		return nil, err
 	}
+
 	for _, key := range append(skip, "format") {
 		delete(top, key)
 	}
+
 	w := walker{}
 	w.object(top, nil, NoClient, nil)
 	return w.out, nil
@@ -59,9 +61,11 @@ func (w *walker) object(v map[string]any, path []string, client int, clients []a
 	if len(path) == 1 && path[0] == "validation" {
 		beside = "clients"
 	}
+
 	if own, ok := v[beside].([]any); ok {
 		clients = own
 	}
+
 	for _, key := range slices.Sorted(maps.Keys(v)) {
 		at := append(slices.Clip(path), key)
 		switch x := v[key].(type) {

@@ -28,6 +28,7 @@ func Write(w io.Writer, form string, r *results.Results, from string) (rows int,
 			axes, columns = append(axes, a.Name), append(columns, column{"axis." + a.Name, optional})
 		}
 	}
+
 	settings, values := settingsOf(r)
 	columns = slices.Concat(columns, settings, []column{{"round", optionalInteger}, {"view", optional}, {"name", text},
 		{"client", optionalInteger}, {"value", number}})
@@ -35,29 +36,35 @@ func Write(w io.Writer, form string, r *results.Results, from string) (rows int,
 	if err != nil {
 		return 0, err
 	}
+
 	metrics := results.AllMetrics(r.Groups)
 	for _, group := range r.Groups {
 		for _, run := range group.Runs {
 			if run.State == results.Missing {
 				continue
 			}
+
 			dir := run.Dir
 			if rel, err := filepath.Rel(from, dir); err == nil {
 				dir = rel
 			}
+
 			columns := []any{filepath.ToSlash(dir), nil, run.Method, int64(run.Seed)}
 			if group.Plan != nil {
 				columns[1] = group.Plan.Name
 			}
+
 			for _, a := range axes {
 				columns = append(columns, nil)
 				if label, ok := group.Labels[a]; ok {
 					columns[len(columns)-1] = label
 				}
 			}
+
 			for _, s := range settings {
 				columns = append(columns, s.value(values[run][s.name]))
 			}
+
 			add := func(round any, view, name string, client any, value float64) error {
 				var evaluation any
 				if view != "" {
@@ -66,11 +73,13 @@ func Write(w io.Writer, form string, r *results.Results, from string) (rows int,
 				rows++
 				return table.add(append(slices.Clip(columns), round, evaluation, name, client, value))
 			}
+
 			if err := each(run, metrics, add); err != nil {
 				return rows, fmt.Errorf("%s: %w", run.Dir, err)
 			}
 		}
 	}
+
 	return rows, table.close()
 }
 
@@ -87,12 +96,14 @@ func settingsOf(r *results.Results) (columns []column, values map[*results.Run]m
 			values[run][s.Key] = s.Value
 		}
 	}
+
 	differing, _, _ := results.ConfigDifferences(configs)
 	for _, key := range append(slices.Clip(settings), differing...) {
 		in := func(c column) bool { return c.name == key }
 		if slices.Contains([]string{"method", "with", "seed"}, key) || slices.ContainsFunc(columns, in) {
 			continue // method and seed have columns
 		}
+
 		kind := optionalInteger
 		for run := range values {
 			v, ok := values[run][key]
@@ -103,8 +114,10 @@ func settingsOf(r *results.Results) (columns []column, values map[*results.Run]m
 				kind = optional
 			}
 		}
+
 		columns = append(columns, column{key, kind})
 	}
+
 	return columns, values
 }
 
@@ -124,12 +137,14 @@ func each(run *results.Run, names []string, f func(round any, view, name string,
 		}
 		return err
 	}
+
 	if len(run.Rounds) > 0 {
 		file, err := os.Open(filepath.Join(run.Dir, record.RoundsFile))
 		if err != nil {
 			return err
 		}
 		defer file.Close()
+
 		in := bufio.NewReader(file)
 		for i := range run.Rounds {
 			line, err := in.ReadBytes('\n')
@@ -142,14 +157,17 @@ func each(run *results.Run, names []string, f func(round any, view, name string,
 			}
 		}
 	}
+
 	if run.State != results.Done {
 		return nil
 	}
+
 	for _, name := range names {
 		m, err := results.ParseMetric(name)
 		if err != nil {
 			continue // the domain's name is not valid in a metric
 		}
+
 		metrics := map[string]results.Metric{"": m}
 		if m.UsesHeadline() {
 			metrics = map[string]results.Metric{results.GlobalView: m.InEvaluation(results.GlobalView),
@@ -157,6 +175,7 @@ func each(run *results.Run, names []string, f func(round any, view, name string,
 		} else if m.Evaluated { // last in one evaluation
 			continue
 		}
+
 		for _, view := range results.SortedKeys(metrics) {
 			if v, ok := metrics[view].Value(run); ok {
 				if err := f(nil, view, name, nil, v); err != nil {
@@ -165,6 +184,7 @@ func each(run *results.Run, names []string, f func(round any, view, name string,
 			}
 		}
 	}
+
 	list, err := ParseSummary(run.Dir)
 	list = slices.DeleteFunc(list, func(n Number) bool { return slices.Contains(inMetrics, n.Name(".")) })
 	return all(nil, list, err)
@@ -195,6 +215,7 @@ func evaluated(list []Number) []ofView {
 		}
 		out = append(out, v)
 	}
+
 	return slices.DeleteFunc(out, func(v ofView) bool { return v.view == "" && seen[v.Name(".")] })
 }
 
@@ -204,9 +225,11 @@ func ParseSummary(dir string) ([]Number, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	list, err := Parse(text)
 	for i, n := range list {
 		list[i].Path = append([]string{SummaryKey}, n.Path...)
 	}
+
 	return list, err
 }
