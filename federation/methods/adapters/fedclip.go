@@ -11,7 +11,7 @@ import (
 
 // FedCLIP learns no prompt but an adapter of image features f, which weighs their channels by attention,
 //
-//	f' = f ⊙ softmax(L2(tanh(L1(f)))), layers "adapter/1" and "adapter/2", weights "/w" [D,D], biases "/b" [D],
+//	f' = f ⊙ softmax(L2(tanh(L1(f)))),
 //
 // and averages it; the class features are those of "a picture of a {class}" and stay fixed. It trains on CLIP's own
 // loss (loss: contrastive): in a batch, each image belongs to the text of its own class at its own place alone, and the
@@ -20,8 +20,7 @@ import (
 //
 // Lu, Hu, Wang, Xie, FedCLIP: Fast Generalization and Personalization for CLIP in Federated Learning, IEEE Data
 // Engineering Bulletin 2023, eq. 5-9, algorithm 1. Notes:
-//   - adapters start as torch.nn.Linear does and are averaged with equal weights, as in the code (weighting: uniform),
-//     or by examples;
+//   - adapters are averaged with equal weights, as in the code (weighting: uniform), or by examples;
 //   - the code feeds the adapter CLIP's unnormalised features, whose norm is about 10; only unit rows are kept here;
 //   - the paper trains with Adam, lr 5e-5, betas 0.9 and 0.98, eps 1e-6, weight decay 0.2, batches of 32, which are
 //     settings of train, not of the method; the code keeps the average that did best on validation data, this program
@@ -37,10 +36,13 @@ var fedCLIPDef = layer.Def{Name: "fedclip", Title: "FedCLIP",
 	Paper:   "Lu et al., FedCLIP: Fast Generalization and Personalization for CLIP, IEEE Data Eng. Bull. 2023",
 	Default: FedCLIP{Objective: "contrastive", WeightedMean: aggregate.UniformMean}}
 
+// Params declares the two layers of the adapter, "adapter/1" and "adapter/2", weights "/w" [D,D], biases "/b" [D]. All
+// are shared.
 func (m FedCLIP) Params(t method.ClientSpec) []method.Param {
 	return append(modules.Linear("adapter/1", t.Dim, t.Dim), modules.Linear("adapter/2", t.Dim, t.Dim)...)
 }
 
+// Start draws the initial adapter as torch.nn.Linear does: weights and biases uniform within 1/√D.
 func (m FedCLIP) Start(g *method.Global) error {
 	modules.InitLayers(g.Seed, g.Shared, "adapter")
 	return nil
@@ -55,8 +57,10 @@ func (m FedCLIP) adapted(s *method.Scope) graph.Node {
 
 func texts(s *method.Scope) graph.Node { return s.HandText("a picture of a {}") }
 
+// Logits compares the adapted image features f' with the fixed class features of "a picture of a {class}".
 func (m FedCLIP) Logits(s *method.Scope) graph.Node { return s.Cosine(m.adapted(s), texts(s)) }
 
+// Loss is the contrastive loss of the batch, which does not read the logits, or with loss: ce their cross entropy.
 func (m FedCLIP) Loss(s *method.Scope, logits graph.Node) graph.Node {
 	if m.Objective == "ce" {
 		return m.WeightedMean.Loss(s, logits)

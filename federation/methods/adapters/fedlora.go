@@ -13,16 +13,12 @@ import (
 )
 
 // FedLoRA learns no prompt but low-rank changes of the towers' linear maps, W x + (alpha/rank) B A x, and averages
-// them; the towers' weights are frozen. The texts are those of a hand-written template. Of the map MAP of all blocks of
-// a tower, "TOWER/MAP/a" [blocks,in,rank] and "TOWER/MAP/b" [blocks,rank,out], B A being their product, transposed.
+// them; the towers' weights are frozen. The texts are those of a hand-written template.
 //
 // Nguyen et al., FLoRA: Enhancing Vision-Language Models with Parameter-Efficient Federated Learning,
 // arXiv 2404.15182, over Hu et al., LoRA, ICLR 2022, eq. 3. Notes:
 //   - towers: text is the paper's; image and both are the public code's other variants. maps: all, or some of q, k, v,
 //     out, up, down and head, the projection into the space shared with images;
-//   - A begins at normal numbers of the variance 1/rank, B at 0, as in the code: the first scores are zero-shot CLIP's;
-//   - loss: contrastive is the code's, CLIP's own in a batch, in which two images of one class are each other's
-//     negatives; ce is cross entropy over all classes;
 //   - the server averages A and B, which is no mean of the products, as in the code;
 //   - the code trains with AdamW at lr 1e-5 (scripts), clips gradients at norm 1 and tests the client's own weights
 //     after its training: settings of train and eval.
@@ -80,6 +76,9 @@ func (m FedLoRA) sites(client method.ClientSpec) (out []site) {
 	return out
 }
 
+// Params declares of the map MAP of all blocks of a tower "TOWER/MAP/a" [blocks,in,rank] and "TOWER/MAP/b"
+// [blocks,rank,out], B A being their product, transposed; the head counts as one block. All are shared. A begins at
+// normal numbers of the variance 1/rank, B at 0, as in the code: the first scores are zero-shot CLIP's.
 func (m FedLoRA) Params(t method.ClientSpec) (out []method.Param) {
 	for _, s := range m.sites(t) {
 		out = append(out, method.Param{Name: s.name() + "/a", Shape: []int{s.index, s.in, m.Rank},
@@ -125,8 +124,12 @@ func (m FedLoRA) features(scope *method.Scope) (image, text graph.Node) {
 	return image, text
 }
 
+// Logits compares images with the texts of the template. Towers that option towers names run with the low-rank changes,
+// the other one as it is; a tower that cannot take changes fails the graph.
 func (m FedLoRA) Logits(s *method.Scope) graph.Node { return s.Cosine(m.features(s)) }
 
+// Loss is with loss: contrastive, as in the code, CLIP's own in a batch, in which two images of one class are each
+// other's negatives. With loss: ce it is the cross entropy over all classes.
 func (m FedLoRA) Loss(s *method.Scope, logits graph.Node) graph.Node {
 	if m.Objective == "ce" {
 		return m.FedAvg.Loss(s, logits)

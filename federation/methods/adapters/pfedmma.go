@@ -15,9 +15,8 @@ import (
 //
 //	x + block(x) + alpha up(relu(mid(relu(down(LN1 x))))),
 //
-// x + block(x) being the output of the block without adapter: "TOWER/down/w" [blocks,rank,width] and "TOWER/up/w"
-// [blocks,width,rank] with biases "/b" stay on their client, "mid/w" [blocks,rank,rank] and "mid/b" are of both towers
-// together, block by block from the top, and the server averages them. The texts are those of a hand-written template.
+// x + block(x) being the output of the block without adapter: down and up stay on their client, mid is of both towers
+// together, block by block from the top, and the server averages it. The texts are those of a hand-written template.
 //
 // Islam et al., pFedMMA: Personalized Federated Fine-Tuning with Multi-Modal Adapter for Vision-Language Models,
 // arXiv 2507.05394. Notes:
@@ -25,7 +24,6 @@ import (
 //     code's;
 //   - grad_rescale: true is the code's too and not in the paper: train adapters with the gradients that alpha 1 would
 //     give, while the gradient that goes on down the tower is exact; what the optimizer sees is then no derivative;
-//   - weights begin at normal numbers of the variance 2/out (Kaiming, fan out), biases at 0, as in the code;
 //   - the code's tests take the class features that the first client tested had, for every client and round; here each
 //     client is tested with its own.
 type PFedMMA struct {
@@ -59,6 +57,9 @@ func (m PFedMMA) adapted(t method.ClientSpec) (towers []string, widths, layers [
 	return towers, widths, layers, blocks
 }
 
+// Params declares "mid/w" [blocks,rank,rank], shared, and of each adapted tower "TOWER/down/w" [blocks,rank,width] and
+// "TOWER/up/w" [blocks,width,rank], private, all with biases "/b". Weights begin at normal numbers of the variance
+// 2/out (Kaiming, fan out), biases at 0, as in the code.
 func (m PFedMMA) Params(t method.ClientSpec) (out []method.Param) {
 	towers, widths, _, n := m.adapted(t)
 	layer := func(name string, to, from int, o method.Owner) {
@@ -95,6 +96,8 @@ func (m PFedMMA) changes(s *method.Scope, tower string, layers, n int) (out meth
 	return out
 }
 
+// Logits compares images with the texts of the template, the towers of option towers with their adapters, the other one
+// without. A tower that cannot take adapters fails the graph.
 func (m PFedMMA) Logits(scope *method.Scope) graph.Node {
 	towers, _, layers, n := m.adapted(scope.Task())
 	if n == 0 {

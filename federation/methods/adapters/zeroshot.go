@@ -16,9 +16,8 @@ import (
 // ZeroShot scores images against hand-written prompts and learns nothing.
 //
 // Radford et al., Learning Transferable Visual Models From Natural Language Supervision, ICML 2021, section 3.1. The
-// templates by data set and the seven of the ensemble are those of CoOp's public code; several templates give the mean
-// of their unit class features, made unit again. CoOp adds the data set's own template to the ensemble: `template:
-// pets, ensemble: imagenet-7` scores with all eight.
+// templates by data set and the seven of the ensemble are those of CoOp's public code. CoOp adds the data set's own
+// template to the ensemble: `template: pets, ensemble: imagenet-7` scores with all eight.
 type ZeroShot struct {
 	method.FedAvg
 	Template string   `config:"template"`
@@ -48,6 +47,7 @@ func (m ZeroShot) texts() []string {
 	return texts
 }
 
+// Check reports templates without a place {} for the class name, and templates that are listed twice.
 func (m ZeroShot) Check() (err error) {
 	texts := m.texts()
 	for i, t := range texts {
@@ -63,8 +63,11 @@ func (m ZeroShot) Check() (err error) {
 	return err
 }
 
+// Params declares nothing: no tensor is learned, and none is sent.
 func (ZeroShot) Params(method.ClientSpec) []method.Param { return nil }
 
+// Logits compares images with the class features of the templates. Several templates give the mean of their unit class
+// features, made unit again.
 func (m ZeroShot) Logits(s *method.Scope) graph.Node {
 	return s.Cosine(s.Image(), s.HandText(m.texts()...))
 }
