@@ -85,6 +85,7 @@ type Size struct {
 	Sym string
 }
 
+// UnmarshalJSON reads a JSON number into N, or a string into Sym.
 func (s *Size) UnmarshalJSON(b []byte) error {
 	if json.Unmarshal(b, &s.N) == nil {
 		return nil
@@ -92,6 +93,7 @@ func (s *Size) UnmarshalJSON(b []byte) error {
 	return json.Unmarshal(b, &s.Sym)
 }
 
+// MarshalJSON writes the string Sym where there is one, else the number N.
 func (s Size) MarshalJSON() ([]byte, error) {
 	if s.Sym != "" {
 		return json.Marshal(s.Sym)
@@ -99,6 +101,7 @@ func (s Size) MarshalJSON() ([]byte, error) {
 	return json.Marshal(s.N)
 }
 
+// String returns Sym where there is one, else N in decimals.
 func (s Size) String() string {
 	if s.Sym != "" {
 		return s.Sym

@@ -48,6 +48,7 @@ func (m ONNX) Properties() method.Properties {
 // merges reports whether the server computes outputs.
 func (m ONNX) merges() bool { return len(m.outputs(merged, nextDown)) > 0 }
 
+// View is the view of the file's metadata: personal, or global where they name none.
 func (m ONNX) View() method.View {
 	if m.file.meta.View == "personal" {
 		return method.PersonalView
@@ -55,6 +56,9 @@ func (m ONNX) View() method.View {
 	return method.GlobalView
 }
 
+// Params declares the parameters of the file's metadata with the sizes of one client. T is that of the options tokens
+// and private_tokens, and that of the file where they are 0. First values are normal around value with the deviation
+// std.
 func (m ONNX) Params(t method.ClientSpec) []method.Param {
 	var out []method.Param
 	for _, p := range m.file.meta.Parameters {
@@ -133,6 +137,7 @@ func sizes(shape []Size, tokens int, client method.ClientSpec) []int {
 	return out
 }
 
+// Logits rebuilds the file's output "logits". An output of another shape than [B,C] fails the graph.
 func (m ONNX) Logits(s *method.Scope) graph.Node {
 	n := m.bind(s, ofScores, s.Task()).output(port{name: "logits"})
 	if s.Graph().Err() == nil && (n.Rank() != 2 || n.Shape()[0] != graph.Sym("B") ||
@@ -143,6 +148,8 @@ func (m ONNX) Logits(s *method.Scope) graph.Node {
 	return n
 }
 
+// Loss rebuilds the file's output "loss" on the given class scores, and names its summands as terms. An output that
+// names a term and is no summand of the loss fails the graph.
 func (m ONNX) Loss(s *method.Scope, logits graph.Node) graph.Node {
 	b := m.bind(s, ofLoss, s.Task())
 	scores, _ := m.file.graph.Output("logits")
@@ -211,6 +218,8 @@ func (m ONNX) has(input string) bool {
 	return slices.ContainsFunc(m.file.graph.Inputs(), func(n graph.Node) bool { return n.Name() == input })
 }
 
+// Begin sets those of the inputs client/n, round, lr and step that the file reads. It gives states that the client does
+// not have yet their initial values, and adds the file's noise to batches.
 func (m ONNX) Begin(local *method.Local) error {
 	for name, v := range map[string]float64{"client/n": float64(local.Data.Len()), "round": float64(local.Round),
 		"lr":   local.LR,
@@ -275,6 +284,7 @@ func (d noisy) Batch(rows []int, random *rand.Rand, also ...string) (tensor.Map,
 	return out, nil
 }
 
+// AdjustGradients changes no gradient. It sets the input step to the number of the next step.
 func (m ONNX) AdjustGradients(l *method.Local, _ tensor.Map) error {
 	if m.has("step") {
 		l.Scalars[own("step")] = float64(l.Steps + 1)
@@ -282,6 +292,7 @@ func (m ONNX) AdjustGradients(l *method.Local, _ tensor.Map) error {
 	return nil
 }
 
+// Extras declares the tensors up/NAME of the file, under the names file/NAME; Finish computes them.
 func (m ONNX) Extras(t method.ClientSpec) []method.Extra {
 	var out []method.Extra
 	for _, name := range slices.Sorted(maps.Keys(m.file.meta.Up)) {
