@@ -17,8 +17,7 @@ import (
 //
 //	CE(z, y) + gamma T² KL(softmax(g_y/T) ‖ softmax(z/T))
 //
-// where the second term is left out for classes of which the server has no scores yet, all of them in round 0. Both are
-// means over the batch. Prompts stay on their clients; only scores and counts are sent.
+// Prompts stay on their clients; only scores and counts are sent.
 //
 // Ma et al., FedHPL: Efficient Heterogeneous Federated Learning with Prompt Tuning and Logit Distillation, arXiv
 // 2405.17267; T and gamma as FedAPPR's comparison has them. There is no public code; known are its abstract and that
@@ -49,10 +48,13 @@ var fedHPLDef = layer.Def{Name: "fedhpl", Title: "FedHPL",
 // Tensors that are sent: scores [C,C] by class of the examples, and the number of examples behind each mean [C,1].
 const hplLogits, hplN = "hpl/logits", "hpl/n"
 
+// Params declares the prompt of the image tower, "prompt" (see Visual for its shape), as private: nothing is shared.
 func (m FedHPL) Params(t method.ClientSpec) []method.Param {
 	return m.Declare(t, "prompt", method.Private)
 }
 
+// Loss leaves the distillation out for examples of classes of which the server has no scores yet, all of them in round
+// 0. Both terms are means over the batch, in which such an example counts 0 in the distillation.
 func (m FedHPL) Loss(scope *method.Scope, logits graph.Node) graph.Node {
 	loss := m.Base.Loss(scope, logits)
 	if m.Gamma == 0 {
@@ -90,6 +92,8 @@ func (m FedHPL) Finish(l *method.Local, up *method.Upload) error {
 	return nil
 }
 
+// Extras declares the client's mean scores "hpl/logits" [C,C], a row for each class of the examples, and the number of
+// examples behind each row, "hpl/n" [C,1].
 func (m FedHPL) Extras(t method.ClientSpec) []method.Extra {
 	return []method.Extra{{Name: hplLogits, Shape: []int{t.Classes, t.Classes}},
 		{Name: hplN, Shape: []int{t.Classes, 1}, Counts: true}}

@@ -62,6 +62,8 @@ var fedMVPDef = layer.Def{Name: "fedmvp", Title: "FedMVP",
 	Default: FedMVP{WeightedMean: aggregate.UniformMean, Tokens: 4, Heads: 4, Mult: 4, Alpha: 10,
 		Templates: []string{"imagenet-7"}, Rank: 8}}
 
+// Check reports classes with no attributes or with other numbers of them than the others, and options without any text,
+// neither attributes nor templates.
 func (m FedMVP) Check() (err error) {
 	n := -1
 	for class, list := range m.Attributes {
@@ -80,6 +82,7 @@ func (m FedMVP) Check() (err error) {
 	return err
 }
 
+// Properties declares the mean of option weighting, and that low-rank changes wait for round lora_round.
 func (m FedMVP) Properties() method.Properties {
 	t := m.WeightedMean.Properties()
 	t.Delays = []method.DelayedTerm{{Part: "FedMVP's training of low-rank changes", Option: "lora_round",
@@ -97,6 +100,10 @@ const (
 // loraStd is the standard deviation of initial low-rank changes.
 const loraStd = 0.02
 
+// Params declares the network, all shared: "former/proj" from D to v of the texts, the attention with the layer norms
+// "former/norm" of patches and "former/norm_kv" of texts, and the layers "former/ff". With lora_round there are the
+// low-rank changes of the attention's inputs too, "lora/q", "lora/k" and "lora/v", each "/a" [v,rank] and "/b"
+// [rank,v].
 func (m FedMVP) Params(t method.ClientSpec) []method.Param {
 	v := t.VisionWidth
 	out := append(modules.Linear(mvpFormer+"/proj", v, t.Dim), modules.LayerNorm(mvpFormer+"/norm_kv", v)...)
@@ -131,6 +138,8 @@ func (m FedMVP) switched(g *method.Global, round int) {
 	}
 }
 
+// Merge averages the network with the weights of option weighting, and sends whether clients learn low-rank changes in
+// the next round.
 func (m FedMVP) Merge(g *method.Global, ups []method.Upload) error {
 	m.switched(g, g.Round+2)
 	return m.WeightedMean.Merge(g, ups)
@@ -205,6 +214,8 @@ func runs(n, rows int) *tensor.Tensor {
 	return out
 }
 
+// Logits compares the prompted image features with the mean attribute features of each class, which are no unit rows:
+// the result is the mean of the scores of a class's attributes.
 func (m FedMVP) Logits(s *method.Scope) graph.Node {
 	x, t := m.pair(s)
 	return s.Cosine(x, t)
@@ -232,6 +243,8 @@ func (m FedMVP) pair(scope *method.Scope) (image, text graph.Node) {
 	return scope.Vision(method.VisionPrompts{Tokens: m.prompt(scope, texts)}), graph.Stack(texts...).Mean(0)
 }
 
+// Loss adds the consistency to cross entropy. For it the plain image tower runs over the flipped images in each step;
+// alpha: 0 leaves it out.
 func (m FedMVP) Loss(s *method.Scope, logits graph.Node) graph.Node {
 	loss := m.WeightedMean.Loss(s, logits)
 	if m.Alpha == 0 {
@@ -252,6 +265,8 @@ func (m FedMVP) plain(s *method.Scope) graph.Node {
 	return s.Vision(method.VisionPrompts{Pixels: turn})
 }
 
+// AdjustGradients changes no gradient, but freezes the low-rank changes before round lora_round, and from then on
+// everything else.
 func (m FedMVP) AdjustGradients(l *method.Local, g tensor.Map) error {
 	l.Frozen = nil
 	on := l.Broadcast[mvpOn]

@@ -47,8 +47,10 @@ var fedPRDef = layer.Def{Name: "fedpr", Title: "FedPR",
 	Default: FedPR{Visual: prompts.Visual{Kind: "deep", Tokens: 20, Std: 0.02}, Ratio: 0.8,
 		Projector: projection.ExactNull}}
 
+// Check refuses prompts of pixels: the null space is that of a prompt's tokens.
 func (m FedPR) Check() error { return m.OnlyTokens() }
 
+// Params declares "prompt", shared: [L,P,v], or [P,v] where prompts are shallow.
 func (m FedPR) Params(t method.ClientSpec) []method.Param {
 	return m.Declare(t, "prompt", method.Shared)
 }

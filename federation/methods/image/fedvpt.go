@@ -21,6 +21,7 @@ var fedVPTDef = layer.Def{Name: "fedvpt", Title: "FedVPT",
 	Paper:   "FedAvg of Jia et al., Visual Prompt Tuning, ECCV 2022",
 	Default: FedVPT{Visual: prompts.DefaultVisual}}
 
+// Params declares the only parameter, "prompt", shared; see Visual for its shape.
 func (m FedVPT) Params(t method.ClientSpec) []method.Param {
 	return m.Declare(t, "prompt", method.Shared)
 }
