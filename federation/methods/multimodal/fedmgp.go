@@ -74,6 +74,8 @@ func (m FedMGP) towers() []string {
 	return []string{prompts.TextTower, prompts.ImageTower}
 }
 
+// Params declares of each tower the slots, shared, which begin at zeros and belong to no group yet; the groups,
+// private, of which every client begins with the same draw (algorithm 1); and what the slots were drawn from, private.
 func (m FedMGP) Params(t method.ClientSpec) (out []method.Param) {
 	for _, tower := range m.towers() {
 		prompt, std, words := []int{m.Tokens, t.Width}, m.Std, m.Words
@@ -122,6 +124,8 @@ func (m FedMGP) features(scope *method.Scope) (texts, images []graph.Node) {
 	return texts, images
 }
 
+// Logits are the mean over groups of their scores, the average in place of the groups that were drawn last. With score:
+// features they compare the means of the groups' features, made unit again.
 func (m FedMGP) Logits(s *method.Scope) graph.Node {
 	texts, images := m.features(s)
 	if m.Score == "features" {
@@ -136,6 +140,8 @@ func (m FedMGP) Logits(s *method.Scope) graph.Node {
 	return graph.Stack(scores...).Mean(0)
 }
 
+// Loss is the mean cross entropy of the groups, each by its own scores, and the similarity of the groups of each tower
+// (eq. 3-5), which is left out with lambda: 0 or one group.
 func (m FedMGP) Loss(scope *method.Scope, _ graph.Node) graph.Node {
 	texts, images := m.features(scope)
 	sum := scope.Graph().Scalar(0)

@@ -23,6 +23,9 @@ var ivlpDef = layer.Def{Name: "ivlp", Title: "IVLP",
 	Paper:   "FedAvg of Khattak et al., MaPLe: Multi-modal Prompt Learning, CVPR 2023, independent prompts",
 	Default: IVLP{Deep: prompts.DefaultDeep}}
 
+// Params declares the prompts of both towers, all shared; see Deep for names and shapes.
 func (m IVLP) Params(t method.ClientSpec) []method.Param { return m.Declare(t) }
 
+// Logits compares the prompted image features with the prompted class features; with vision_depth: 0 images have no
+// prompts.
 func (m IVLP) Logits(s *method.Scope) graph.Node { return s.Cosine(m.Image(s), m.Text(s)) }

@@ -12,15 +12,13 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// MaPLe learns deep text prompts P_i [tokens,w] of the first blocks, "text/prompt" and "text/deep", and for each
-// block a linear layer that makes the image tower's prompt of that block from it, V_i = P_i W_iᵀ + b_i: "couple/w"
-// [v,w] and "couple/b" [v] of the first block, "couple/deep/w" [depth-1,v,w] and "couple/deep/b" of the others.
-// Gradients of the image side reach the text prompts through them. All of it is averaged (FedAvg).
+// MaPLe learns deep text prompts P_i [tokens,w] of the first blocks, and for each block a linear layer that makes the
+// image tower's prompt of that block from it, V_i = P_i W_iᵀ + b_i. Gradients of the image side reach the text
+// prompts through them. All of it is averaged (FedAvg).
 //
 // Khattak et al., MaPLe: Multi-modal Prompt Learning, CVPR 2023, eq. 1-7. Notes:
 //   - the first prompt has 2 tokens that begin at "a photo", and "of a" stays behind them, as in the public code;
 //   - the layers begin as torch.nn.Linear does, those behind the first block as copies of one draw, as in the code;
-//   - the layer of the first block reads the whole prompt, words and offset;
 //   - 9 blocks are for base-to-new, 3 for other data sets and domains.
 type MaPLe struct {
 	method.FedAvg
@@ -42,6 +40,9 @@ func (m MaPLe) later(t method.ClientSpec) int {
 	return max(0, min(m.Depth, t.TextLayers, t.VisionLayers)-1)
 }
 
+// Params declares, all shared, "text/prompt" [tokens,w] of the first block with its layer "couple/w" [v,w] and
+// "couple/b" [v], and of the later blocks "text/deep" [depth-1,tokens,w], "couple/deep/w" [depth-1,v,w] and
+// "couple/deep/b" [depth-1,v], depth being no more than the blocks of either tower.
 func (m MaPLe) Params(t method.ClientSpec) []method.Param {
 	out := append(m.Declare(t, prompts.TextTower+prompts.FirstBlock, method.Shared),
 		modules.Linear(couple, t.VisionWidth, t.Width)...)
@@ -78,6 +79,8 @@ func (m MaPLe) Start(global *method.Global) error {
 	return nil
 }
 
+// Logits compares images and texts under their prompts (eq. 1-7). The layer of the first block reads the whole prompt,
+// words and offset. An image tower that takes no deep prompts, of a ResNet or an exported model, fails the graph.
 func (m MaPLe) Logits(scope *method.Scope) graph.Node {
 	t := scope.Task()
 	if err := prompts.TokensUnsupported(t, true); err != "" {

@@ -46,6 +46,8 @@ var pfeddcDef = layer.Def{Name: "pfeddc", Title: "pFedDC",
 // mixed reports whether an attention module mixes a tower's prompts.
 func (m PFedDC) mixed(tower string) bool { return m.Modules == "both" || m.Modules == tower }
 
+// Params declares of each tower the shared prompt and, where option attention mixes the tower's prompts, the private
+// one and the module's private matrices Q, K, V and O, "att/TOWER/q" and so on, as wide as the prompt.
 func (m PFedDC) Params(t method.ClientSpec) []method.Param {
 	text := prompts.Context{Tokens: m.TextTokens, Std: m.Std}
 	return append(m.pair("text", t, text.Declare), m.pair("image", t, m.Visual.Declare)...)
@@ -73,6 +75,8 @@ func (m PFedDC) prompt(s *method.Scope, tower string) graph.Node {
 	return attention(tower).Fuse(s, s.Param(tower+"/own"), shared)
 }
 
+// Logits compares images and texts under the prompts that attention mixed; a tower without attention gets the shared
+// prompt.
 func (m PFedDC) Logits(s *method.Scope) graph.Node {
 	return s.Cosine(m.Features(s, m.prompt(s, "image")), s.Text(m.prompt(s, "text")))
 }

@@ -47,6 +47,7 @@ var promptSRCDef = layer.Def{Name: "promptsrc", Title: "PromptSRC",
 	Default: PromptSRC{Deep: prompts.DefaultDeep, Ensemble: []string{"imagenet-7"}, TextWeight: 25, ImageWeight: 10,
 		KLWeight: 1, GPA: "rounds", GPAMean: 0.75, GPAStd: 0.05}}
 
+// Check reports templates of the ensemble without a place {} for the class name.
 func (m PromptSRC) Check() (err error) {
 	for _, t := range prompts.Ensemble(m.Ensemble) {
 		if !strings.Contains(t, "{}") {
@@ -56,10 +57,14 @@ func (m PromptSRC) Check() (err error) {
 	return err
 }
 
+// Params declares the prompts of both towers as IVLP does, all shared; see Deep for names and shapes.
 func (m PromptSRC) Params(t method.ClientSpec) []method.Param { return m.Declare(t) }
 
+// Logits compares the prompted image and class features, as IVLP does; tests use no teacher.
 func (m PromptSRC) Logits(s *method.Scope) graph.Node { return s.Cosine(m.Image(s), m.Text(s)) }
 
+// Loss adds the three terms to cross entropy. A term of weight 0 is not computed, and neither is that of image features
+// where the image tower has no prompts. No teacher has a gradient.
 func (m PromptSRC) Loss(scope *method.Scope, logits graph.Node) graph.Node {
 	loss := m.FedAvg.Loss(scope, logits)
 	hand := scope.HandTextFeatures(method.HandTexts{Templates: prompts.Ensemble(m.Ensemble), Raw: true})
