@@ -47,10 +47,12 @@ var (
 	UniformMean  = WeightedMean{Weighting: Uniform}
 )
 
+// Properties declares that the server needs nothing of uploads but the mean, with the weights of option weighting.
 func (m WeightedMean) Properties() method.Properties {
 	return method.Properties{Mean: method.Weights(m.Weighting.Weighting)}
 }
 
+// Merge replaces the shared parameters by their mean over the uploads, by examples (FedAvg) or with equal weights.
 func (m WeightedMean) Merge(g *method.Global, ups []method.Upload) error {
 	return m.Base.Merge(g, m.Counted(ups))
 }

@@ -12,6 +12,8 @@ type Context struct {
 	Std      float64 `config:"init_std" in:"0.." help:"standard deviation of the initial prompt"`
 }
 
+// DefaultContext is CoOp's prompt: 16 tokens before the class name, normal with the deviation 0.02 (Zhou et al., IJCV
+// 2022).
 var DefaultContext = Context{Tokens: 16, Position: "end", Std: 0.02}
 
 // Declare returns a prompt as a parameter.

@@ -27,6 +27,8 @@ func (Deep) LongHelp() map[string]string {
 	}
 }
 
+// DefaultDeep has 4 tokens in 9 blocks of each tower, as PromptSRC's public code; the first text prompt begins at "a
+// photo of a".
 var DefaultDeep = Deep{OffsetContext: OffsetContext{Tokens: 4, Words: PhotoPrompt}, Depth: 9, Vision: 4, VisionDepth: 9,
 	DeepStd: 0.02, Insert: "promptsrc"}
 

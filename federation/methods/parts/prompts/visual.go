@@ -23,6 +23,7 @@ type Visual struct {
 	Std    float64 `config:"vision_std" in:"0.." help:"standard deviation of the image tower's initial prompt"`
 }
 
+// DefaultVisual has CoOp's length and first values: 16 tokens of the first block, normal with the deviation 0.02.
 var DefaultVisual = Visual{Kind: "shallow", Tokens: 16, Std: 0.02}
 
 // Declare returns the prompt as a parameter.
