@@ -13,9 +13,9 @@ import (
 //
 //	h(f) = W2 relu(W1 f + b1) + b2,  P(f) = ctx + 1 h(f)ᵀ,
 //
-// W1 [D/reduce,D] and W2 [w,D/reduce] being "meta/1/w" and "meta/2/w", and scores the image with the class features of
-// its own prompt: the text tower runs over all classes for every image. Prompt and network are averaged (FedAvg of Zhou
-// et al., Conditional Prompt Learning for Vision-Language Models, CVPR 2022, eq. 3). Notes:
+// and scores the image with the class features of its own prompt: the text tower runs over all classes for every image.
+// Prompt and network are averaged (FedAvg of Zhou et al., Conditional Prompt Learning for Vision-Language Models, CVPR
+// 2022, eq. 3). Notes:
 //   - images go through the text tower in parts that fit into train.memory_gb; the run prints their number before it
 //     starts. The gradients are those of the whole batch;
 //   - the public code takes batches of 1, which is train.batch here; paper and code agree otherwise;
@@ -31,6 +31,8 @@ var coCoOpDef = layer.Def{Name: "cocoop", Title: "CoCoOp",
 	Paper:   "FedAvg of Zhou et al., Conditional Prompt Learning for Vision-Language Models, CVPR 2022",
 	Default: CoCoOp{OffsetContext: prompts.OffsetContext{Tokens: 4, Words: prompts.PhotoPrompt}, Reduce: 16}}
 
+// Params declares, all shared, "ctx" [tokens,w], W1 and b1 as "meta/1/w" [D/reduce,D] and "meta/1/b", W2 and b2 as
+// "meta/2/w" [w,D/reduce] and "meta/2/b".
 func (m CoCoOp) Params(t method.ClientSpec) []method.Param {
 	hidden := max(1, t.Dim/m.Reduce)
 	out := append(m.Declare(t, "ctx", method.Shared), modules.Linear("meta/1", hidden, t.Dim)...)
@@ -43,6 +45,7 @@ func (m CoCoOp) Start(g *method.Global) error {
 	return nil
 }
 
+// Logits scores each image with the class features [C,D] of its own prompt P(f), in all B·C texts (eq. 3).
 func (m CoCoOp) Logits(s *method.Scope) graph.Node {
 	f := s.Image()
 	shift := modules.ApplyLinear(s, "meta/2", modules.ApplyLinear(s, "meta/1", f).ReLU()) // [B,w]

@@ -59,6 +59,7 @@ var fedAPTDef = layer.Def{Name: "fedapt", Title: "FedAPT",
 		ClassContext: prompts.ClassContext{Context: prompts.DefaultContext}, Weight: 1, Temp: 0.01,
 		Assign: "prompts"}}
 
+// Check refuses class_specific: true with assign: prompts, which would mix a prompt for each image and class.
 func (m FedAPT) Check() error {
 	if m.ClassSpecific && m.Assign == "prompts" {
 		return errors.New("class_specific: true cannot mix a prompt for each image; set assign: scores")
@@ -82,6 +83,7 @@ func (m FedAPT) count(t method.ClientSpec) int {
 	return t.Clients
 }
 
+// Params declares M as "ctx", [tokens,w] or with class_specific [C,tokens,w], and Q as "query" [D,e], both shared.
 func (m FedAPT) Params(t method.ClientSpec) []method.Param {
 	return append(m.Declare(t, method.Shared), method.Param{Name: aptQuery, Shape: []int{m.count(t), t.Dim}})
 }
@@ -103,6 +105,8 @@ func (m FedAPT) text(s *method.Scope, key graph.Node) graph.Node {
 		Position: m.Position})
 }
 
+// Logits are those of tests: they mix the keys with a, or with assign: scores the scores of the domains' prompts. Loss
+// does not read them.
 func (m FedAPT) Logits(scope *method.Scope) graph.Node {
 	t, x, q := scope.Task(), scope.Image(), m.query(scope)
 	n := m.count(t)
@@ -121,6 +125,8 @@ func (m FedAPT) Logits(scope *method.Scope) graph.Node {
 	return graph.Stack(scores...).Mul(a.T().Unsqueeze(2)).Sum(0)
 }
 
+// Loss is the cross entropy with the prompt of the client's own domain, and weight times that of the domain scores. A
+// client of no domain trains M without a key, and its second term is 0.
 func (m FedAPT) Loss(s *method.Scope, _ graph.Node) graph.Node {
 	own := s.State(aptDomain, m.count(s.Task())).Reshape(1, -1)
 	loss := s.CrossEntropy(s.Cosine(s.Image(), m.text(s, m.keys(s, own).Squeeze(0))))
@@ -141,6 +147,7 @@ func (m FedAPT) Begin(l *method.Local) error {
 	return nil
 }
 
+// Finish drops the client's own domain, which Begin sets in every turn. It uploads nothing of its own.
 func (m FedAPT) Finish(l *method.Local, _ *method.Upload) error {
 	delete(l.State, aptDomain)
 	return nil

@@ -14,15 +14,12 @@ import (
 
 // FedTPG learns a generator that makes the prompt [tokens,w] from class names: soft queries look at the unit CLIP
 // features of the bare names of the client's own classes through a cross-attention without residual, then x + FF(x), FF
-// being layer norm, Linear(w, 8w), GEGLU and Linear(4w, w). Training scores a batch against the client's own classes
-// only, and the server averages the generator's weights. Queries are normalised before the attention, and so are the
-// class features.
+// being layer norm, Linear(w, 8w), GEGLU and Linear(4w, w). The server averages the generator's weights. Queries are
+// normalised before the attention, and so are the class features.
 //
 // Qiu et al., Federated Text-driven Prompt Generation for Vision-Language Models, ICLR 2024, section 4; sizes, norms,
 // biases and first values are those of the public code: torch.nn.MultiheadAttention's for the attention (weights of q,
 // k and v uniform by Xavier's rule, its biases 0), torch.nn.Linear's for the rest. Options and decisions:
-//   - tests score all classes with the prompt made from the client's own names, as all methods here are tested; the
-//     public code scores only those that it makes the prompt from;
 //   - weighting: uniform is the public code, whose clients have as many examples each; examples is FedAvg;
 //   - depth blocks of self-attention, x + SA(LN x), x + FF(x), may follow; the public script has none;
 //   - the generator works in single precision, the public code's in half.
@@ -58,6 +55,9 @@ func tpgBlock(i int) string {
 	return fmt.Sprintf("%s/self%d", tpg, i)
 }
 
+// Params declares the generator, all shared: the queries "generator/queries" [tokens,w], the cross-attention
+// "generator/cross" from rows of width D to queries of width w, and depth self-attentions "generator/self1" and so on,
+// each with its layer norms and feed-forward layers.
 func (m FedTPG) Params(t method.ClientSpec) []method.Param {
 	out := []method.Param{{Name: tpgQueries, Shape: []int{m.Tokens, t.Width}, Std: m.Std}}
 	out = append(append(out, modules.LayerNorm(tpgCross+"/norm_kv", t.Dim)...),
@@ -122,8 +122,11 @@ func (m FedTPG) feed(s *method.Scope, name string, x graph.Node) graph.Node {
 	return x.Add(modules.ApplyLinear(s, name+"/ff/out", h[0].Mul(gelu)))
 }
 
+// Logits scores all classes with the prompt made from the client's own names, as all methods here are tested; the
+// public code scores only those that it makes the prompt from.
 func (m FedTPG) Logits(s *method.Scope) graph.Node { return s.Cosine(s.Image(), s.Text(m.prompt(s))) }
 
+// Loss scores a batch against the client's own classes only: its cross entropy is over them.
 func (m FedTPG) Loss(s *method.Scope, logits graph.Node) graph.Node {
 	// Examples of classes that are out of the scores, such as GGTPC's prototypes of other clients' classes, count 0.
 	each := logits.Add(others(s)).LogSoftmax(-1).Mul(graph.OneHot(s.Label(), s.Task().Classes)).Sum(-1) // [B]

@@ -21,6 +21,7 @@ var gptflDef = layer.Def{Name: "gptfl", Title: "GPT-FL (adapted)",
 	Traffic: layer.PromptTraffic,
 	Default: GPTFL{promptFL}}
 
+// Properties are PromptFL's, and ask for training images on the server.
 func (m GPTFL) Properties() method.Properties {
 	t := m.PromptFL.Properties()
 	t.Synthetic = true

@@ -29,12 +29,16 @@ var kgCoOpDef = layer.Def{Name: "kgcoop", Title: "KgCoOp",
 	Default: KgCoOp{OffsetContext: prompts.OffsetContext{Tokens: 4, Words: prompts.PhotoPrompt},
 		Template: prompts.AutoTemplate, Lambda: 8}}
 
+// Params declares "ctx" [tokens,w], shared, the offset of the prompt from its words.
 func (m KgCoOp) Params(t method.ClientSpec) []method.Param { return m.Declare(t, "ctx", method.Shared) }
 
 func (m KgCoOp) texts(s *method.Scope) graph.Node { return s.Text(m.Full(s, "ctx")) }
 
+// Logits compares images with the class features of the learned prompt, as CoOp does; the hand-written one is in the
+// loss alone.
 func (m KgCoOp) Logits(s *method.Scope) graph.Node { return s.Cosine(s.Image(), m.texts(s)) }
 
+// Loss adds the distance of the class features to cross entropy (eq. 5-6), over all classes, whichever the batch has.
 func (m KgCoOp) Loss(s *method.Scope, logits graph.Node) graph.Node {
 	loss := m.FedAvg.Loss(s, logits)
 	if m.Lambda == 0 {

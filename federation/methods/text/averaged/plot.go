@@ -37,10 +37,14 @@ var plotDef = layer.Def{Name: "plot", Title: "PLOT",
 		"ICLR 2023",
 	Default: PLOT{Context: prompts.DefaultContext, N: 4, Eps: 0.1, Iters: 100, Threshold: 0.01}}
 
+// Params declares all n prompts as one tensor, "prompts" [n,tokens,w], shared, so that prompt i is averaged with prompt
+// i.
 func (m PLOT) Params(t method.ClientSpec) []method.Param {
 	return []method.Param{{Name: "prompts", Shape: []int{m.N, m.Tokens, t.Width}, Std: m.Std}}
 }
 
+// Logits solves the transport of each image and class and scores with its plan (eq. 5-8). A backbone without patch
+// features fails the graph.
 func (m PLOT) Logits(scope *method.Scope) graph.Node {
 	client := scope.Task()
 	if client.Patches == 0 {

@@ -39,6 +39,8 @@ var prodaDef = layer.Def{Name: "proda", Title: "ProDA",
 	Paper:   "FedAvg of Lu et al., Prompt Distribution Learning, CVPR 2022",
 	Default: ProDA{N: 32, Tokens: 16, Std: 0.02, Position: "mixed", Together: 4, Lambda: 0.1}}
 
+// Check reports numbers of prompts that cannot have each position in proportion: with position: mixed n and together
+// must be multiples of 4.
 func (m ProDA) Check() error {
 	if m.Position == "mixed" && (m.N%4 != 0 || m.Together%4 != 0) {
 		return fmt.Errorf("options n and together are %d and %d; both must be multiples of 4 with position: mixed", m.N,
@@ -47,6 +49,8 @@ func (m ProDA) Check() error {
 	return nil
 }
 
+// Params declares all n prompts as one tensor, "prompts" [n,tokens,w], shared; the place in it decides the class name's
+// position.
 func (m ProDA) Params(t method.ClientSpec) []method.Param {
 	return []method.Param{{Name: "prompts", Shape: []int{m.N, m.Tokens, t.Width}, Std: m.Std}}
 }
@@ -98,16 +102,20 @@ func (m ProDA) setTurn(l *method.Local, turn int) {
 	}
 }
 
+// Begin sets the numbers of the prompts of the first step, the scalars proda/0 and so on.
 func (m ProDA) Begin(l *method.Local) error {
 	m.setTurn(l, l.Round)
 	return nil
 }
 
+// AdjustGradients changes no gradient. It sets the numbers of the prompts of the next step.
 func (m ProDA) AdjustGradients(l *method.Local, _ tensor.Map) error {
 	m.setTurn(l, l.Round+l.Steps+1)
 	return nil
 }
 
+// Loss is the cross entropy of the bound z over the prompts of the step, whose numbers are scalars, so that all steps
+// have one graph, and the similarity of all n prompts. It does not read the logits.
 func (m ProDA) Loss(scope *method.Scope, _ graph.Node) graph.Node {
 	prompts, f, client := scope.Param("prompts"), scope.Image(), scope.Task()
 	var texts []graph.Node

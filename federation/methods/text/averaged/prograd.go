@@ -35,16 +35,20 @@ var proGradDef = layer.Def{Name: "prograd", Title: "ProGrad",
 	Default: ProGrad{OffsetContext: prompts.OffsetContext{Tokens: 16, Words: prompts.PhotoPrompt},
 		Template: prompts.AutoTemplate, Lambda: 1, Tau: 1, Variant: "project"}}
 
+// Params declares "ctx" [tokens,w], shared, the offset of the prompt from its words.
 func (m ProGrad) Params(t method.ClientSpec) []method.Param {
 	return m.Declare(t, "ctx", method.Shared)
 }
 
+// Logits compares images with the class features of the learned prompt, as CoOp does.
 func (m ProGrad) Logits(s *method.Scope) graph.Node {
 	return s.Cosine(s.Image(), s.Text(m.Full(s, "ctx")))
 }
 
 const general = "general knowledge"
 
+// Loss is the cross entropy, beside which the second loss, times tau², is an auxiliary one, for its gradient b.
+// variant: add adds it with the weight lambda.
 func (m ProGrad) Loss(s *method.Scope, logits graph.Node) graph.Node {
 	loss := m.FedAvg.Loss(s, logits)
 	hand := s.Image().MatMulT(m.Texts(s)).MulScalar(s.Task().Scale / m.Tau).Softmax(-1)

@@ -14,9 +14,8 @@ import (
 //
 // Guo et al., PromptFL: Let Federated Participants Cooperatively Learn Prompts Instead of Models, TMC 2023, algorithm
 // 1. Loss and layout are CoOp's (Zhou et al., IJCV 2022, eq. 2-3). No paper averages class-specific prompts.
-// class_average: all is FedAvg of each prompt. owners averages the prompt of class c over the clients with n_kc > 0
-// examples of it, weighted by n_kc, and leaves it unchanged where no client has any: other clients only push it away
-// from their images. With owners, clients upload "class/n" [C,1], which is n_kc.
+// class_average: all is FedAvg of each prompt. owners averages the prompt of class c over the clients that have
+// examples of it, see Merge.
 type PromptFL struct {
 	method.FedAvg
 	prompts.ClassContext `config:",squash"`
@@ -31,6 +30,7 @@ var promptFLDef = layer.Def{Name: "promptfl", Title: "PromptFL",
 
 var promptFL = PromptFL{ClassContext: prompts.ClassContext{Context: prompts.DefaultContext}, ClassAverage: "all"}
 
+// Check refuses class_average: owners where all classes have one prompt.
 func (m PromptFL) Check() error {
 	if m.ClassAverage == "owners" && !m.ClassSpecific {
 		return check.OptionErrorf("class_average", ": owners needs class_specific: true")
@@ -38,6 +38,8 @@ func (m PromptFL) Check() error {
 	return nil
 }
 
+// Properties are FedAvg's; with class_average: owners the server needs every client's class counts, so that the mean of
+// uploads is not enough.
 func (m PromptFL) Properties() method.Properties {
 	if m.ClassAverage == "owners" {
 		return method.Properties{Needs: "every client's class counts; set class_average: all"}
@@ -45,11 +47,13 @@ func (m PromptFL) Properties() method.Properties {
 	return m.FedAvg.Properties()
 }
 
+// Params declares "ctx", shared: [tokens,w], or with class_specific [C,tokens,w].
 func (m PromptFL) Params(t method.ClientSpec) []method.Param { return m.Declare(t, method.Shared) }
 
 // classN names a client's number of examples of each class.
 const classN = "class/n"
 
+// Extras declares with class_average: owners "class/n" [C,1], which is n_kc, and nothing without.
 func (m PromptFL) Extras(t method.ClientSpec) []method.Extra {
 	if m.ClassAverage != "owners" {
 		return nil
@@ -57,6 +61,7 @@ func (m PromptFL) Extras(t method.ClientSpec) []method.Extra {
 	return []method.Extra{{Name: classN, Shape: []int{t.Classes, 1}, Counts: true}}
 }
 
+// Finish uploads with class_average: owners how many training examples of each class the client has.
 func (m PromptFL) Finish(l *method.Local, up *method.Upload) error {
 	if m.ClassAverage == "owners" {
 		n := tensor.New(l.Task.Classes, 1)
@@ -69,6 +74,9 @@ func (m PromptFL) Finish(l *method.Local, up *method.Upload) error {
 	return nil
 }
 
+// Merge is FedAvg. With class_average: owners it averages the prompt of class c over the clients with n_kc > 0 examples
+// of it, weighted by n_kc, and leaves it unchanged where no client has any: other clients only push it away from their
+// images.
 func (m PromptFL) Merge(global *method.Global, ups []method.Upload) error {
 	if m.ClassAverage != "owners" {
 		return m.FedAvg.Merge(global, ups)

@@ -94,6 +94,7 @@ const (
 
 func (m TRIP) shape(w int) []int { return []int{m.Experts, m.Tokens, w} }
 
+// Params declares the only parameter, "experts" [E,tokens,w], shared; the routing has none.
 func (m TRIP) Params(t method.ClientSpec) []method.Param {
 	return []method.Param{{Name: tripExperts, Shape: m.shape(t.Width), Std: m.Std}}
 }
@@ -124,6 +125,8 @@ func (m TRIP) scores(scope *method.Scope, experts graph.Node, capacity float64) 
 	return text.MatMul(scope.Image().Unsqueeze(2)).Squeeze(2).MulScalar(client.Scale)
 }
 
+// Logits are those of tests: they route with capacity_test, and mix the running mean of the prompts unless average is
+// none.
 func (m TRIP) Logits(s *method.Scope) graph.Node {
 	if m.Average != "none" {
 		return m.scores(s, s.Broadcast(tripAverage, m.shape(s.Task().Width)...), m.CapacityTest)
@@ -131,6 +134,8 @@ func (m TRIP) Logits(s *method.Scope) graph.Node {
 	return m.scores(s, s.Param(tripExperts), m.CapacityTest)
 }
 
+// Loss adds the distillation to cross entropy. Its scores are of the client's own prompts, routed with capacity; it
+// takes the given ones where they are the same.
 func (m TRIP) Loss(s *method.Scope, logits graph.Node) graph.Node {
 	if m.Average != "none" || m.Capacity != m.CapacityTest {
 		logits = m.scores(s, s.Param(tripExperts), m.Capacity)
@@ -197,6 +202,8 @@ func (m TRIP) density(round, rounds int) float64 {
 	return math.Pow(x*(1-x), m.Beta-1)
 }
 
+// Merge averages the prompts with the weights of option weighting and moves the running mean towards the result, by
+// 1-decay (ema) or by the round's share of all weights so far (beta).
 func (m TRIP) Merge(global *method.Global, ups []method.Upload) error {
 	err, now := m.WeightedMean.Merge(global, ups), global.Shared[tripExperts]
 	if err != nil || m.Average == "none" || now == nil {
