@@ -18,4 +18,5 @@ var coopDef = layer.Def{Name: "coop", Title: "CoOp",
 	Paper:   "Zhou et al., Learning to Prompt for Vision-Language Models, IJCV 2022",
 	Default: CoOp{ClassContext: prompts.ClassContext{Context: prompts.DefaultContext}}}
 
+// Params declares "ctx", private: [tokens,w], or with class_specific [C,tokens,w].
 func (m CoOp) Params(t method.ClientSpec) []method.Param { return m.Declare(t, method.Private) }

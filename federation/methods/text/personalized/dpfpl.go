@@ -79,6 +79,7 @@ var dpfplDef = layer.Def{Name: "dpfpl", Title: "DP-FPL", Traffic: layer.PromptTr
 	Default: DPFPL{WeightedMean: aggregate.UniformMean, Context: prompts.DefaultContext, Rank: 8, Clip: 10,
 		Noisy: "factors", Delta: 1e-5}}
 
+// Check refuses noise without a clip, and a local prompt that begins at zeros, which has no factors.
 func (m DPFPL) Check() error {
 	if m.Std == 0 {
 		return check.OptionErrorf("init_std", " is 0; a local prompt of zeros has no factors: set it above 0")
@@ -86,16 +87,21 @@ func (m DPFPL) Check() error {
 	return check.Clipped(m.Clip, m.Noise)
 }
 
+// Properties declares the mean of option weighting and, with noise, a layer of differential privacy.
 func (m DPFPL) Properties() method.Properties {
 	t := m.WeightedMean.Properties()
 	t.Noise = m.Noise > 0
 	return t
 }
 
+// Params declares "global", shared, and "local", private. The factors U and v are no parameters: each step computes
+// them.
 func (m DPFPL) Params(t method.ClientSpec) []method.Param {
 	return append(m.Declare(t, "global", method.Shared), m.Declare(t, "local", method.Private)...)
 }
 
+// Logits compares images with the class features of the prompt global + local; factors and noise are in gradients
+// alone.
 func (m DPFPL) Logits(s *method.Scope) graph.Node {
 	return s.Cosine(s.Image(), m.Features(s, s.Param("global").Add(s.Param("local"))))
 }

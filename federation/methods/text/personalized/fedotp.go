@@ -47,10 +47,14 @@ var fedOTPDef = layer.Def{Name: "fedotp", Title: "FedOTP",
 	Default: FedOTP{Context: prompts.DefaultContext, Transport: "unbalanced", Top: 0.8, Eps: 0.1, Iters: 100,
 		Threshold: 1e-3, Stop: "image"}}
 
+// Params declares "global", shared, and "local", private, both [tokens,w], each client drawing a local prompt of its
+// own.
 func (m FedOTP) Params(t method.ClientSpec) []method.Param {
 	return append(m.Declare(t, "global", method.Shared), m.Declare(t, "local", method.Private)...)
 }
 
+// Logits solves the transport of each image and class and scores with its plan (eq. 5-12). A backbone without patch
+// features fails the graph.
 func (m FedOTP) Logits(s *method.Scope) graph.Node {
 	t := s.Task()
 	if t.Patches == 0 {

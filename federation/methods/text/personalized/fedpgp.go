@@ -10,8 +10,7 @@ import (
 
 // FedPGP adds to a shared prompt "sigma" [tokens,w] a private change of low rank, "u" [tokens,rank] times "v" [rank,w],
 // and classifies with the sum. A contrastive term pulls the class features of sigma towards those of a hand-written
-// prompt and away from those of the sum: per class, cross entropy of the two cosines over a temperature, averaged over
-// classes. No branch of it is a constant.
+// prompt and away from those of the sum.
 //
 // Cui et al., Harmonizing Generalization and Personalization in Federated Prompt Learning, ICML 2024, eq. 4-7. Where
 // the public code differs or the numbers do:
@@ -36,6 +35,8 @@ var fedPGPDef = layer.Def{Name: "fedpgp", Title: "FedPGP",
 	Traffic: layer.PromptTraffic,
 	Default: FedPGP{Tokens: 16, Rank: 8, Mu: 1, Temp: 0.5, Positive: "hand", Std: 0.02}}
 
+// Params declares "sigma", shared, and the factors "u" and "v", private. No factor begins at 0, so both have gradients
+// from the first step on.
 func (m FedPGP) Params(t method.ClientSpec) []method.Param {
 	return []method.Param{
 		{Name: "sigma", Shape: []int{m.Tokens, t.Width}, Std: m.Std, Owner: method.Shared},
@@ -49,8 +50,11 @@ func (m FedPGP) full(s *method.Scope) graph.Node {
 	return s.Text(s.Param("sigma").Add(s.Param("u").MatMul(s.Param("v"))))
 }
 
+// Logits compares images with the class features of the sum; the features of sigma alone are in the loss only.
 func (m FedPGP) Logits(s *method.Scope) graph.Node { return s.Cosine(s.Image(), m.full(s)) }
 
+// Loss adds the contrastive term to cross entropy: per class, the cross entropy of the two cosines over a temperature,
+// averaged over classes. Neither of the learned features in it is a constant.
 func (m FedPGP) Loss(scope *method.Scope, logits graph.Node) graph.Node {
 	loss := m.FedAvg.Loss(scope, logits)
 	if m.Mu == 0 {

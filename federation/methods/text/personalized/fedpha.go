@@ -11,8 +11,7 @@ import (
 
 // FedPHA learns a shared prompt "global" and a private one "local", whose length may differ from client to client. It
 // pulls the private text features towards those of the private prompt projected off the shared one (eq. 8-11), pushes
-// them away from the shared ones (eq. 12), and trains both prompts on cross entropy (eq. 13). The private prompt alone
-// is tested.
+// them away from the shared ones (eq. 12), and trains both prompts on cross entropy (eq. 13).
 //
 // Fang et al., FedPHA: Federated Prompt Learning for Heterogeneous Client Adaptation, ICML 2025, eq. 5-13, algorithm 1.
 // SDFed (arXiv 2602.08590) is the same computation with other constants.
@@ -55,6 +54,8 @@ var fedPHADef = layer.Def{Name: "fedpha", Title: "FedPHA",
 var fedPHA = FedPHA{Global: 16, Local: []int{16}, Ratio: 0.8, Alpha: 1, Projector: projection.Eq9,
 	ProjectorGrad: "detach", SVDEvery: method.EveryRound, Pull: "sum-per-class", EOT: "own", Std: 0.02}
 
+// Params declares "global" [global_tokens,w], shared, and "local" [T,w], private, where clients take their T from
+// local_tokens in turn.
 func (m FedPHA) Params(t method.ClientSpec) []method.Param {
 	return []method.Param{
 		{Name: "global", Shape: []int{m.Global, t.Width}, Std: m.Std, Owner: method.Shared},
@@ -71,10 +72,13 @@ func (m FedPHA) text(s *method.Scope, ctx graph.Node) graph.Node {
 	return s.TextFeatures(method.Prompt{Ctx: ctx, ReadOffset: longest - ctx.Dim(0)})
 }
 
+// Logits compares images with the class features of the private prompt alone, which is what is tested.
 func (m FedPHA) Logits(s *method.Scope) graph.Node {
 	return s.Cosine(s.Image(), m.text(s, s.Param("local")))
 }
 
+// Loss is the sum of the cross entropies of both prompts, of the pull (eq. 11) and of the push (eq. 12), without
+// weights.
 func (m FedPHA) Loss(s *method.Scope, logits graph.Node) graph.Node {
 	global, local := s.Param("global"), s.Param("local")
 	tg, tl, tp := m.text(s, global), m.text(s, local), m.text(s, m.project(s, local, global)) // [C,D] each

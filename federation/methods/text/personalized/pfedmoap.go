@@ -34,15 +34,11 @@ import (
 //     uploads, as the paper says; public code draws them once for all, takes prompts of the running round, and passes
 //     gates from client to client;
 //   - the others' features are computed once a turn and are constants;
-//   - a client that trained in a round is tested with the others of that turn, any other client with the newest ones;
 //   - gating_lr is the paper's rate for the gate, of its steps and of their weight decay; 0 trains the gate at the
-//     round's rate;
-//   - the code's layers start uniform within 1/√d, here normal with the same standard deviation;
-//   - a client is tested with the prompt that it trained, its gate and its others.
+//     round's rate.
 //
-// Clients see prompts of single other clients, so that neither secure aggregation nor differential privacy covers this
-// method. Names: moap/experts [E-1,T,w] and moap/known [E-1], 1 where there is one, to single clients, and likewise
-// moap/tested and moap/tested_known of tests; moap/K, the last prompt of client K, on the server.
+// Names: moap/experts [E-1,T,w] and moap/known [E-1], 1 where there is one, to single clients, and likewise moap/tested
+// and moap/tested_known of tests; moap/K, the last prompt of client K, on the server.
 type PFedMoAP struct {
 	method.FedAvg
 	prompts.Context `config:",squash"`
@@ -61,10 +57,13 @@ var pFedMoAPDef = layer.Def{Name: "pfedmoap", Title: "pFedMoAP",
 	Default: PFedMoAP{Context: prompts.DefaultContext, Experts: 10, Dim: 128, Heads: 8, Kappa: 10, Lambda: 0.5,
 		GatingLR: 0.01}}
 
+// Properties declares that the server needs every client's own prompt. Clients see prompts of single other clients, so
+// that neither secure aggregation nor differential privacy covers this method.
 func (PFedMoAP) Properties() method.Properties {
 	return method.Properties{Needs: "every client's own prompt"}
 }
 
+// View is personal: a client is tested with the prompt that it trained, its gate and its others.
 func (PFedMoAP) View() method.View { return method.PersonalView }
 
 // Names of the gate's layers and of what the server sends and has; moapFeatures are a turn's constants.
@@ -90,6 +89,9 @@ func (m PFedMoAP) channels(t method.ClientSpec) (out []int) {
 	return out
 }
 
+// Params declares "ctx" [tokens,w], shared, and the gate's layers, private, weights "/w" [d,d] and biases "/b" [d] with
+// d the number of pooled channels. The code's layers start uniform within 1/√d, here normal with the same standard
+// deviation.
 func (m PFedMoAP) Params(t method.ClientSpec) []method.Param {
 	out := m.Declare(t, "ctx", method.Shared)
 	d := len(m.channels(t))
@@ -113,10 +115,12 @@ func (m PFedMoAP) others(s *method.Scope, pool experts) graph.Node {
 	return graph.Stack(out...)
 }
 
+// Logits are those of tests: they mix in the others that the server sent for tests, and encode their prompts.
 func (m PFedMoAP) Logits(s *method.Scope) graph.Node {
 	return m.mixed(s, m.others(s, moapTest), moapTest.known)
 }
 
+// Loss is the cross entropy of the same scores with the others of the turn, whose features Begin computed.
 func (m PFedMoAP) Loss(s *method.Scope, _ graph.Node) graph.Node {
 	t := s.Task()
 	return s.CrossEntropy(m.mixed(s, s.State(moapFeatures, m.Experts-1, t.Classes, t.Dim), moapTurn.known))
@@ -194,6 +198,7 @@ func (m PFedMoAP) AdjustGradients(l *method.Local, grads tensor.Map) error {
 	return nil
 }
 
+// Finish drops the others' features, which hold for one turn. It uploads nothing beside the prompt.
 func (m PFedMoAP) Finish(l *method.Local, _ *method.Upload) error {
 	delete(l.State, moapFeatures)
 	return nil
@@ -209,6 +214,9 @@ func (m PFedMoAP) Start(g *method.Global) error {
 	return nil
 }
 
+// Merge puts the uploads into the pool, sends every client that has a prompt in it the nearest others, and averages the
+// uploads by examples (FedAvg). A client that trained in a round is tested with the others of that turn, any other
+// client with the newest ones.
 func (m PFedMoAP) Merge(global *method.Global, ups []method.Upload) error {
 	turn := map[int]tensor.Map{} // what clients trained with
 	for _, u := range ups {

@@ -18,8 +18,7 @@ import (
 // alpha as FedAPPR's appendix sets it. There is no public code and the papers that compare with it say no more than
 // that non-parametric attention personalises visual features locally, so that the formula above is OUR READING of it:
 //   - beta is exp(logit_scale) unless it is given;
-//   - the prompt is trained on the text's scores, since each training image finds itself in the memory, which leaves
-//     little to learn;
+//   - the prompt is trained on the text's scores alone, see Loss;
 //   - features are those of whole images, not spatial ones; of several views of an image one is remembered.
 type PFedPrompt struct {
 	method.FedAvg
@@ -34,10 +33,12 @@ var pfedpromptDef = layer.Def{Name: "pfedprompt", Title: "pFedPrompt",
 	Traffic: layer.PromptTraffic,
 	Default: PFedPrompt{Context: prompts.DefaultContext, Alpha: 0.5}}
 
+// Params declares "ctx" [tokens,w], shared; the memory is data and no parameter.
 func (m PFedPrompt) Params(t method.ClientSpec) []method.Param {
 	return m.Declare(t, "ctx", method.Shared)
 }
 
+// Logits adds the scores of the memory to those of the prompt; alpha: 0 leaves PromptFL's.
 func (m PFedPrompt) Logits(s *method.Scope) graph.Node {
 	logits := m.Context.Logits(s)
 	if m.Alpha == 0 {
@@ -57,6 +58,8 @@ func (m PFedPrompt) remembered(s *method.Scope) graph.Node {
 	return s.Image().MatMulT(keys).MulScalar(beta).Softmax(-1).MatMul(graph.OneHot(labels, s.Task().Classes))
 }
 
+// Loss is the cross entropy of the text's scores alone, since each training image finds itself in the memory, which
+// leaves little to learn.
 func (m PFedPrompt) Loss(s *method.Scope, _ graph.Node) graph.Node {
 	return m.FedAvg.Loss(s, m.Context.Logits(s))
 }

@@ -37,6 +37,7 @@ var powderDef = layer.Def{Name: "powder", Title: "Powder (adapted)",
 	Default: Powder{Context: prompts.Context{Tokens: 4, Position: "end", Std: 0.02}, Prompts: 4, Sharpness: 5,
 		Weighting: "use"}}
 
+// Properties are FedAvg's unless clients count by use: then the server needs how much each client uses each prompt.
 func (m Powder) Properties() method.Properties {
 	if m.attends() && m.Weighting == "use" {
 		return method.Properties{Needs: "how much each client uses each prompt; set weighting: examples"}
@@ -49,6 +50,8 @@ const powderUse = "powder/use"
 
 func poolName(i int) string { return fmt.Sprint("pool/", i) }
 
+// Params declares the prompts "pool/0" and so on, [tokens,w], shared, and with attention "keys" [P,D], private, normal
+// with the deviation 1.
 func (m Powder) Params(t method.ClientSpec) []method.Param {
 	var out []method.Param
 	for i := range m.Prompts {
@@ -70,6 +73,8 @@ func (m Powder) attention(s *method.Scope) graph.Node {
 	return s.Image().MatMulT(s.Param("keys").L2Normalize()).MulScalar(m.Sharpness).Softmax(-1)
 }
 
+// Logits mixes the scores of the prompts by the attention. With one prompt or sharpness: 0 it takes their mean, without
+// keys.
 func (m Powder) Logits(s *method.Scope) graph.Node {
 	var scores []graph.Node
 	for i := range m.Prompts {
@@ -84,6 +89,8 @@ func (m Powder) Logits(s *method.Scope) graph.Node {
 	return all.Mul(m.attention(s).T().Unsqueeze(-1)).Sum(0)
 }
 
+// Finish uploads u_kp, the mean of a_p over the client's training images with the parameters that it ends its turn
+// with.
 func (m Powder) Finish(l *method.Local, up *method.Upload) error {
 	if !m.attends() || m.Weighting == "examples" {
 		return nil
@@ -97,6 +104,7 @@ func (m Powder) Finish(l *method.Local, up *method.Upload) error {
 	return err
 }
 
+// Extras declares "powder/use" [P], a client's u_kp, and nothing where clients do not count by use.
 func (m Powder) Extras(method.ClientSpec) []method.Extra {
 	if !m.attends() || m.Weighting == "examples" {
 		return nil
@@ -117,6 +125,8 @@ func isShare(use []float32) bool {
 	return math.Abs(sum-1) < 1e-3
 }
 
+// Merge averages each prompt with the weights n_k u_kp, and leaves one that no client uses as it was. A use that is no
+// share of the whole (numbers of at least 0 with the sum 1) is an error that names the client.
 func (m Powder) Merge(global *method.Global, ups []method.Upload) error {
 	if !m.attends() || m.Weighting == "examples" {
 		return m.FedAvg.Merge(global, ups)

@@ -19,7 +19,6 @@ import (
 // 2024, section 3. Notes:
 //   - 8 tokens and theta 0.4 are the public code's; other public code takes theta 0.2. The paper gives a best theta in
 //     closed form and trains with fixed ones;
-//   - every client begins with one draw of the local prompt, as in the code;
 //   - the code gives clients the weights of others in the average (its list of uploads is in the order of the draw, its
 //     weights in that of the clients); here each has its own.
 type PromptFolio struct {
@@ -35,10 +34,13 @@ var promptFolioDef = layer.Def{Name: "promptfolio", Title: "PromptFolio",
 	Traffic: layer.PromptTraffic,
 	Default: PromptFolio{Context: prompts.Context{Tokens: 8, Position: "end", Std: 0.02}, Theta: 0.4}}
 
+// Params declares "global", shared, and "local", private, both [tokens,w]. Every client begins with one draw of the
+// local prompt, as in the code.
 func (m PromptFolio) Params(t method.ClientSpec) []method.Param {
 	return append(m.Declare(t, "global", method.Shared), m.Declare(t, "local", method.Private)[0].Alike())
 }
 
+// Logits compares images with the mixed class features t_c, which are not made unit rows again.
 func (m PromptFolio) Logits(s *method.Scope) graph.Node {
 	global, local := m.Features(s, s.Param("global")), m.Features(s, s.Param("local"))
 	return s.Cosine(s.Image(), global.MulScalar(1-m.Theta).Add(local.MulScalar(m.Theta)))

@@ -14,8 +14,6 @@ import (
 //
 //	logits = h(x) general logits + (1 - h(x)) expert logits.
 //
-// The loss is the sum of the cross entropies of the mixed, the general and the expert logits.
-//
 // OUR ADAPTATION of Ma'sum et al., UOPP, ICLR 2025, for federated few-shot class-incremental learning: its general and
 // expert prompts, in the manner of DualPrompt, join a vision transformer and a stream of classes, and uncertainty
 // decides what is trusted. Of that the two kinds of prompts and their weighting by uncertainty remain, on the text side
@@ -29,6 +27,7 @@ var uoppDef = layer.Def{Name: "uopp", Title: "UOPP (adapted)",
 	Paper:   "after Ma'sum et al., UOPP, ICLR 2025",
 	Default: UOPP{Context: prompts.DefaultContext}}
 
+// Params declares "general", shared, and "expert", private, both [tokens,w].
 func (m UOPP) Params(t method.ClientSpec) []method.Param {
 	return append(m.Declare(t, "general", method.Shared), m.Declare(t, "expert", method.Private)...)
 }
@@ -37,6 +36,7 @@ func (m UOPP) of(s *method.Scope, name string) graph.Node {
 	return s.Cosine(s.Image(), m.Features(s, s.Param(name)))
 }
 
+// Logits mixes the scores of the two prompts image by image. The entropy that weighs them has a gradient too.
 func (m UOPP) Logits(s *method.Scope) graph.Node {
 	general, expert := m.of(s, "general"), m.of(s, "expert")
 	doubt := expert.Softmax(-1).Mul(expert.LogSoftmax(-1)).SumKeep(-1).MulScalar(-1 / math.Log(max(2,
@@ -44,6 +44,7 @@ func (m UOPP) Logits(s *method.Scope) graph.Node {
 	return expert.Add(doubt.Mul(general.Sub(expert)))
 }
 
+// Loss is the sum of the cross entropies of the mixed, the general and the expert logits.
 func (m UOPP) Loss(s *method.Scope, logits graph.Node) graph.Node {
 	return s.CrossEntropy(logits, "mixture").Add(s.CrossEntropy(m.of(s, "general"),
 		"general")).Add(s.CrossEntropy(m.of(s, "expert"), "expert"))
