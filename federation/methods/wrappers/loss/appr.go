@@ -25,14 +25,11 @@ import (
 //     average that they received. Ours are chosen so that it learns to distinguish what can be distinguished: entries
 //     of a prompt are near 0.02, and plain gradient descent on undivided entries (sgd, none) with a step of 0.001 a
 //     round leaves the loss of eq. 6 at 2 ln 2 and the weights at their initial values, so that eq. 7 pulls along a
-//     fixed random direction. A round's record has the loss after the last step, under the note discriminator_loss;
+//     fixed random direction;
 //   - a client starts every round from the average;
-//   - clients are tested with the prompt that they ended their own training with (view: own, as algorithm S1 returns
-//     personalised prompts), or as the base method's are (view: base);
 //   - "t > T0" counts rounds from 1: clients use no discriminator in the first T0 rounds. The server sends it in all
 //     rounds and trains it first at the end of round T0+1. Clients use an untrained one in that round, although section
-//     3.3.3 wants the warm-up to prevent this;
-//   - the pool keeps all past averages.
+//     3.3.3 wants the warm-up to prevent this.
 //
 // Several shared prompts count as one, token after token. The pool takes the average as the layers inside make it, so a
 // server optimizer belongs inside: with: [fedopt, appr].
@@ -82,6 +79,8 @@ func (m *Appr) Build() (method.Method, error) {
 	return *m, nil
 }
 
+// Properties declares that the server needs every client's own prompt for its discriminator. lambda_a: 0 leaves the
+// mean to the layers inside.
 func (m Appr) Properties() method.Properties {
 	t := method.Properties{Mean: method.InnerWeights}
 	if m.Adversary > 0 {
@@ -114,6 +113,8 @@ const (
 	apprOn         = "fedappr/on"   // 1 once the warm-up is over
 )
 
+// View has clients tested with the prompt that they ended their own training with (view: own, as algorithm S1 returns
+// personalised prompts), or as the base method's are (view: base).
 func (m Appr) View() method.View {
 	if m.Tested == "own" {
 		return method.PersonalView
@@ -145,6 +146,8 @@ func (m Appr) logOdds(ctx, average, w1, w2 graph.Node) graph.Node {
 	return ctx.MatMul(w1).ReLU().MatMul(w2)
 }
 
+// Loss adds lambda_a (-log D), the mean over tokens (eq. 7), and lambda_r |P - Q|², the sum over all numbers (eq. 8),
+// to the loss inside. The discriminator D and the received prompt Q are constants.
 func (m Appr) Loss(scope *method.Scope, logits graph.Node) graph.Node {
 	loss := m.Method.Loss(scope, logits)
 	ctx, w := m.prompt(scope), scope.Task().Width
@@ -165,6 +168,7 @@ func (m Appr) Loss(scope *method.Scope, logits graph.Node) graph.Node {
 
 func (m Appr) on(round int) bool { return round+1 > m.Warmup }
 
+// Begin switches the adversarial term on after the warm-up by the scalar fedappr/on, so that all rounds have one graph.
 func (m Appr) Begin(l *method.Local) error {
 	l.Scalars[apprOn] = 0
 	if m.on(l.Round) {
@@ -182,6 +186,9 @@ func (m Appr) Start(g *method.Global) error {
 	return m.Method.Start(g)
 }
 
+// Merge lets the layers inside average. After the warm-up it adds the average to the pool, which keeps all past
+// averages, and trains the discriminator on the pool and this round's uploads (eq. 6). The loss of its last step is the
+// note discriminator_loss.
 func (m Appr) Merge(global *method.Global, ups []method.Upload) error {
 	if err := m.Method.Merge(global, ups); err != nil {
 		return err

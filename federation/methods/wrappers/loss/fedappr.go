@@ -21,6 +21,8 @@ var fedAPPRDef = layer.Def{Name: "fedappr", Title: "FedAPPR",
 	Traffic: apprTraffic,
 	Default: FedAPPR{prompts.DefaultContext, defaultAlignment}}
 
+// Build returns Appr around PromptFL with the one prompt "ctx"; FedAPPR holds the options of both and is no method
+// itself.
 func (m *FedAPPR) Build() (method.Method, error) {
 	return Appr{Method: promptFL{Context: m.Context}, Alignment: m.Alignment, names: []string{"ctx"}}, nil
 }

@@ -15,8 +15,7 @@ import (
 //
 // The paper has a whole model that the server sends. Of a base method that scores by shared and private parameters
 // (FedOTP, FedPGP) the received model is what the server sent with the private part as this client had it at the start
-// of the round. Base methods whose scores read nothing shared (CoOp, FedPHA) are refused: the teacher would be the
-// client itself.
+// of the round.
 type FedNTD struct {
 	method.Method
 	Beta float64 `config:"beta" in:"0.." help:"weight of the distillation; 0 removes it"`
@@ -29,8 +28,11 @@ var fedNTDDef = layer.Def{Name: "fedntd", Title: "FedNTD",
 	Suits:   layer.RequireLearned("distils the received model into the learned one"),
 	Default: FedNTD{Beta: 1, Tau: 1}}
 
+// Properties leaves the mean to the layers inside: the teacher is what the server sends anyhow.
 func (FedNTD) Properties() method.Properties { return method.Properties{Mean: method.InnerWeights} }
 
+// Loss adds the distillation over an example's other classes, averaged over the batch (eq. 3-5). Base methods whose
+// scores read nothing shared (CoOp, FedPHA) are refused: the teacher would be the client itself.
 func (m FedNTD) Loss(scope *method.Scope, logits graph.Node) graph.Node {
 	loss := m.Method.Loss(scope, logits)
 	if m.Beta == 0 {

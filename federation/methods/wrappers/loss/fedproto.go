@@ -12,10 +12,9 @@ import (
 )
 
 // FedProto ties a client's representation of a class to the class's prototype on the server: loss + lambda ‖r -
-// C_y‖², in the mean over the batch's examples; examples of a class y without prototype count 0. After training each
-// client uploads the mean representation of each of its classes, and the server averages them class by class. Over CoOp
-// only prototypes are sent, which is the published FedProto; over other base methods they are sent with the shared
-// parameters.
+// C_y‖². After training each client uploads the mean representation of each of its classes, and the server averages
+// them class by class. Over CoOp only prototypes are sent, which is the published FedProto; over other base methods
+// they are sent with the shared parameters.
 //
 // Tan et al., FedProto: Federated Prototype Learning across Heterogeneous Clients, AAAI 2022, eq. 3-7, algorithm 1;
 // lambda is the public code's, FedAPPR's tables have 0.1. The paper's regulariser is the L2 distance of
@@ -29,8 +28,6 @@ import (
 // Where there is a choice:
 //   - weighting: examples is eq. 6, a client counts by its examples of a class; uniform is the public code's plain
 //     mean;
-//   - prototypes of a client are made with what it ends its training with (eq. 3 in algorithm 1); a class that no
-//     client of a round has keeps its prototype;
 //   - features of different encoders do not compare, so that prototypes are averaged among clients of one backbone.
 //     Where there is one backbone, the server sends its prototypes to all, else each client those of its own;
 //   - tests take the base method's scores; the public code can also take the nearest prototype.
@@ -53,6 +50,7 @@ var fedProtoDef = layer.Def{Name: "fedproto", Title: "FedProto",
 	Suits:   layer.RequireLearned("pulls features towards prototypes"),
 	Default: FedProto{Weighting: aggregate.Examples, Lambda: 1, Distance: "sum", Of: "text"}}
 
+// Properties declares that the server needs every client's prototypes; lambda: 0 leaves the mean to the layers inside.
 func (m FedProto) Properties() method.Properties {
 	if m.Lambda > 0 {
 		return method.Properties{Needs: "every client's prototypes"}
@@ -85,6 +83,8 @@ func (m FedProto) rows(s *method.Scope) graph.Node {
 	return m.represent(s)
 }
 
+// Loss adds the distances to the loss inside, in the mean over the batch's examples; examples of a class y without
+// prototype count 0.
 func (m FedProto) Loss(scope *method.Scope, logits graph.Node) graph.Node {
 	loss := m.Method.Loss(scope, logits)
 	if m.Lambda == 0 {
@@ -102,6 +102,8 @@ func (m FedProto) Loss(scope *method.Scope, logits graph.Node) graph.Node {
 	return loss.Add(scope.Term("prototype distance", far.Mul(there.Rows(scope.Label())).Mean().MulScalar(m.Lambda)))
 }
 
+// Finish uploads the client's prototypes and their numbers of examples. They are made with what it ends its training
+// with (eq. 3 in algorithm 1).
 func (m FedProto) Finish(local *method.Local, up *method.Upload) error {
 	if m.Lambda == 0 {
 		return m.Method.Finish(local, up)
@@ -129,6 +131,8 @@ func (m FedProto) Finish(local *method.Local, up *method.Upload) error {
 	return m.Method.Finish(local, up)
 }
 
+// Extras declares proto/mean [C,D] and proto/n [C,1] beside the extras of the layers inside, and with lambda: 0
+// neither.
 func (m FedProto) Extras(t method.ClientSpec) []method.Extra {
 	inner := m.Method.Extras(t)
 	if m.Lambda == 0 {

@@ -103,6 +103,8 @@ func (m FedProto) Begin(l *method.Local) error {
 	return m.Method.Begin(l)
 }
 
+// Merge averages the prototypes of a class over the uploads of one backbone, by examples (eq. 6) or alike, and sends
+// them. A class that no client of a round has keeps its prototype. Shared parameters are left to the layers inside.
 func (m FedProto) Merge(g *method.Global, ups []method.Upload) error {
 	err := m.resend(g, func(clients []int, mean, n *tensor.Tensor) error {
 		theirs := slices.DeleteFunc(slices.Clone(ups), func(u method.Upload) bool {

@@ -21,8 +21,6 @@ import (
 // Ours takes off what classes have in common first (centre: true): class scores less their mean over classes, as the
 // softmax does not see it, and class features less theirs. The scores of two classes, which one number makes, are not
 // centred.
-//
-// Before a client's first round z_p is z_g, and the term is mu log 2.
 type MOON struct {
 	method.Method
 	Mu  float64 `config:"mu" in:"0.." help:"weight of the contrastive term; 0 removes it"`
@@ -36,8 +34,11 @@ var moonDef = layer.Def{Name: "moon", Title: "MOON",
 	Suits:   layer.RequireShared,
 	Default: MOON{Mu: 1, Tau: 0.5, Centre: true}}
 
+// Properties leaves the mean to the layers inside: the term compares models that the client has.
 func (MOON) Properties() method.Properties { return method.Properties{Mean: method.InnerWeights} }
 
+// Loss adds the contrastive term to the loss inside (eq. 3); z_g and z_p are constants. Before a client's first round
+// z_p is z_g, and the term is mu log 2.
 func (m MOON) Loss(scope *method.Scope, logits graph.Node) graph.Node {
 	loss := m.Method.Loss(scope, logits)
 	if m.Mu == 0 {
