@@ -113,6 +113,8 @@ func (m GGTPC) Loss(scope *method.Scope, logits graph.Node) graph.Node {
 	return m.Method.Loss(scope, logits)
 }
 
+// Statistics asks clients for their class moments (eq. 3) before round 0, or with estimate: round before every round,
+// then for the statistics of the layers inside. It asks for none where neither noise nor prototypes need them.
 func (m GGTPC) Statistics(round int) []method.Statistic {
 	rest := m.Method.Statistics(round)
 	if len(m.needs()) == 0 || m.Estimate == "once" && round > 0 {
