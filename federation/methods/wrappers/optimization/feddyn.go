@@ -11,8 +11,8 @@ import (
 // alpha/2 |w - w_t|^2, with h_i <- h_i - alpha (w_i - w_t) after the round. The server keeps
 // h <- h - alpha/N Σ_i (w_i - w_t) over a round's clients, N being all of them, and sends mean_i w_i - h/alpha.
 //
-// Acar et al., Federated Learning Based on Dynamic Regularization, ICLR 2021, algorithm 1, eq. 1-2. h_i and h start at
-// zero; h_i stands for the gradient ∇L_i(w_i). Where there is a choice:
+// Acar et al., Federated Learning Based on Dynamic Regularization, ICLR 2021, algorithm 1, eq. 1-2. h_i stands for the
+// gradient ∇L_i(w_i). Where there is a choice:
 //   - weighting: uniform is the paper's mean; examples is FedAvg's, which the base method has.
 //
 // Names: dyn/h/NAME, of a client in what it keeps and of the server in what stays there.
@@ -28,6 +28,8 @@ var fedDynDef = layer.Def{Name: "feddyn", Title: "FedDyn",
 	Suits:   layer.RequireShared,
 	Default: FedDyn{Weighting: aggregate.Uniform, Alpha: 0.1}}
 
+// Properties takes both the correction of drift and the server's step, which other layers then cannot have. Weights by
+// examples make the server need every upload, since its state h is a plain sum of moves.
 func (m FedDyn) Properties() method.Properties {
 	t := method.Properties{Mean: method.Weights(m.Weighting.Weighting), Roles: map[method.Role]string{
 		method.DriftCorrection: "", method.ServerStep: ""}}
@@ -40,6 +42,7 @@ func (m FedDyn) Properties() method.Properties {
 // dynH names the states of clients and of the server.
 const dynH = "dyn/h"
 
+// Loss adds -<h_i, w> and alpha/2 |w - w_t|² over all shared parameters to the loss inside (algorithm 1).
 func (m FedDyn) Loss(scope *method.Scope, logits graph.Node) graph.Node {
 	loss := m.Method.Loss(scope, logits)
 	if m.Alpha == 0 {
@@ -62,6 +65,7 @@ func sizes(n graph.Node) []int {
 	return s
 }
 
+// Begin gives a client that trains for the first time an h_i of zeros.
 func (m FedDyn) Begin(l *method.Local) error {
 	if m.Alpha > 0 {
 		zerosLike(l.Shared, l.State, dynH)
@@ -69,6 +73,7 @@ func (m FedDyn) Begin(l *method.Local) error {
 	return m.Method.Begin(l)
 }
 
+// Finish moves h_i, which stays on the client, by -alpha (w_i - w_t).
 func (m FedDyn) Finish(l *method.Local, up *method.Upload) error {
 	if m.Alpha > 0 {
 		l.State.Put(dynH, l.State.WithoutPrefix(dynH).Axpy(-m.Alpha, difference(l.Shared, l.Received)))
@@ -76,6 +81,8 @@ func (m FedDyn) Finish(l *method.Local, up *method.Upload) error {
 	return m.Method.Finish(l, up)
 }
 
+// Merge lets the layers inside average, moves h, which begins at zeros, by the round's moves over N, and subtracts
+// h/alpha from the mean. An upload that stands for several clients counts that many times.
 func (m FedDyn) Merge(global *method.Global, ups []method.Upload) error {
 	old, err := m.Average(m.Method, global, ups)
 	if err != nil || m.Alpha == 0 {

@@ -42,6 +42,7 @@ var fedNovaDef = layer.Def{Name: "fednova", Title: "FedNova",
 	Suits:   layer.RequireShared,
 	Default: FedNova{ReportedNumber: ReportedNumber{Weighting: aggregate.Examples, Most: 10}}}
 
+// Properties takes the server's step, which needs every client's amount of work, and warns where nothing bounds it.
 func (m FedNova) Properties() method.Properties {
 	return m.properties(true, "every client's amount of work")
 }
@@ -49,6 +50,7 @@ func (m FedNova) Properties() method.Properties {
 // novaA names what a client uploads.
 const novaA = "nova/a"
 
+// Extras declares nova/a [1], a client's a_k, beside the extras of the layers inside.
 func (m FedNova) Extras(t method.ClientSpec) []method.Extra {
 	return m.extras(true, m.Method.Extras(t), novaA)
 }
@@ -88,6 +90,8 @@ func (m FedNova) work(c optim.Config, steps int, rate float64) (float64, error) 
 	return a, nil
 }
 
+// Finish uploads w + (w_k - w)/a_k in place of w_k, so that layers inside average directions, and a_k. Steps that make
+// no progress have no direction: they are an error.
 func (m FedNova) Finish(l *method.Local, up *method.Upload) error {
 	if err := m.Method.Finish(l, up); err != nil {
 		return err
@@ -103,6 +107,7 @@ func (m FedNova) Finish(l *method.Local, up *method.Upload) error {
 	return nil
 }
 
+// Merge lets the layers inside average the directions and goes Σ p_k a_k along the result, p_k adding up to 1.
 func (m FedNova) Merge(global *method.Global, ups []method.Upload) error {
 	work, err := m.numbers(global, ups, novaA, false)
 	if err != nil {

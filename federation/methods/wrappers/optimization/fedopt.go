@@ -45,6 +45,7 @@ var fedOptDef = layer.Def{Name: "fedopt", Title: "FedOpt, FedAvgM",
 	Suits:   layer.RequireShared,
 	Default: FedOpt{Weighting: aggregate.Examples, Kind: "adam", Beta1: 0.9, Beta2: 0.99, Tau: 0.001}}
 
+// Properties takes the server's step and needs no more than the mean of uploads, with the weights of option weighting.
 func (m FedOpt) Properties() method.Properties {
 	return method.Properties{Mean: method.Weights(m.Weighting.Weighting),
 		Roles: map[method.Role]string{method.ServerStep: ""}}
@@ -66,6 +67,8 @@ func (m FedOpt) rate() float64 {
 	return 0.01
 }
 
+// Merge lets the layers inside average, takes the mean's move for d, and makes the optimizer's step from the parameters
+// before it. Momentum with beta1: 0 at the rate 1 keeps the mean as it is.
 func (m FedOpt) Merge(global *method.Global, ups []method.Upload) error {
 	old, err := m.Average(m.Method, global, ups)
 	if err != nil || m.Kind == "momentum" && m.Beta1 == 0 && m.rate() == 1 { // the mean itself

@@ -21,8 +21,11 @@ var fedProxDef = layer.Def{Name: "fedprox", Title: "FedProx",
 	Paper:   "Li et al., Federated Optimization in Heterogeneous Networks, MLSys 2020",
 	Default: FedProx{Mu: 0.5}}
 
+// Properties leaves the mean to the layers inside: only the clients' loss is another.
 func (FedProx) Properties() method.Properties { return method.Properties{Mean: method.InnerWeights} }
 
+// Loss adds mu/2 |w - w_t|² of each shared parameter to the loss inside (eq. 2), as one term; private parameters have
+// none.
 func (m FedProx) Loss(scope *method.Scope, logits graph.Node) graph.Node {
 	loss := m.Method.Loss(scope, logits)
 	if m.Mu == 0 {

@@ -42,6 +42,8 @@ var qfflDef = layer.Def{Name: "qffl", Title: "q-FedAvg",
 	Suits:   layer.RequireShared,
 	Default: QFFL{ReportedNumber: ReportedNumber{Weighting: aggregate.Examples, Most: 10}, Q: 0.2}}
 
+// Properties takes the server's step, which needs every client's loss and update, and warns where nothing bounds the
+// losses. q: 0 needs the mean alone.
 func (m QFFL) Properties() method.Properties {
 	return m.properties(m.Q > 0, "every client's loss and update; set q: 0")
 }
@@ -49,6 +51,7 @@ func (m QFFL) Properties() method.Properties {
 // qfflLoss names what a client uploads.
 const qfflLoss = "qffl/loss"
 
+// Extras declares qffl/loss [1], a client's F_k, beside the extras of the layers inside, and with q: 0 nothing.
 func (m QFFL) Extras(t method.ClientSpec) []method.Extra {
 	return m.extras(m.Q > 0, m.Method.Extras(t), qfflLoss)
 }
@@ -59,6 +62,8 @@ func (m QFFL) losses(s *method.Scope) graph.Node {
 	return m.Logits(s).LogSoftmax(-1).Mul(own).Sum(-1).Neg()
 }
 
+// Begin computes F_k from the scores of the layers inside, before the first step, and keeps it for Finish; q: 0 needs
+// none.
 func (m QFFL) Begin(local *method.Local) error {
 	if m.Q > 0 {
 		rows, err := local.Eval(m.losses)
@@ -75,6 +80,7 @@ func (m QFFL) Begin(local *method.Local) error {
 	return m.Method.Begin(local)
 }
 
+// Finish uploads the F_k of the turn's beginning, beside what the layers inside upload.
 func (m QFFL) Finish(l *method.Local, up *method.Upload) error {
 	if m.Q > 0 {
 		up.Extra[qfflLoss] = tensor.Of([]float32{float32(l.Scalars[qfflLoss])}, 1)
@@ -82,6 +88,8 @@ func (m QFFL) Finish(l *method.Local, up *method.Upload) error {
 	return m.Method.Finish(l, up)
 }
 
+// Merge lets the layers inside merge, for what they keep, and then steps from the parameters before that by the formula
+// of algorithm 2. F_k counts 1e-10 more, so that powers of 0 are finite; a learning rate of 0 has L = 0.
 func (m QFFL) Merge(global *method.Global, ups []method.Upload) error {
 	l := 0.0
 	if global.LR > 0 {

@@ -22,8 +22,8 @@ import (
 //     what it is, also with weight decay or Adam;
 //   - with a learning rate of 0 option II says nothing, and c_i stays.
 //
-// c_i and c start at zero. Names: scaffold/c/NAME, of the server in what it sends and of a client in what it keeps, and
-// scaffold/dc/NAME in uploads.
+// Names: scaffold/c/NAME, of the server in what it sends and of a client in what it keeps, and scaffold/dc/NAME in
+// uploads.
 type SCAFFOLD struct {
 	method.Method
 	aggregate.Weighting `config:",squash"`
@@ -37,6 +37,8 @@ var scaffoldDef = layer.Def{Name: "scaffold", Title: "SCAFFOLD",
 	Suits:   layer.RequireShared,
 	Default: SCAFFOLD{Weighting: aggregate.Uniform, ServerLR: 1, Control: "gradients"}}
 
+// Properties takes the correction of drift and the start of a round, and with another server_lr than 1 the server's
+// step. Weights by examples make the server need every upload, since c is a plain sum.
 func (m SCAFFOLD) Properties() method.Properties {
 	t := method.Properties{Mean: method.Weights(m.Weighting.Weighting), Roles: map[method.Role]string{
 		method.DriftCorrection: "", method.RoundStart: ""}}
@@ -58,16 +60,20 @@ const (
 	scaffoldSum = "scaffold/sum"
 )
 
+// Start sends everyone a c of zeros, which each Merge renews.
 func (m SCAFFOLD) Start(g *method.Global) error {
 	zerosLike(g.Shared, g.Broadcast, scaffoldC)
 	return m.Method.Start(g)
 }
 
+// Begin gives a client that trains for the first time a c_i of zeros.
 func (m SCAFFOLD) Begin(l *method.Local) error {
 	zerosLike(l.Shared, l.State, scaffoldC)
 	return m.Method.Begin(l)
 }
 
+// AdjustGradients adds c - c_i to the gradients of shared parameters, after the layers inside adjusted them. With
+// control: gradients it first adds them to the turn's sum.
 func (m SCAFFOLD) AdjustGradients(local *method.Local, gradients tensor.Map) error {
 	if err := m.Method.AdjustGradients(local, gradients); err != nil {
 		return err
@@ -85,11 +91,14 @@ func (m SCAFFOLD) AdjustGradients(local *method.Local, gradients tensor.Map) err
 	return nil
 }
 
+// Finish renews c_i and uploads its change, c_i+ - c_i.
 func (m SCAFFOLD) Finish(l *method.Local, up *method.Upload) error {
 	up.Extra.Put(scaffoldDC, m.renew(l))
 	return m.Method.Finish(l, up)
 }
 
+// Extras declares scaffold/dc/NAME for each shared parameter, of its shape, beside the extras of the layers inside: an
+// upload is twice as large.
 func (m SCAFFOLD) Extras(t method.ClientSpec) []method.Extra {
 	out := m.Method.Extras(t)
 	for _, p := range m.Params(t) {
@@ -119,6 +128,8 @@ func (m SCAFFOLD) renew(local *method.Local) tensor.Map {
 	return dc
 }
 
+// Merge lets the layers inside average, goes server_lr of the way to the mean, and adds the changes of control variates
+// over N to c. An upload that stands for several clients counts that many times.
 func (m SCAFFOLD) Merge(global *method.Global, ups []method.Upload) error {
 	old, err := m.Average(m.Method, global, ups)
 	if err != nil {
