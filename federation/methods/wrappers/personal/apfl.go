@@ -35,8 +35,10 @@ var apflDef = layer.Def{Name: "apfl", Title: "APFL",
 	Suits:   allShared,
 	Default: APFL{Alpha: 0.5}}
 
+// Properties leaves the mean to the layers inside, which see w alone.
 func (APFL) Properties() method.Properties { return method.Properties{Mean: method.InnerWeights} }
 
+// View is personal: clients are tested with their mixes m.
 func (APFL) View() method.View { return method.PersonalView }
 
 // Names of the client's own model and of its weight.
@@ -45,8 +47,11 @@ const (
 	apflA    = "apfl/a"
 )
 
+// Params declares beside the base method's parameters w a private copy of each, apfl/NAME, that begins at the value
+// which the server gives it.
 func (m APFL) Params(t method.ClientSpec) []method.Param { return withCopies(m.Method, t, apflCopy) }
 
+// Loss is the base method's whole loss with w, and once more with m, in which the gradient goes to v alone.
 func (m APFL) Loss(s *method.Scope, logits graph.Node) graph.Node {
 	loss := m.Method.Loss(s, logits)
 	mix := s.With(method.Override{Name: personal, TrainedValue: func(s *method.Scope, name string) graph.Node {
@@ -57,6 +62,8 @@ func (m APFL) Loss(s *method.Scope, logits graph.Node) graph.Node {
 	return loss.Add(m.Method.Loss(mix, m.Method.Logits(mix)))
 }
 
+// Begin sets a to what the client kept, else to alpha. It refuses train.clip_norm, which would shorten the gradients of
+// w and v together.
 func (m APFL) Begin(l *method.Local) error {
 	l.Scalars[apflA] = m.Alpha
 	if t := l.State[apflA]; t != nil {
@@ -65,6 +72,8 @@ func (m APFL) Begin(l *method.Local) error {
 	return check.Join(twoModels(l), m.Method.Begin(l))
 }
 
+// AdjustGradients lets the base method adjust the gradients of w and those of v, multiplies those of v by a, and makes
+// the step of a, within [0,1].
 func (m APFL) AdjustGradients(local *method.Local, g tensor.Map) error {
 	if err := check.Join(m.Method.AdjustGradients(local, g), adjustCopies(m.Method, local, g, apflCopy)); err != nil {
 		return err
@@ -84,6 +93,7 @@ func (m APFL) AdjustGradients(local *method.Local, g tensor.Map) error {
 	return nil
 }
 
+// Finish makes m the client's own model for tests, and keeps a where it is learned. v and a stay on the client.
 func (m APFL) Finish(l *method.Local, up *method.Upload) error {
 	err := m.Method.Finish(l, up)
 	a := l.Scalars[apflA]

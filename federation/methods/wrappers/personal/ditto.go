@@ -16,10 +16,7 @@ import (
 // algorithm 1. Notes:
 //   - both models make the steps of train, with the same optimizer settings; the paper has a number of steps and a rate
 //     for each. A text or image tower runs once for each of the two;
-//   - F is the base method's whole loss, with v in place of the shared parameters;
-//   - v starts from the server's initial values, and does not change in rounds without training of its client;
 //   - lambda: 0 trains v on the client alone. Public code (PFLlib) has that for a default;
-//   - the global evaluation is of w, the personal one of v;
 //   - MOON around it takes v for the model that the client last had.
 //
 // Names: ditto/NAME, private parameters.
@@ -33,15 +30,21 @@ var dittoDef = layer.Def{Name: "ditto", Title: "Ditto",
 	Suits:   allShared,
 	Default: Ditto{Lambda: 0.1}}
 
+// Properties leaves the mean to the layers inside, which see w alone.
 func (Ditto) Properties() method.Properties { return method.Properties{Mean: method.InnerWeights} }
 
+// View is personal: the global evaluation is of w, the personal one of v.
 func (Ditto) View() method.View { return method.PersonalView }
 
 // dittoCopy begins the names of the client's own model.
 const dittoCopy = "ditto"
 
+// Params declares beside the base method's parameters a private copy of each, ditto/NAME: v starts from the server's
+// initial values, and does not change in rounds without training of its client.
 func (m Ditto) Params(t method.ClientSpec) []method.Param { return withCopies(m.Method, t, dittoCopy) }
 
+// Loss is the base method's whole loss twice, once with v in place of the shared parameters, and lambda/2 |v - w_t|²
+// (eq. 1). No term has gradients for both models.
 func (m Ditto) Loss(s *method.Scope, logits graph.Node) graph.Node {
 	loss := m.Method.Loss(s, logits)
 	own := s.With(method.Override{Name: personal, TrainedValue: func(s *method.Scope, name string) graph.Node {
@@ -60,8 +63,10 @@ func (m Ditto) Loss(s *method.Scope, logits graph.Node) graph.Node {
 	return loss
 }
 
+// Begin refuses train.clip_norm, which would shorten the gradients of w and v together.
 func (m Ditto) Begin(l *method.Local) error { return check.Join(twoModels(l), m.Method.Begin(l)) }
 
+// AdjustGradients lets the base method adjust the gradients of w, and those of v in the same way.
 func (m Ditto) AdjustGradients(l *method.Local, g tensor.Map) error {
 	if err := m.Method.AdjustGradients(l, g); err != nil {
 		return err
@@ -69,6 +74,7 @@ func (m Ditto) AdjustGradients(l *method.Local, g tensor.Map) error {
 	return adjustCopies(m.Method, l, g, dittoCopy)
 }
 
+// Finish makes v the client's own model for tests; the upload has w alone.
 func (m Ditto) Finish(l *method.Local, up *method.Upload) error {
 	err := m.Method.Finish(l, up)
 	l.Own = l.Private.WithoutPrefix(dittoCopy).Clone()

@@ -42,11 +42,14 @@ var fedAMPDef = layer.Def{Name: "fedamp", Title: "FedAMP",
 	Suits:   layer.RequireShared,
 	Default: FedAMP{Mu: 1}}
 
+// Properties declares that the server needs every client's own parameters. The wrapper takes the server's step and the
+// start of a round, which other layers then cannot have.
 func (FedAMP) Properties() method.Properties {
 	return method.Properties{Needs: "every client's own parameters",
 		Roles: map[method.Role]string{method.ServerStep: "", method.RoundStart: ""}}
 }
 
+// View is personal: a client is tested with its own w_i.
 func (FedAMP) View() method.View { return method.PersonalView }
 
 // Names of mixtures and of what a client goes on from; the server has the latter under amp and a client's number.
@@ -56,6 +59,7 @@ const (
 	amp  = "amp"
 )
 
+// Loss adds mu/2 |w - u_i|² over all shared parameters to the loss inside; u_i is a constant that the server sent.
 func (m FedAMP) Loss(s *method.Scope, logits graph.Node) graph.Node {
 	loss := m.Method.Loss(s, logits)
 	for _, name := range method.SharedNames(s.Params()) {
@@ -82,11 +86,14 @@ func (m FedAMP) Begin(l *method.Local) error {
 	return m.Method.Begin(l)
 }
 
+// Finish keeps w_i, from which the client's next turn goes on.
 func (m FedAMP) Finish(l *method.Local, up *method.Upload) error {
 	l.State.Put(ampW, l.Shared.Clone())
 	return m.Method.Finish(l, up)
 }
 
+// Merge renews w_i of the clients that uploaded, and mixes u_i anew for every client that has uploaded in any round.
+// The layers inside make the common mean.
 func (m FedAMP) Merge(global *method.Global, ups []method.Upload) error {
 	for _, u := range ups {
 		global.State.Put(ampOf(u.Client), u.Shared)

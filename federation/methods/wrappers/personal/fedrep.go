@@ -10,8 +10,6 @@ import (
 
 // FedRep splits a base method's shared parameters as FedPer does and trains the two parts one after the other: in the
 // first head_epochs passes over the data the private ones alone, in the others of train.epochs the shared ones alone.
-// Parameters that a pass does not train get no gradient, no weight decay and no momentum, so that each part has, in
-// effect, an optimizer of its own.
 //
 // Collins et al., Exploiting Shared Representations for Personalized Federated Learning, ICML 2021, algorithm 1. The
 // paper counts clients alike in the mean, the base method here by examples as a rule; public code (PFLlib) has one pass
@@ -27,14 +25,20 @@ var fedRepDef = layer.Def{Name: "fedrep", Title: "FedRep",
 	Paper:   "Collins et al., Exploiting Shared Representations for Personalized Federated Learning, ICML 2021",
 	Default: FedRep{Split: allAveraged, Head: 1}}
 
+// Check reports what FedPer's does; this wrapper too comes right after the base method.
 func (m FedRep) Check() error { return m.check(m.Method) }
 
+// Properties leaves the mean, now of fewer parameters, to the base method.
 func (FedRep) Properties() method.Properties { return method.Properties{Mean: method.InnerWeights} }
 
+// Params are the base method's, those that option private names with the owner private and the server's first values.
 func (m FedRep) Params(t method.ClientSpec) []method.Param { return m.params(m.Method, t) }
 
+// Start starts the base method with all of its parameters, and takes the private ones from the server.
 func (m FedRep) Start(g *method.Global) error { return m.start(m.Method, g) }
 
+// AdjustGradients freezes the part that a pass does not train. It gets no gradient, no weight decay and no momentum, so
+// that each part has, in effect, an optimizer of its own.
 func (m FedRep) AdjustGradients(l *method.Local, g tensor.Map) error {
 	if l.Frozen = nil; !m.none() {
 		frozen := l.Private
@@ -47,6 +51,7 @@ func (m FedRep) AdjustGradients(l *method.Local, g tensor.Map) error {
 	return m.Method.AdjustGradients(l, g)
 }
 
+// Finish returns an error for a turn whose passes all trained private parameters: its upload would be what was sent.
 func (m FedRep) Finish(l *method.Local, up *method.Upload) error {
 	if !m.none() && l.Epoch < m.Head {
 		return fmt.Errorf("fedrep: all %d passes over the data trained private parameters only; set train.epochs "+
