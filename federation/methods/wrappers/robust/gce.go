@@ -12,8 +12,7 @@ import (
 // which q: 0 leaves in place.
 //
 // Zhang and Sabuncu, Generalized Cross Entropy Loss for Training Deep Neural Networks with Noisy Labels, NeurIPS 2018,
-// eq. 6, with q 0.7 as there. It replaces every cross entropy of the layers inside that they take from method.Scope,
-// and keeps its name in the list of terms.
+// eq. 6, with q 0.7 as there.
 type GCE struct {
 	method.Method
 	Q float64 `config:"q" in:"0..1" help:"q of the loss (1 - p^q)/q: 1 is 1-p, 0 keeps cross entropy"`
@@ -25,8 +24,11 @@ var gceDef = layer.Def{Name: "gce", Title: "generalised cross entropy",
 	Suits:   layer.RequireLearned("changes the loss"),
 	Default: GCE{Q: 0.7}}
 
+// Properties leaves the mean to the layers inside: only the clients' loss is another.
 func (GCE) Properties() method.Properties { return method.Properties{Mean: method.InnerWeights} }
 
+// Loss replaces every cross entropy of the layers inside that they take from method.Scope (eq. 6), and keeps its name
+// in the list of terms. Layers that take none from there, and losses of a sigmoid, fail the graph.
 func (m GCE) Loss(s *method.Scope, logits graph.Node) graph.Node {
 	if m.Q == 0 {
 		return m.Method.Loss(s, logits)

@@ -40,11 +40,14 @@ var nlPromptDef = layer.Def{Name: "nlprompt", Title: "NLPrompt",
 	Suits:   layer.RequireLearned("changes the loss"),
 	Default: NLPrompt{Eps: 0.01, Iters: 1000, Masses: "uniform"}}
 
+// Properties leaves the mean to the layers inside: the division into clean and wrong labels stays on the client.
 func (NLPrompt) Properties() method.Properties { return method.Properties{Mean: method.InnerWeights} }
 
 // cleanInput [B] is 1 for clean images; draw/clean is an input of GGTPC.
 var cleanInput = method.Input{Kind: method.DrawInput, Name: "trusted"}
 
+// Loss has in place of every cross entropy of the layers inside that of clean examples and 1-p of the others, in one
+// mean over the batch.
 func (m NLPrompt) Loss(s *method.Scope, logits graph.Node) graph.Node {
 	clean := s.Input(cleanInput, graph.Float, graph.Rows("B"))
 	return fitted(m.Method, s, logits, func(logp graph.Node) graph.Node {
@@ -53,6 +56,8 @@ func (m NLPrompt) Loss(s *method.Scope, logits graph.Node) graph.Node {
 	})
 }
 
+// Begin wraps the data, as the layers inside left them, so that every pass begins with a new division and clean images
+// come first.
 func (m NLPrompt) Begin(l *method.Local) error {
 	if err := m.Method.Begin(l); err != nil {
 		return err

@@ -57,6 +57,8 @@ var robustDef = layer.Def{Name: "robust", Title: "robust aggregation",
 	Suits:   layer.RequireShared,
 	Default: Robust{Weighting: aggregate.Uniform, Kind: "median", Trim: 0.2, Attackers: 1, Clip: 1}}
 
+// Properties lets no wrapper be outside this one, and lets the server see every client's own upload: a mean of them
+// cannot be defended.
 func (Robust) Properties() method.Properties { return method.Properties{Outermost: true} }
 
 func (m Robust) krum() bool { return m.Kind == "krum" || m.Kind == "multi-krum" }
@@ -97,6 +99,8 @@ func (m Robust) Start(g *method.Global) error {
 	return m.Method.Start(g)
 }
 
+// Merge replaces or chooses uploads by option kind and lets the layers inside average them with the weights of option
+// weighting. With fewer uploads than krum needs the round changes nothing (method.TooFewError).
 func (m Robust) Merge(global *method.Global, ups []method.Upload) error {
 	if err := m.enough(len(ups)); err != nil {
 		return method.TooFewError(err.Error())
