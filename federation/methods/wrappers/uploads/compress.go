@@ -41,6 +41,8 @@ var compressDef = layer.Def{Name: "compress", Title: "compressed uploads",
 
 func (m Compress) on() bool { return m.Kind != compression.TopK || m.Share < 1 }
 
+// Properties declares that the server needs each client's own upload, since compressed ones cannot be added up, unless
+// top-k with share: 1 compresses nothing.
 func (m Compress) Properties() method.Properties {
 	if !m.on() {
 		return method.Properties{Mean: method.InnerWeights}

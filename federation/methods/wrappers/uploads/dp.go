@@ -36,9 +36,9 @@ import (
 //     remove the noise. There secure: true makes the run draw a key from the system's random source, for its noise and
 //     for the clients of each round, and no two runs are alike.
 //
-// Layers inside get one upload, the noisy mean. Layers that need more are refused. Each round's record notes epsilon,
-// for delta and all rounds so far, by package privacy; noise: 0 has none. It assumes that the sample of clients stays
-// secret; epsilon_unsampled holds for those who know who trained too, as the server does. clip: 0 turns all of it off.
+// Layers inside that need more than the noisy mean are refused. Each round's record notes epsilon, for delta and all
+// rounds so far, by package privacy; noise: 0 has none. It assumes that the sample of clients stays secret;
+// epsilon_unsampled holds for those who know who trained too, as the server does.
 //
 // Names: dp/clients [1] with where: client, m, which the server sends and clients compare with their configuration; on
 // the server alone dp/released [R], the uploads in each release so far, and dp/clip [1] with adapt.
@@ -69,6 +69,7 @@ var dpDef = layer.Def{Name: "dp", Title: "DP-FedAvg",
 	Suits:   layer.RequireShared,
 	Default: DP{Clip: 1, Noise: 1, Quantile: 0.5, Delta: 1e-5, Where: "server", Least: 0.6}}
 
+// Check refuses noise without a clip, and adapt where the server has no clip to move.
 func (m DP) Check() error {
 	if m.Adapt > 0 && (m.Where == "client" || m.Clip == 0) {
 		return check.OptionErrorf("adapt", " moves a clip that the server applies; set where: server and a first clip")
@@ -76,6 +77,8 @@ func (m DP) Check() error {
 	return check.Clipped(m.Clip, m.Noise)
 }
 
+// Properties lets no wrapper be outside this one, and hides single clients. With where: client the uniform mean is
+// enough for the server, with where: server it needs every client's own update, to clip it.
 func (m DP) Properties() method.Properties {
 	t := method.Properties{Mean: method.InnerWeights, Outermost: true, HidesClients: m.On(), Noise: m.On(),
 		SecretNoise: m.On() && m.Secure}
@@ -89,12 +92,16 @@ func (m DP) Properties() method.Properties {
 	return t
 }
 
+// On reports whether the wrapper does anything; clip: 0 turns all of it off.
 func (m DP) On() bool { return m.Clip > 0 }
 
 func (m DP) distributed() bool { return m.On() && m.Where == "client" }
 
 const dpClients = "dp/clients"
 
+// Start returns an error for settings under which epsilon would say nothing or not hold: delta of 1/clients or more, a
+// round of no fixed size with where: client, and with adapt a round too small for the noise on its count. It sends m
+// with where: client.
 func (m DP) Start(global *method.Global) error {
 	if m.On() && m.Delta*float64(global.Sampling.Clients) >= 1 {
 		return fmt.Errorf("dp: delta is %v with %d clients; it must be below 1/%[2]d", m.Delta, global.Sampling.Clients)
@@ -115,6 +122,8 @@ func (m DP) Start(global *method.Global) error {
 	return m.Method.Start(global)
 }
 
+// Finish makes every client count once. With where: client it also shortens the update to C and adds the client's share
+// of the noise, after all that the layers inside change; a server with another m is refused.
 func (m DP) Finish(local *method.Local, up *method.Upload) error {
 	if err := m.Method.Finish(local, up); err != nil || !m.On() {
 		return err
@@ -143,6 +152,9 @@ func (m DP) Finish(local *method.Local, up *method.Upload) error {
 	return nil
 }
 
+// Merge bounds the updates, adds them up with the noise that clients did not add, divides by the number of clients that
+// a round has on average, and notes epsilon of all rounds so far. Layers inside get one upload, the noisy mean. With
+// where: client a round of fewer uploads than least m changes nothing (method.TooFewError).
 func (m DP) Merge(global *method.Global, ups []method.Upload) error {
 	if !m.On() {
 		return m.Method.Merge(global, ups)
