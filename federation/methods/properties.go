@@ -116,8 +116,8 @@ func InactiveTerms(m method.Method, rounds int) []string {
 	for l := range method.Layers(m) {
 		for _, d := range method.PropertiesOf(l).Delays {
 			if d.Rounds >= rounds {
-				out = append(out, fmt.Sprintf("%s never acts: option %s, %d, covers all %d rounds; lower it, or raise "+
-					"train.rounds", d.Part, d.Option, d.Rounds, rounds))
+				out = append(out, fmt.Sprintf("%s never acts: option %s leaves it out of the first %d rounds, and the "+
+					"run has %d; lower it, or raise train.rounds", d.Part, d.Option, d.Rounds, rounds))
 			}
 		}
 	}

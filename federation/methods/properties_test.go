@@ -77,12 +77,15 @@ func TestNeverActing(t *testing.T) {
 		rounds  int
 		say     string // "" for nothing
 	}{
-		{"fedappr", nil, nil, 20, "adversarial term never acts: option warmup, 20, covers all 20 rounds"},
+		{"fedappr", nil, nil, 20,
+			"adversarial term never acts: option warmup leaves it out of the first 20 rounds, and the run has 20"},
 		{"fedappr", nil, nil, 21, ""}, {"fedappr", nil, map[string]any{"lambda_a": 0}, 5, ""},
-		{"fedappr", []string{"fedprox"}, map[string]any{"warmup": 3}, 2, "option warmup, 3, covers all 2 rounds"},
+		{"fedappr", []string{"fedprox"}, map[string]any{"warmup": 3}, 2,
+			"option warmup leaves it out of the first 3 rounds, and the run has 2"},
 		{"promptfl", []string{"appr", "fedprox"}, nil, 20, "option warmup"}, {"promptfl", nil, nil, 1, ""},
-		{"fedmvp", nil, map[string]any{"lora_round": 4}, 4, "low-rank changes never acts: option lora_round, 4"},
-		{"fedmvp", nil, map[string]any{"lora_round": 4}, 5, ""}, {"fedmvp", nil, nil, 1, ""},
+		{"fedmvp", nil, map[string]any{"lora_round": 5}, 4,
+			"low-rank changes never acts: option lora_round leaves it out of the first 4"},
+		{"fedmvp", nil, map[string]any{"lora_round": 4}, 4, ""}, {"fedmvp", nil, nil, 1, ""},
 	} {
 		m, err := Build(c.base, c.with, c.options)
 		if err != nil {

@@ -86,7 +86,7 @@ func (m FedMVP) Check() (err error) {
 func (m FedMVP) Properties() method.Properties {
 	t := m.WeightedMean.Properties()
 	t.Delays = []method.DelayedTerm{{Part: "FedMVP's training of low-rank changes", Option: "lora_round",
-		Rounds: m.LoRARound}}
+		Rounds: max(m.LoRARound-1, 0)}}
 	return t
 }
 

@@ -27,7 +27,8 @@ runtime: {cache: ` + filepath.Join(dir, "cache") + "}\n"
 		t.Fatal(err)
 	}
 	lines := []string{"note: backbones tiny-vit-b16, tiny-vit-b32 are toys for trying the program", "promptfed convert",
-		"warning: FedAPPR's adversarial term never acts: option warmup, 20, covers all 3 rounds",
+		"warning: FedAPPR's adversarial term never acts: option warmup leaves it out of the first 20 rounds, and " +
+			"the run has 3",
 		"warning: train.lr is never reached: train.schedule.warmup, 3, covers all 3 rounds",
 		"warning: round 2: accuracy is below zero-shot accuracy and does not rise: try fewer tokens " +
 			"(options.tokens: 4), a lower learning rate (train.lr: 250)"}
