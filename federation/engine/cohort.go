@@ -38,13 +38,13 @@ func (set Settings) withDefaults() Settings {
 }
 
 // participants lists all clients as the server knows them at the start.
-func participants(e *spec.Experiment, set Settings) []message.Participant {
+func participants(experiment *spec.Experiment, set Settings) []message.Participant {
 	if set.Remote != nil {
 		return set.Remote.Participants()
 	}
-	return convert.Slice(e.Clients, func(c *spec.Client) message.Participant {
-		return message.Participant{Joined: true, Task: e.Task(c), Domain: c.Domain,
-			Digest: e.Digests[c.Backbone.Name()]}
+	return convert.Slice(experiment.Clients, func(site *spec.Client) message.Participant {
+		return message.Participant{Joined: true, Task: experiment.Task(site), Domain: site.Domain,
+			Digest: experiment.Digests[site.Backbone.Name()]}
 	})
 }
 
@@ -86,9 +86,9 @@ type randomness struct {
 
 // openRandomness opens the secret of a run that needs one. Sampling adds to privacy only if the draw of clients is
 // secret.
-func (set Settings) openRandomness(e *spec.Experiment) (randomness, error) {
+func (set Settings) openRandomness(experiment *spec.Experiment) (randomness, error) {
 	secret := set.ServerNoise
-	if secret == nil && method.Any(e.Method, func(p method.Properties) bool { return p.SecretNoise }) {
+	if secret == nil && method.Any(experiment.Method, func(p method.Properties) bool { return p.SecretNoise }) {
 		var err error
 		if secret, err = runNoise(set); err != nil {
 			return randomness{}, err
@@ -97,7 +97,7 @@ func (set Settings) openRandomness(e *spec.Experiment) (randomness, error) {
 
 	if secret == nil {
 		return randomness{
-			sample: func(words ...string) *rand.Rand { return method.Rand(e.Plan.Seed, words...) },
+			sample: func(words ...string) *rand.Rand { return method.Rand(experiment.Plan.Seed, words...) },
 			noise:  func(int) method.Noise { return nil },
 			client: set.Client.Noise,
 		}, nil

@@ -26,9 +26,9 @@ func (s *server) evaluate(ctx context.Context, rec *record.Record) error {
 	global, testPlan := &s.global, s.experiment.Evaluate
 	test := s.instructionTo(message.Test, s.plan.Participants())
 	if testPlan.Validate {
-		o := test
-		o.Kind = message.Validate
-		replies, err := s.cohort.Run(ctx, o)
+		instruction := test
+		instruction.Kind = message.Validate
+		replies, err := s.cohort.Run(ctx, instruction)
 		if err != nil {
 			return err
 		}
@@ -93,16 +93,17 @@ func (s *server) adapt(ctx context.Context, test message.Instruction, rec *recor
 	}
 
 	for _, steps := range s.experiment.Evaluate.NewSteps {
-		o := test
-		o.Kind, o.Steps, o.Clients = message.Adapt, steps, s.plan.New
-		replies, err := s.cohort.Run(ctx, o)
+		instruction := test
+		instruction.Kind, instruction.Steps, instruction.Clients = message.Adapt, steps, s.plan.New
+		replies, err := s.cohort.Run(ctx, instruction)
 		if err != nil {
 			return err
 		}
 		if rec.NewClients == nil {
 			rec.NewClients = map[string]record.SetResult{}
 		}
-		rec.NewClients[strconv.Itoa(steps)] = record.SummariseSet(s.has, view, replies, o.Clients, s.plan.Infos)
+		rec.NewClients[strconv.Itoa(steps)] = record.SummariseSet(s.has, view, replies, instruction.Clients,
+			s.plan.Infos)
 	}
 
 	return nil

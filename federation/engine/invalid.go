@@ -19,7 +19,7 @@ import (
 // with the others. Clients of this process are trusted, so that such an error is one of the program. It is also one of
 // the program if no reply is valid, of several, in maxFailures calls in a row.
 func (s *server) dropInvalid(ctx context.Context, global *method.Global, replies []message.Reply,
-	do func(g *method.Global, ups []method.Upload) error) ([]message.Reply, error) {
+	do func(global *method.Global, ups []method.Upload) error) ([]message.Reply, error) {
 	if !s.cohort.Traits().Claimed {
 		return replies, do(global, message.UploadsOf(replies))
 	}
@@ -122,7 +122,7 @@ func chosen(replies []message.Reply, which []int) []message.Reply {
 const maxFailures = 3
 
 // recovered calls do and returns a panic over the content of an upload as an error.
-func recovered(do func(g *method.Global, ups []method.Upload) error, g *method.Global,
+func recovered(do func(global *method.Global, ups []method.Upload) error, g *method.Global,
 	ups []method.Upload) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -138,10 +138,10 @@ func recovered(do func(g *method.Global, ups []method.Upload) error, g *method.G
 }
 
 // checkFinite returns an error for a state with numbers that are not finite.
-func checkFinite(g *method.Global) error {
-	parts := []tensor.Map{g.Shared, g.Broadcast, g.State}
-	for _, id := range slices.Sorted(maps.Keys(g.PerClient)) {
-		parts = append(parts, g.PerClient[id])
+func checkFinite(global *method.Global) error {
+	parts := []tensor.Map{global.Shared, global.Broadcast, global.State}
+	for _, id := range slices.Sorted(maps.Keys(global.PerClient)) {
+		parts = append(parts, global.PerClient[id])
 	}
 
 	for _, part := range parts {

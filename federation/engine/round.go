@@ -80,31 +80,32 @@ func (s *server) instruct(ctx context.Context) (*round, error) {
 
 // compute sets what the method may compute on the server during a round.
 func (s *server) compute(ctx context.Context) {
-	g, task := &s.global, method.ClientSpec{Width: s.global.Width, Clients: s.plan.Clients}
-	g.Optimize = func(params, rows tensor.Map, loss func(*method.Scope) graph.Node, steps int,
+	global, task := &s.global, method.ClientSpec{Width: s.global.Width, Clients: s.plan.Clients}
+	global.Optimize = func(params, rows tensor.Map, loss func(*method.Scope) graph.Node, steps int,
 		with optim.Config) (float64, error) {
 		return s.worker.Fit(task, params, rows, loss, steps, with)
 	}
 
-	g.Compute = func(rows tensor.Map, build func(*method.Scope) graph.Node) (*tensor.Tensor, error) {
+	global.Compute = func(rows tensor.Map, build func(*method.Scope) graph.Node) (*tensor.Tensor, error) {
 		return s.worker.Compute(task, rows, build)
 	}
-	g.Interrupted, g.Noise = ctx.Err, s.random.noise(g.Round)
+	global.Interrupted, global.Noise = ctx.Err, s.random.noise(global.Round)
 }
 
 // instructionTo returns an instruction with the server's tensors.
 func (s *server) instructionTo(kind message.Kind, clients []int) message.Instruction {
-	g := &s.global
-	return message.Instruction{Kind: kind, Round: g.Round, Clients: clients, Total: s.plan.Clients, Shared: g.Shared,
-		Broadcast: g.Broadcast, PerClient: g.PerClient}
+	global := &s.global
+	return message.Instruction{Kind: kind, Round: global.Round, Clients: clients, Total: s.plan.Clients,
+		Shared:    global.Shared,
+		Broadcast: global.Broadcast, PerClient: global.PerClient}
 }
 
 // ask passes the method the answers of all training clients to a statistic.
 func (r *round) ask(ctx context.Context, q method.Statistic) error {
-	o := r.instructionTo(message.Compute, r.plan.TrainingClients())
-	o.Statistic = q.Name
+	instruction := r.instructionTo(message.Compute, r.plan.TrainingClients())
+	instruction.Statistic = q.Name
 	r.clock.lap(&r.clock.Server)
-	replies, err := r.send(ctx, o)
+	replies, err := r.send(ctx, instruction)
 	r.clock.lap(&r.clock.Statistics)
 	if err == nil && len(replies) > 0 {
 		_, err = r.dropInvalid(ctx, &r.global, replies, q.Aggregate)
@@ -253,7 +254,7 @@ func (r *round) merge(ctx context.Context, replies []message.Reply) error {
 // mergeUploads returns the replies that were merged. A round without any changes nothing, unless it drew nobody, or the
 // method hides which clients on other machines answered: then it has its noise too, and costs as much.
 func (r *round) mergeUploads(ctx context.Context, replies []message.Reply) ([]message.Reply, error) {
-	g, traits := &r.global, r.cohort.Traits()
+	global, traits := &r.global, r.cohort.Traits()
 	if len(replies) == 1 && replies[0].Sum != nil {
 		return r.mergeSum(replies[0]), nil
 	}
@@ -263,9 +264,9 @@ func (r *round) mergeUploads(ctx context.Context, replies []message.Reply) ([]me
 		return replies, nil
 	}
 
-	merged, err := r.dropInvalid(ctx, g, replies, r.experiment.Method.Merge)
+	merged, err := r.dropInvalid(ctx, global, replies, r.experiment.Method.Merge)
 	if errors.As(err, new(method.TooFewError)) && traits.Claimed {
-		r.rec.Warnings = append(r.rec.Warnings, fmt.Sprintf("round %d is skipped: %v", g.Round+1, err))
+		r.rec.Warnings = append(r.rec.Warnings, fmt.Sprintf("round %d is skipped: %v", global.Round+1, err))
 		return merged, nil
 	}
 
@@ -275,17 +276,17 @@ func (r *round) mergeUploads(ctx context.Context, replies []message.Reply) ([]me
 // mergeSum merges the sum of several clients. If the method fails over the sum, for example because there are too few
 // clients for its noise, the round changes nothing. A panic over claims of clients is such a failure.
 func (r *round) mergeSum(sum message.Reply) []message.Reply {
-	g, merge := &r.global, r.experiment.Method.Merge
-	before := cloneGlobal(g)
+	global, merge := &r.global, r.experiment.Method.Merge
+	before := cloneGlobal(global)
 	if r.cohort.Traits().Claimed {
-		merge = func(g *method.Global, ups []method.Upload) error {
-			return recovered(r.experiment.Method.Merge, g, ups)
+		merge = func(global *method.Global, ups []method.Upload) error {
+			return recovered(r.experiment.Method.Merge, global, ups)
 		}
 	}
 
-	if err := merge(g, message.UploadsOf([]message.Reply{sum})); err != nil {
-		*g = *before
-		r.rec.Warnings = append(r.rec.Warnings, fmt.Sprintf("round %d is skipped: %v", g.Round+1, err))
+	if err := merge(global, message.UploadsOf([]message.Reply{sum})); err != nil {
+		*global = *before
+		r.rec.Warnings = append(r.rec.Warnings, fmt.Sprintf("round %d is skipped: %v", global.Round+1, err))
 		return nil
 	}
 

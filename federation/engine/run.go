@@ -33,8 +33,9 @@ type Settings struct {
 	// Provider is the provider of sessions, with the reason if it was not the first choice, for the summary; empty
 	// leaves it out.
 	Provider string
-	OnTurn   func(o message.Instruction, client int) // after each client's turn, from any goroutine; may be nil
-	OnRound  func(record.Record)
+	// after each client's turn, from any goroutine; may be nil
+	OnTurn  func(instruction message.Instruction, client int)
+	OnRound func(record.Record)
 	// OnWarning gets lines about likely mistakes in the data; may be nil.
 	OnWarning func(string)
 	// Remote holds clients on other machines; nil if the experiment lists its clients.
@@ -59,8 +60,8 @@ type Result struct {
 }
 
 // Run runs an experiment from the start, or from its last committed round.
-func Run(ctx context.Context, e *spec.Experiment, set Settings) (*Result, error) {
-	server, err := newServer(e, set.withDefaults())
+func Run(ctx context.Context, experiment *spec.Experiment, set Settings) (*Result, error) {
+	server, err := newServer(experiment, set.withDefaults())
 	if err != nil {
 		return nil, err
 	}
@@ -70,7 +71,8 @@ func Run(ctx context.Context, e *spec.Experiment, set Settings) (*Result, error)
 		return nil, err
 	}
 
-	for server.global.Round < e.Plan.Rounds && e.Evaluate.Stop(server.journal.Records, server.view) == "" {
+	for server.global.Round < experiment.Plan.Rounds && experiment.Evaluate.Stop(server.journal.Records,
+		server.view) == "" {
 		rec, err := server.round(ctx)
 		if err == nil {
 			err = server.commit(rec)
@@ -282,27 +284,27 @@ func (s *server) finish() (*Result, error) {
 
 // pretrain trains the shared parameters on synthetic images before round 0.
 func (s *server) pretrain(ctx context.Context, synthetic *spec.Synthetic) error {
-	g := &s.global
+	global := &s.global
 	shared, err := s.worker.Pretrain(ctx, synthetic, s.instructionTo(message.Train, []int{0}))
 	if err != nil {
 		return fmt.Errorf("synthetic images: %w", err)
 	}
-	g.Shared = shared
+	global.Shared = shared
 	return nil
 }
 
 // InitialParams returns the parameters that a client has before round 0, by the names of PromptsFile.
-func InitialParams(e *spec.Experiment, c *spec.Client) (tensor.Map, error) {
-	members := participants(e, Settings{})
-	g := initial(e, e.PlanFor(members), e.Task(e.Clients[0]), false)
-	if err := e.Method.Start(&g); err != nil {
+func InitialParams(experiment *spec.Experiment, site *spec.Client) (tensor.Map, error) {
+	members := participants(experiment, Settings{})
+	g := initial(experiment, experiment.PlanFor(members), experiment.Task(experiment.Clients[0]), false)
+	if err := experiment.Method.Start(&g); err != nil {
 		return nil, err
 	}
 
-	out := tensor.Map{}.Put("shared", g.Shared).Put(state.DownFolder, state.ClientBroadcasts(e, &g, members))
-	for _, p := range e.Method.Params(e.Task(c)) {
+	out := tensor.Map{}.Put("shared", g.Shared).Put(state.DownFolder, state.ClientBroadcasts(experiment, &g, members))
+	for _, p := range experiment.Method.Params(experiment.Task(site)) {
 		if p.Owner == method.Private {
-			out["client/"+strconv.Itoa(c.ID)+"/private/"+p.Name] = p.Initial(e.Plan.Seed, c.ID)
+			out["client/"+strconv.Itoa(site.ID)+"/private/"+p.Name] = p.Initial(experiment.Plan.Seed, site.ID)
 		}
 	}
 

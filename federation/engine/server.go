@@ -77,11 +77,11 @@ func newServer(experiment *spec.Experiment, set Settings) (*server, error) {
 }
 
 // initial returns the server's state before its method starts.
-func initial(e *spec.Experiment, plan spec.Plan, task method.ClientSpec, claimed bool) method.Global {
+func initial(experiment *spec.Experiment, plan spec.Plan, task method.ClientSpec, claimed bool) method.Global {
 	g := method.Global{Rounds: method.Rounds(plan.Rounds), Clients: plan.Clients, Classes: task.Classes,
 		Seed: plan.Seed, Width: task.Width, Task: task, Infos: plan.Infos, Claimed: claimed, Sampling: plan.Sampling(),
 		Shared: tensor.Map{}, Broadcast: tensor.Map{}, PerClient: map[int]tensor.Map{}, State: tensor.Map{}}
-	for _, p := range e.Method.Params(task) {
+	for _, p := range experiment.Method.Params(task) {
 		if p.Owner == method.Shared {
 			g.Shared[p.Name] = p.Initial(plan.Seed, -1)
 		}
@@ -212,8 +212,8 @@ func (s *server) joinNew() error {
 func (s *server) admit(joined []int) error {
 	global, before, infos := &s.global, cloneGlobal(&s.global), s.global.Infos
 	join := func(clients ...int) error {
-		return recovered(func(g *method.Global, _ []method.Upload) error {
-			return s.experiment.Method.Join(g, clients)
+		return recovered(func(global *method.Global, _ []method.Upload) error {
+			return s.experiment.Method.Join(global, clients)
 		}, global, nil)
 	}
 

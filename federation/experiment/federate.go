@@ -31,8 +31,8 @@ type Federation struct {
 
 // Federate computes the features of every client.
 func Federate(ctx context.Context, t *Task, progress Progress) (*Federation, error) {
-	e := *t.Experiment
-	f := &Federation{Task: t, Experiment: &e}
+	experiment := *t.Experiment
+	f := &Federation{Task: t, Experiment: &experiment}
 	if err := f.compute(ctx, progress); err != nil {
 		f.Close()
 		return nil, t.Data.Set.AllUnreadable(ctx, t.Runtime.workers(), preprocess.Decode, err)
@@ -108,11 +108,12 @@ func (f *Federation) addClients(ctx context.Context, extractor features.Extracto
 		if err != nil {
 			return err
 		}
-		c := &spec.Client{ID: i, Backbone: Backbone{model}, Domain: part.Domain, Train: own, Test: test.Pick(part.Test)}
+		site := &spec.Client{ID: i, Backbone: Backbone{model}, Domain: part.Domain, Train: own,
+			Test: test.Pick(part.Test)}
 		if validating {
-			c.Val = val.Pick(part.Val)
+			site.Val = val.Pick(part.Val)
 		}
-		f.Experiment.Clients[i] = c
+		f.Experiment.Clients[i] = site
 	}
 
 	return nil

@@ -211,11 +211,11 @@ func (p *Protocol) checkFedBuff() error {
 
 // RunsAs returns the protocol with what the clients of a server agreed on.
 func (p Protocol) RunsAs(agreed spec.RunSpec) *Protocol {
-	e := *p.Experiment
-	e.Classes, e.Template, e.EvaluationSets = agreed.Classes, agreed.Template, nil
+	experiment := *p.Experiment
+	experiment.Classes, experiment.Template, experiment.EvaluationSets = agreed.Classes, agreed.Template, nil
 	for _, name := range agreed.EvaluationSets {
-		e.EvaluationSets = append(e.EvaluationSets, spec.EvaluationSet{Name: name})
+		experiment.EvaluationSets = append(experiment.EvaluationSets, spec.EvaluationSet{Name: name})
 	}
-	p.Config.Data.Template, p.Experiment = agreed.Template, &e
+	p.Config.Data.Template, p.Experiment = agreed.Template, &experiment
 	return &p
 }

@@ -14,19 +14,19 @@ type Method interface {
 
 // Objective builds graphs. It is the same on every machine and holds no state.
 type Objective interface {
-	Params(ClientSpec) []Param                   // every learnable tensor, once
-	Logits(*Scope) graph.Node                    // class scores [B,C], used to test
-	Loss(s *Scope, logits graph.Node) graph.Node // scalar to minimise, the sum of terms named by Scope.Term
-	View() View                                  // with which shared parameters the paper tests a client
+	Params(ClientSpec) []Param                       // every learnable tensor, once
+	Logits(*Scope) graph.Node                        // class scores [B,C], used to test
+	Loss(scope *Scope, logits graph.Node) graph.Node // scalar to minimise, the sum of terms named by Scope.Term
+	View() View                                      // with which shared parameters the paper tests a client
 }
 
 // Client surrounds the local steps on one client.
 type Client interface {
-	Begin(*Local) error                           // before the steps: wrap l.Data, prepare l.State and l.Scalars
-	AdjustGradients(l *Local, g tensor.Map) error // each gradient, in place, before the optimizer
-	Finish(*Local, *Upload) error                 // after the steps: add what the server needs
-	Extras(ClientSpec) []Extra                    // all that Finish adds to an upload, and nothing else
-	Codec() Codec                                 // how uploads are compressed; nil for not at all
+	Begin(*Local) error                               // before the steps: wrap l.Data, prepare l.State and l.Scalars
+	AdjustGradients(local *Local, g tensor.Map) error // each gradient, in place, before the optimizer
+	Finish(*Local, *Upload) error                     // after the steps: add what the server needs
+	Extras(ClientSpec) []Extra                        // all that Finish adds to an upload, and nothing else
+	Codec() Codec                                     // how uploads are compressed; nil for not at all
 }
 
 // Codec compresses uploads. It acts on the shared parameters of an upload after everything else that a client does to
@@ -34,7 +34,7 @@ type Client interface {
 type Codec interface {
 	// Pack sets Upload.Packed from the upload's shared parameters, and replaces these by what Unpack makes of it.
 	// l.State may hold the difference for the next round.
-	Pack(l *Local, up *Upload) error
+	Pack(local *Local, up *Upload) error
 	// Packed declares the tensors of Upload.Packed for shared parameters that the client received.
 	Packed(received tensor.Map) tensor.Specs
 	// Unpack returns the shared parameters of a message, which may hold anything. received are the shared parameters
@@ -50,9 +50,9 @@ type Server interface {
 	Statistics(round int) []Statistic
 	// Join comes before a round that clients on other machines joined for, with their numbers: they lack what the
 	// others were sent.
-	Join(g *Global, clients []int) error
+	Join(global *Global, clients []int) error
 	// Merge gets uploads sorted by client. There are none only where Poisson sampling drew nobody.
-	Merge(g *Global, ups []Upload) error
+	Merge(global *Global, ups []Upload) error
 }
 
 // Statistic is one round trip to the clients before they train: each computes an answer, and the server aggregates the
@@ -155,18 +155,18 @@ type ClientSpec struct {
 func ScopeOf(m Method, task ClientSpec) *Scope { return NewScope(task, m.Params(task)) }
 
 // LossOf builds the class scores and the loss of a method for one client.
-func LossOf(m Method, task ClientSpec) (s *Scope, logits, loss graph.Node) {
-	s = ScopeOf(m, task)
-	logits = m.Logits(s)
-	return s, logits, m.Loss(s, logits)
+func LossOf(m Method, task ClientSpec) (scope *Scope, logits, loss graph.Node) {
+	scope = ScopeOf(m, task)
+	logits = m.Logits(scope)
+	return scope, logits, m.Loss(scope, logits)
 }
 
 // Base is plain FedAvg on cross entropy. A base method embeds it and writes what differs. Base calls no other method of
 // Method: a call here could not reach the embedding type.
 type Base struct{}
 
-func (Base) Loss(s *Scope, logits graph.Node) graph.Node {
-	return s.CrossEntropy(logits)
+func (Base) Loss(scope *Scope, logits graph.Node) graph.Node {
+	return scope.CrossEntropy(logits)
 }
 func (Base) View() View                               { return GlobalView }
 func (Base) Begin(*Local) error                       { return nil }
@@ -185,7 +185,7 @@ func (FedAvg) Properties() Properties { return Properties{Mean: ByExamples} }
 
 // Merge replaces the shared parameters by their mean over the uploads, weighted by examples (FedAvg: McMahan et al.,
 // AISTATS 2017, algorithm 1).
-func (Base) Merge(g *Global, ups []Upload) error {
-	g.Shared = Mean(ups, func(u Upload) tensor.Map { return u.Shared })
+func (Base) Merge(global *Global, ups []Upload) error {
+	global.Shared = Mean(ups, func(u Upload) tensor.Map { return u.Shared })
 	return nil
 }

@@ -105,9 +105,9 @@ func TermNames(m Method) []string {
 	for _, n := range []int{8, 12, 64, 512, 768} {
 		task := ClientSpec{Clients: 3, Classes: 3, Width: n, Dim: n, Patches: 49, Scale: 1, ImageSize: 224,
 			VisionWidth: n, VisionLayers: 24, VisionUnits: n, Tokens: 50, TextLayers: 24, TextUnits: n}
-		s, _, loss := LossOf(m, task)
-		terms, err := s.Built().Terms(loss)
-		if err != nil || s.Graph().Err() != nil {
+		scope, _, loss := LossOf(m, task)
+		terms, err := scope.Built().Terms(loss)
+		if err != nil || scope.Graph().Err() != nil {
 			continue
 		}
 		var out []string

@@ -21,8 +21,8 @@ import (
 // more has a one-line reason.
 func (c Case) Aggregation(t *testing.T) {
 	c.kept = cmp.Or(c.kept, new(kept))
-	e := c.all(t)
-	weighting, beside, err := methods.AveragedUploads(e.Method)
+	experiment := c.all(t)
+	weighting, beside, err := methods.AveragedUploads(experiment.Method)
 	if err != nil {
 		if text := err.Error(); strings.Contains(text, "\n") || strings.Contains(text, "methods.") {
 			t.Errorf("%q is no line that names a layer of the table", text)
@@ -32,7 +32,7 @@ func (c Case) Aggregation(t *testing.T) {
 
 	plain, _ := c.plainAll(t)
 	want := plain.Prompts
-	got := c.run(t, e, engine.Settings{Wrap: func(inner message.Cohort) message.Cohort {
+	got := c.run(t, experiment, engine.Settings{Wrap: func(inner message.Cohort) message.Cohort {
 		return sums{inner, weighting, beside}
 	}}).Prompts
 	for _, name := range want.Names() {
@@ -52,9 +52,9 @@ type sums struct {
 	beside    []string
 }
 
-func (c sums) Run(ctx context.Context, o message.Instruction) ([]message.Reply, error) {
-	replies, err := c.Cohort.Run(ctx, o)
-	if o.Kind != message.Train || err != nil {
+func (c sums) Run(ctx context.Context, instruction message.Instruction) ([]message.Reply, error) {
+	replies, err := c.Cohort.Run(ctx, instruction)
+	if instruction.Kind != message.Train || err != nil {
 		return replies, err
 	}
 

@@ -126,9 +126,9 @@ func (c Case) experiment(t *testing.T) *spec.Experiment {
 		Plan: spec.Plan{Rounds: 3, Participation: 0.5, TestEvery: 2, Seed: 7}}
 }
 
-func run(t *testing.T, e *spec.Experiment, set engine.Settings) *engine.Result {
+func run(t *testing.T, experiment *spec.Experiment, set engine.Settings) *engine.Result {
 	t.Helper()
-	r, err := engine.Run(context.Background(), e, set)
+	r, err := engine.Run(context.Background(), experiment, set)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -136,9 +136,9 @@ func run(t *testing.T, e *spec.Experiment, set engine.Settings) *engine.Result {
 }
 
 // run runs an experiment of the case.
-func (c Case) run(t *testing.T, e *spec.Experiment, set engine.Settings) *engine.Result {
+func (c Case) run(t *testing.T, experiment *spec.Experiment, set engine.Settings) *engine.Result {
 	t.Helper()
-	return run(t, e, set)
+	return run(t, experiment, set)
 }
 
 // plain returns the outcome of the case's experiment, which several tests compare with others. It runs once. Nobody may
@@ -156,9 +156,9 @@ func (c Case) plain(t *testing.T) outcome {
 // all returns the experiment with two rounds of all clients.
 func (c Case) all(t *testing.T) *spec.Experiment {
 	t.Helper()
-	e := c.experiment(t)
-	e.Plan.Rounds, e.Plan.Participation = 2, 1
-	return e
+	experiment := c.experiment(t)
+	experiment.Plan.Rounds, experiment.Plan.Participation = 2, 1
+	return experiment
 }
 
 // plainAll returns the result of all, which several tests compare with others, and its trace. It runs once.
@@ -253,13 +253,13 @@ func Run(t *testing.T, c Case) {
 // round differently on some processors. Two rounds of one backbone need fewer graphs.
 func (c Case) device(t *testing.T) {
 	c.Alike = true
-	e := c.experiment(t)
-	e.Plan.Rounds = 2
+	experiment := c.experiment(t)
+	experiment.Plan.Rounds = 2
 	set := engine.Settings{Workers: 8, Client: client.Settings{PlainGraphs: true,
 		Session: ort.Options{OptLevel: ort.OptNone}}}
-	plain := outcomeOf(t, c.run(t, e, set))
+	plain := outcomeOf(t, c.run(t, experiment, set))
 	set.Client.Session.Bind = true
-	fixed := outcomeOf(t, c.run(t, e, set))
+	fixed := outcomeOf(t, c.run(t, experiment, set))
 	if orttest.OnCPU() { // a GPU may choose other algorithms
 		plain.same(t, fixed, "runs and bound runs of fixed sizes")
 	}
@@ -277,9 +277,9 @@ func (c Case) zero(t *testing.T) {
 	bare, idle := c, c
 	bare.With, bare.Options = c.With[:len(c.With)-1], nil
 	idle.Options = c.Zero
-	e := bare.experiment(t)
+	experiment := bare.experiment(t)
 	base, _ := bases.LoadOrStore(fmt.Sprint(bare.Label(), bare.Alike), sync.OnceValues(func() (*engine.Result, error) {
-		return engine.Run(context.Background(), e, engine.Settings{}) // a failed test inside would panic
+		return engine.Run(context.Background(), experiment, engine.Settings{}) // a failed test inside would panic
 	}))
 	r, err := base.(func() (*engine.Result, error))()
 	if err != nil {

@@ -51,8 +51,9 @@ func (c Case) gradients(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	for _, c := range experiment.Clients {
-		global.Infos = append(global.Infos, method.ClientInfo{Backbone: c.Backbone.Name(), Dim: c.Backbone.Task().Dim})
+	for _, site := range experiment.Clients {
+		global.Infos = append(global.Infos, method.ClientInfo{Backbone: site.Backbone.Name(),
+			Dim: site.Backbone.Task().Dim})
 	}
 
 	for _, q := range at.Method.Statistics(0) { // without answers

@@ -143,14 +143,15 @@ func (c Case) lies(t *testing.T) {
 	}
 
 	run := func(rounds int, honest bool) (*liar, *engine.Result) {
-		e := c.experiment(t)
-		e.Clients = clients(9, 5, 6, 3, 7)
-		e.Plan.Rounds, e.Plan.Participation, e.Plan.TestEvery = rounds, 1, rounds
-		l := &liar{method: e.Method, client: 1, named: map[int][]string{}, honest: honest}
-		r, err := engine.Run(t.Context(), e, engine.Settings{Workers: 2, Wrap: func(in message.Cohort) message.Cohort {
-			l.Cohort, l.tasks = in, in.Participants()
-			return l
-		}})
+		experiment := c.experiment(t)
+		experiment.Clients = clients(9, 5, 6, 3, 7)
+		experiment.Plan.Rounds, experiment.Plan.Participation, experiment.Plan.TestEvery = rounds, 1, rounds
+		l := &liar{method: experiment.Method, client: 1, named: map[int][]string{}, honest: honest}
+		r, err := engine.Run(t.Context(), experiment, engine.Settings{Workers: 2,
+			Wrap: func(in message.Cohort) message.Cohort {
+				l.Cohort, l.tasks = in, in.Participants()
+				return l
+			}})
 		if err != nil {
 			t.Fatalf("one client ended the run: %v", err)
 		}

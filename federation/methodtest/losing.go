@@ -18,9 +18,9 @@ type losing struct {
 	lost func(round, client int) bool
 }
 
-func (l losing) Run(ctx context.Context, o message.Instruction) ([]message.Reply, error) {
-	replies, err := l.Cohort.Run(ctx, o)
+func (l losing) Run(ctx context.Context, instruction message.Instruction) ([]message.Reply, error) {
+	replies, err := l.Cohort.Run(ctx, instruction)
 	return slices.DeleteFunc(replies, func(r message.Reply) bool {
-		return !o.Kind.Tests() && l.lost(o.Round, r.Client)
+		return !instruction.Kind.Tests() && l.lost(instruction.Round, r.Client)
 	}), err
 }

@@ -93,12 +93,12 @@ func (c Case) messages(t *testing.T) {
 }
 
 // declared reports extras that differ from those that the method declares for an upload or an answer.
-func declared(e *spec.Experiment, c *spec.Client, extra tensor.Map) error {
-	task := c.Backbone.Task()
-	task.Client, task.Clients, task.Classes = c.ID, len(e.Clients), len(e.Classes)
-	err := message.CheckExtras(e.Method.Extras(task), extra, c.Train.Len())
-	for _, q := range slices.Concat(e.Method.Statistics(0), e.Method.Statistics(1)) {
-		if message.CheckExtras(q.Answer(task), extra, c.Train.Len()) == nil {
+func declared(experiment *spec.Experiment, site *spec.Client, extra tensor.Map) error {
+	task := site.Backbone.Task()
+	task.Client, task.Clients, task.Classes = site.ID, len(experiment.Clients), len(experiment.Classes)
+	err := message.CheckExtras(experiment.Method.Extras(task), extra, site.Train.Len())
+	for _, q := range slices.Concat(experiment.Method.Statistics(0), experiment.Method.Statistics(1)) {
+		if message.CheckExtras(q.Answer(task), extra, site.Train.Len()) == nil {
 			return nil
 		}
 	}
@@ -138,9 +138,9 @@ func contentOf(t *testing.T, m tensor.Map) content {
 	return content{m, b}
 }
 
-func (c *readOnly) Run(ctx context.Context, o message.Instruction) ([]message.Reply, error) {
-	c.seen = append(c.seen, contentOf(c.t, o.Tensors()))
-	replies, err := c.Cohort.Run(ctx, o)
+func (c *readOnly) Run(ctx context.Context, instruction message.Instruction) ([]message.Reply, error) {
+	c.seen = append(c.seen, contentOf(c.t, instruction.Tensors()))
+	replies, err := c.Cohort.Run(ctx, instruction)
 	for _, r := range replies {
 		c.seen = append(c.seen, contentOf(c.t, message.UploadTensors(r.Upload)))
 	}

@@ -13,9 +13,9 @@ import (
 // the label loss refuses a method that does not use it.
 func (c Case) overrides(t *testing.T) {
 	experiment := c.experiment(t)
-	build := func(s *method.Scope) [2]graph.Node {
-		logits := experiment.Method.Logits(s)
-		return [2]graph.Node{logits, experiment.Method.Loss(s, logits)}
+	build := func(scope *method.Scope) [2]graph.Node {
+		logits := experiment.Method.Logits(scope)
+		return [2]graph.Node{logits, experiment.Method.Loss(scope, logits)}
 	}
 
 	scope := method.ScopeOf(experiment.Method, experiment.Task(experiment.Clients[0]))
@@ -27,20 +27,21 @@ func (c Case) overrides(t *testing.T) {
 		t.Error("equal values make other nodes")
 	}
 
-	labels := scope.With(method.Override{LabelLoss: func(s *method.Scope, logits graph.Node) graph.Node {
-		return s.LabelLoss(logits).Neg()
+	labels := scope.With(method.Override{LabelLoss: func(scope *method.Scope, logits graph.Node) graph.Node {
+		return scope.LabelLoss(logits).Neg()
 	}})
 	for what, other := range map[string]*method.Scope{"label loss": labels,
-		"parameters": scope.With(method.Override{Name: "other", TrainedValue: func(s *method.Scope,
+		"parameters": scope.With(method.Override{Name: "other", TrainedValue: func(scope *method.Scope,
 			at string) graph.Node {
-			x := s.TrainedValue(at)
-			return s.Input(method.Input{Kind: "other", Name: at}, x.DType(), x.Shape())
+			x := scope.TrainedValue(at)
+			return scope.Input(method.Input{Kind: "other", Name: at}, x.DType(), x.Shape())
 		}}),
-		"image features": scope.With(method.Override{Vision: func(s *method.Scope, p method.VisionPrompts) graph.Node {
-			return s.Vision(p).Neg()
+		"image features": scope.With(method.Override{Vision: func(scope *method.Scope,
+			p method.VisionPrompts) graph.Node {
+			return scope.Vision(p).Neg()
 		}}),
-		"class scores": scope.With(method.Override{Cosine: func(s *method.Scope, x, t graph.Node) graph.Node {
-			return s.Cosine(x, t).Neg()
+		"class scores": scope.With(method.Override{Cosine: func(scope *method.Scope, x, t graph.Node) graph.Node {
+			return scope.Cosine(x, t).Neg()
 		}})} {
 		if changed := build(other) != want; other.Used() != changed {
 			t.Errorf("another %s changes nodes: %v; it is used: %v", what, changed, other.Used())

@@ -18,12 +18,12 @@ type Pinned struct {
 	First tensor.Map
 }
 
-func (p Pinned) Start(g *method.Global) error {
-	if err := p.Method.Start(g); err != nil {
+func (p Pinned) Start(global *method.Global) error {
+	if err := p.Method.Start(global); err != nil {
 		return err
 	}
 
-	for _, m := range []tensor.Map{g.Shared, g.Broadcast} {
+	for _, m := range []tensor.Map{global.Shared, global.Broadcast} {
 		for name := range m {
 			if t := p.First[name]; t != nil {
 				m[name] = filled(t, m[name].Shape)
@@ -45,17 +45,17 @@ func (p Pinned) Params(t method.ClientSpec) []method.Param {
 	return out
 }
 
-func (p Pinned) Begin(l *method.Local) error {
-	l.Rand = PinnedRand(l.Round, l.Task.Client)
-	if l.Round == 0 {
-		for name := range l.Private {
-			if t := p.First[fmt.Sprintf("c%d/%s", l.Task.Client, name)]; t != nil {
-				l.Private[name] = filled(t, l.Private[name].Shape)
+func (p Pinned) Begin(local *method.Local) error {
+	local.Rand = PinnedRand(local.Round, local.Task.Client)
+	if local.Round == 0 {
+		for name := range local.Private {
+			if t := p.First[fmt.Sprintf("c%d/%s", local.Task.Client, name)]; t != nil {
+				local.Private[name] = filled(t, local.Private[name].Shape)
 			}
 		}
 	}
 
-	return p.Method.Begin(l)
+	return p.Method.Begin(local)
 }
 
 // filled returns t, or a tensor of that shape full of t's only element.
@@ -85,9 +85,9 @@ type probe struct {
 	first, second tensor.Map
 }
 
-func (p *probe) Loss(s *method.Scope, logits graph.Node) graph.Node {
-	loss := p.Method.Loss(s, logits)
-	hosts := s.Built().Hosts
+func (p *probe) Loss(scope *method.Scope, logits graph.Node) graph.Node {
+	loss := p.Method.Loss(scope, logits)
+	hosts := scope.Built().Hosts
 	for i := range hosts {
 		if f := &hosts[i].Func; !f.Differentiable {
 			f.Every = method.EveryRound
@@ -97,26 +97,26 @@ func (p *probe) Loss(s *method.Scope, logits graph.Node) graph.Node {
 	return loss
 }
 
-func (p *probe) Begin(l *method.Local) error {
-	if err := p.Method.Begin(l); err != nil {
+func (p *probe) Begin(local *method.Local) error {
+	if err := p.Method.Begin(local); err != nil {
 		return err
 	}
-	l.Rand = method.Rand(1, "probe")
-	take(l, p.first)
+	local.Rand = method.Rand(1, "probe")
+	take(local, p.first)
 	return nil
 }
 
-func (p *probe) AdjustGradients(l *method.Local, g tensor.Map) error {
-	if err := p.Method.AdjustGradients(l, g); err != nil {
+func (p *probe) AdjustGradients(local *method.Local, g tensor.Map) error {
+	if err := p.Method.AdjustGradients(local, g); err != nil {
 		return err
 	}
-	l.Rand = method.Rand(1, "probe")
-	take(l, p.second)
+	local.Rand = method.Rand(1, "probe")
+	take(local, p.second)
 	return nil
 }
 
-func take(l *method.Local, from tensor.Map) {
-	for _, m := range []tensor.Map{l.Shared, l.Private} {
+func take(local *method.Local, from tensor.Map) {
+	for _, m := range []tensor.Map{local.Shared, local.Private} {
 		for name := range m {
 			m[name] = from[name].Clone()
 		}

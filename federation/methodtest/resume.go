@@ -76,12 +76,12 @@ var interruptions = []struct {
 	{"second step", atStep(2)},
 	{"eleventh step", atStep(11)},
 	{"first turn", func(s *engine.Settings, stop func(), _ string) func() error {
-		s.OnTurn = func(o message.Instruction, _ int) { stop() }
+		s.OnTurn = func(instruction message.Instruction, _ int) { stop() }
 		return nil
 	}},
 	{"a test", func(s *engine.Settings, stop func(), _ string) func() error {
-		s.OnTurn = func(o message.Instruction, client int) {
-			if o.Kind == message.Test && client == 2 {
+		s.OnTurn = func(instruction message.Instruction, client int) {
+			if instruction.Kind == message.Test && client == 2 {
 				stop()
 			}
 		}
@@ -153,11 +153,11 @@ func (c Case) learnsNothing() bool { return len(c.Names.Shared)+len(c.Names.Priv
 
 // lost: a round ends without a client whose answer is lost, and that client keeps its earlier state.
 func (c Case) lost(t *testing.T) {
-	e := c.experiment(t)
-	e.Plan.Participation, e.Plan.Rounds = 1, 1
-	before := c.run(t, e, engine.Settings{})
-	e.Plan.Rounds = 2
-	after := c.run(t, e, engine.Settings{Wrap: LoseReplies(func(round, client int) bool {
+	experiment := c.experiment(t)
+	experiment.Plan.Participation, experiment.Plan.Rounds = 1, 1
+	before := c.run(t, experiment, engine.Settings{})
+	experiment.Plan.Rounds = 2
+	after := c.run(t, experiment, engine.Settings{Wrap: LoseReplies(func(round, client int) bool {
 		return round == 1 && client == 1
 	})})
 	if got := after.Records[1].Clients; len(got) != 3 || got[1] != 2 {

@@ -11,10 +11,10 @@ import (
 // together: steps of up to three clients in one run equal a run for each client up to rounding: prompts, losses and
 // bytes. Clients of the toy take 4, 2, 2 and 2 steps, so that clients leave the run on the way.
 func (c Case) together(t *testing.T) {
-	e := c.all(t)
-	e.BatchClients = 3
+	experiment := c.all(t)
+	experiment.BatchClients = 3
 	want, _ := c.plainAll(t)
-	got := c.run(t, e, engine.Settings{Workers: 1})
+	got := c.run(t, experiment, engine.Settings{Workers: 1})
 	if len(got.Prompts) != len(want.Prompts) {
 		t.Fatalf("prompts %v, want %v", got.Prompts.Names(), want.Prompts.Names())
 	}

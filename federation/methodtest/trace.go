@@ -194,11 +194,11 @@ func unitRows(t *testing.T, name string, x *tensor.Tensor) {
 }
 
 // inputs returns the inputs of a client's loss, with those that its host functions read, and of the class scores.
-func (c Case) inputs(t *testing.T, e *spec.Experiment, client *spec.Client) (loss, scores []method.Input) {
+func (c Case) inputs(t *testing.T, experiment *spec.Experiment, client *spec.Client) (loss, scores []method.Input) {
 	t.Helper()
-	s, logits, node := method.LossOf(e.Method, e.Task(client))
-	scores, loss = method.Inputs(logits), s.Reads(node)
-	if err := s.Graph().Err(); err != nil {
+	scope, logits, node := method.LossOf(experiment.Method, experiment.Task(client))
+	scores, loss = method.Inputs(logits), scope.Reads(node)
+	if err := scope.Graph().Err(); err != nil {
 		t.Fatal(err)
 	}
 	return loss, scores

@@ -12,9 +12,9 @@ import (
 
 // Uploads returns an executor for engine.Settings that does clients' turns in this process. sent gets every encoded
 // reply that is no test, from any goroutine.
-func Uploads(t *testing.T, e *spec.Experiment, set client.Settings, sent func(client int,
+func Uploads(t *testing.T, experiment *spec.Experiment, set client.Settings, sent func(client int,
 	message []byte)) client.RemoteExecutor {
-	w := client.NewWorker(e, set)
+	w := client.NewWorker(experiment, set)
 	t.Cleanup(func() { w.Close() })
 	return uploads{w, sent}
 }
@@ -24,17 +24,17 @@ type uploads struct {
 	sent func(client int, message []byte)
 }
 
-func (u uploads) Execute(ctx context.Context, c *spec.Client, o message.Instruction, state func() (
+func (u uploads) Execute(ctx context.Context, site *spec.Client, instruction message.Instruction, state func() (
 	message.ClientState, error)) (message.Reply, *message.ClientState, error) {
 	s, err := state()
 	if err != nil {
 		return message.Reply{}, nil, err
 	}
 
-	r, next, err := u.Worker.Execute(ctx, c, o, s)
-	if err == nil && !o.Kind.Tests() {
+	r, next, err := u.Worker.Execute(ctx, site, instruction, s)
+	if err == nil && !instruction.Kind.Tests() {
 		b, failed := message.EncodeTensors(r.Tensors())
-		u.sent(c.ID, b)
+		u.sent(site.ID, b)
 		err = errors.Join(err, failed)
 	}
 

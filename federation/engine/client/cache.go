@@ -203,18 +203,18 @@ func (p *program) digest(in inputs, more ...int64) ([sha256.Size]byte, error) {
 
 // scoresOnce returns the class scores [N,C] of all rows of a data set, computed once for the same parameters, whichever
 // client asks.
-func (w *Worker) scoresOnce(ctx context.Context, p *plan, l *method.Local, s message.ClientState,
+func (w *Worker) scoresOnce(ctx context.Context, p *plan, local *method.Local, s message.ClientState,
 	rows *spec.Features) (*tensor.Tensor, error) {
 	if len(rows.Views) > 1 { // they are drawn anew each time
-		return w.scores(ctx, p, l, s, rows)
+		return w.scores(ctx, p, local, s, rows)
 	}
 
-	key, _, err := p.testKeys(inputsOf(l, s), rows)
+	key, _, err := p.testKeys(inputsOf(local, s), rows)
 	if err != nil {
 		return nil, err
 	}
 
-	return cached(w.caches.tested, key, func() (*tensor.Tensor, error) { return w.scores(ctx, p, l, s, rows) })
+	return cached(w.caches.tested, key, func() (*tensor.Tensor, error) { return w.scores(ctx, p, local, s, rows) })
 }
 
 // testKeys identify the class scores of a data set, and the values of the prefix if there is one.

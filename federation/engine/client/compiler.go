@@ -52,8 +52,8 @@ type planKey struct {
 	task     method.ClientSpec
 }
 
-func newCompiler(e *spec.Experiment, set Settings, k caches, initial *valueCache) *compiler {
-	return &compiler{experiment: e, options: set.Session, texts: set.Texts, programs: set.Programs, caches: k,
+func newCompiler(experiment *spec.Experiment, set Settings, k caches, initial *valueCache) *compiler {
+	return &compiler{experiment: experiment, options: set.Session, texts: set.Texts, programs: set.Programs, caches: k,
 		initial:       initial,
 		leastProducts: leastProducts, plans: map[planKey]*plan{}, equal: map[string]*plan{},
 		hands: map[string]*tensor.Tensor{},
@@ -87,12 +87,12 @@ func (c *compiler) step(backbone spec.Backbone, task method.ClientSpec) (*plan, 
 			}
 
 			p.several = func(clients int) ([]graph.Output, error) {
-				s := c.scope(task)
-				losses, err := c.losses(s)
+				scope := c.scope(task)
+				losses, err := c.losses(scope)
 				if err != nil {
 					return nil, err
 				}
-				return c.withGradients(backbone, s, losses, clients, nil)
+				return c.withGradients(backbone, scope, losses, clients, nil)
 			}
 
 			if p.initial, err = c.initialStep(backbone, scope, losses); err == nil && p.initial == nil {
@@ -173,19 +173,20 @@ func (c *compiler) initialStep(backbone spec.Backbone, scope *method.Scope, loss
 // initialBytes bounds the values of plan.initial: those of 101 classes and a text tower of ViT-B/16's size have 77 MB.
 const initialBytes = 512 << 20
 
-func (c *compiler) losses(s *method.Scope) ([]lossNode, error) {
-	trained := c.experiment.Method.Loss(s, c.experiment.Method.Logits(s))
-	if err := s.Graph().Err(); err != nil {
+func (c *compiler) losses(scope *method.Scope) ([]lossNode, error) {
+	trained := c.experiment.Method.Loss(scope, c.experiment.Method.Logits(scope))
+	if err := scope.Graph().Err(); err != nil {
 		return nil, err
 	}
-	return append([]lossNode{{node: trained}}, lossesOf(auxiliaryLoss, s.Built().AuxLosses)...), allUsed(s, trained)
+	return append([]lossNode{{node: trained}}, lossesOf(auxiliaryLoss, scope.Built().AuxLosses)...),
+		allUsed(scope, trained)
 }
 
 // allUsed refuses declared parameters that the loss does not depend on: the server would average them, and no step
 // would change them.
-func allUsed(s *method.Scope, loss graph.Node) error {
-	read := s.Reads(loss)
-	for _, p := range s.Params() {
+func allUsed(scope *method.Scope, loss graph.Node) error {
+	read := scope.Reads(loss)
+	for _, p := range scope.Params() {
 		if !slices.Contains(read, method.Input{Kind: method.ParamInput, Name: p.Name}) {
 			return fmt.Errorf("parameter %q is declared by Params but not used by the loss; use it or remove it",
 				p.Name)
@@ -197,23 +198,23 @@ func allUsed(s *method.Scope, loss graph.Node) error {
 
 // scope starts a graph that this worker's sessions run.
 func (c *compiler) scope(task method.ClientSpec) *method.Scope {
-	s := method.ScopeOf(c.experiment.Method, task)
+	scope := method.ScopeOf(c.experiment.Method, task)
 	if !c.plain {
-		s.Graph().UseKernels()
+		scope.Graph().UseKernels()
 	}
-	return s
+	return scope
 }
 
 func (c *compiler) score(b spec.Backbone, task method.ClientSpec) (*plan, error) {
-	return c.once(ScoresProgram, b, task, func(s *method.Scope) ([]graph.Output, finish, error) {
-		logits := c.experiment.Method.Logits(s)
+	return c.once(ScoresProgram, b, task, func(scope *method.Scope) ([]graph.Output, finish, error) {
+		logits := c.experiment.Method.Logits(scope)
 		return valueOf(logits), func() (*plan, error) {
-			p, err := c.split(ScoresProgram, b, s, logits)
+			p, err := c.split(ScoresProgram, b, scope, logits)
 			if err == nil && p.prefix != nil {
 				p.prefix.several = func(clients int) ([]graph.Output, error) {
-					s := c.scope(task)
-					_, fixed := cutValue(c.experiment.Method.Logits(s))
-					return c.forward(b, copies(s, fixed, clients))
+					scope := c.scope(task)
+					_, fixed := cutValue(c.experiment.Method.Logits(scope))
+					return c.forward(b, copies(scope, fixed, clients))
 				}
 			}
 			return p, err
@@ -223,15 +224,18 @@ func (c *compiler) score(b spec.Backbone, task method.ClientSpec) (*plan, error)
 
 // eval compiles a value that a method computes over its data.
 func (c *compiler) eval(b spec.Backbone, task method.ClientSpec, build func(*method.Scope) graph.Node) (*plan, error) {
-	s := c.scope(task)
-	n := build(s)
-	if err := s.Graph().Err(); err != nil {
+	scope := c.scope(task)
+	n := build(scope)
+	if err := scope.Graph().Err(); err != nil {
 		return nil, err
 	}
 
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.same(ValueProgram, b, s, valueOf(n), func() (*plan, error) { return c.split(ValueProgram, b, s, n) })
+	return c.same(ValueProgram, b, scope, valueOf(n), func() (*plan,
+		error) {
+		return c.split(ValueProgram, b, scope, n)
+	})
 }
 
 // split compiles a value, and the parts of it that depend on no row of data as its prefix.
@@ -309,13 +313,13 @@ func (c *compiler) once(kind Kind, backbone spec.Backbone, task method.ClientSpe
 		return p, nil
 	}
 
-	s := c.scope(task)
-	nodes, compile, err := build(s)
+	scope := c.scope(task)
+	nodes, compile, err := build(scope)
 	if err != nil {
 		return nil, err
 	}
 
-	p, err := c.same(kind, backbone, s, nodes, compile)
+	p, err := c.same(kind, backbone, scope, nodes, compile)
 	if err == nil {
 		c.plans[key] = p
 	}
@@ -482,13 +486,13 @@ func scalarLoss(n graph.Node) (graph.Node, error) {
 
 // learned lists the inputs with gradients that a loss depends on before towers are in the graph, since prompts that
 // share a pass through the text tower reach all losses: parameters, and values of differentiable host functions.
-func learned(s *method.Scope, loss graph.Node) []method.Input {
+func learned(scope *method.Scope, loss graph.Node) []method.Input {
 	var all []method.Input
-	for _, p := range s.Params() {
+	for _, p := range scope.Params() {
 		all = append(all, method.Input{Kind: method.ParamInput, Name: p.Name})
 	}
 
-	for _, h := range s.Built().Hosts {
+	for _, h := range scope.Built().Hosts {
 		if h.Func.Differentiable {
 			all = append(all, h.Input())
 		}
@@ -524,8 +528,8 @@ func (c *compiler) lossPlan(kind Kind, backbone spec.Backbone, scope *method.Sco
 }
 
 // gradients is lossPlan with its session.
-func (c *compiler) gradients(kind Kind, b spec.Backbone, s *method.Scope, losses []lossNode) (*plan, error) {
-	p, err := c.lossPlan(kind, b, s, losses)
+func (c *compiler) gradients(kind Kind, b spec.Backbone, scope *method.Scope, losses []lossNode) (*plan, error) {
+	p, err := c.lossPlan(kind, b, scope, losses)
 	if err == nil {
 		_, err = p.session(1)
 	}
@@ -534,14 +538,14 @@ func (c *compiler) gradients(kind Kind, b spec.Backbone, s *method.Scope, losses
 
 // terms compiles every term of the loss with its gradients.
 func (c *compiler) terms(b spec.Backbone, task method.ClientSpec) (*plan, error) {
-	return c.once(TermsProgram, b, task, func(s *method.Scope) ([]graph.Output, finish, error) {
-		loss := c.experiment.Method.Loss(s, c.experiment.Method.Logits(s))
-		if err := s.Graph().Err(); err != nil {
+	return c.once(TermsProgram, b, task, func(scope *method.Scope) ([]graph.Output, finish, error) {
+		loss := c.experiment.Method.Loss(scope, c.experiment.Method.Logits(scope))
+		if err := scope.Graph().Err(); err != nil {
 			return nil, nil, err
 		}
-		terms, err := s.Built().Terms(loss)
+		terms, err := scope.Built().Terms(loss)
 		losses := lossesOf(termLoss, terms)
-		return valuesOf(losses), func() (*plan, error) { return c.gradients(TermsProgram, b, s, losses) }, err
+		return valuesOf(losses), func() (*plan, error) { return c.gradients(TermsProgram, b, scope, losses) }, err
 	})
 }
 
@@ -599,8 +603,8 @@ func (c *compiler) model(kind Kind, backbone spec.Backbone, out []graph.Output,
 	return c.programs.Program(p, model)
 }
 
-func (c *compiler) compile(kind Kind, b spec.Backbone, s *method.Scope, out []graph.Output) (*program, error) {
-	p := c.program(kind, b, s, out, nil)
+func (c *compiler) compile(kind Kind, b spec.Backbone, scope *method.Scope, out []graph.Output) (*program, error) {
+	p := c.program(kind, b, scope, out, nil)
 	_, err := p.session(1)
 	return p, err
 }

@@ -26,7 +26,7 @@ func (w *Worker) ComputeStatistic(client *spec.Client, instruction message.Instr
 		}
 	}
 
-	l, _ := w.Begin(client, instruction, state)
+	local, _ := w.Begin(client, instruction, state)
 	q, ok := instruction.StatisticOf(w.Experiment.Method)
 	if !ok {
 		return method.Upload{}, fmt.Errorf("round %d, client %d: the method has no statistic %q", instruction.Round+1,
@@ -34,9 +34,9 @@ func (w *Worker) ComputeStatistic(client *spec.Client, instruction message.Instr
 			instruction.Statistic)
 	}
 
-	answer, err := q.Compute(l)
+	answer, err := q.Compute(local)
 	if err == nil && w.Settings.Tracer != nil {
-		err = w.traceStatistic(client, instruction, state, answer, l.Draws.Count())
+		err = w.traceStatistic(client, instruction, state, answer, local.Draws.Count())
 	}
 
 	if err != nil {
@@ -137,15 +137,15 @@ func (w *Worker) evaluations(has record.Evaluable, p *plan, s message.ClientStat
 	return out
 }
 
-func (w *Worker) validate(ctx context.Context, c *spec.Client, o message.Instruction,
+func (w *Worker) validate(ctx context.Context, client *spec.Client, instruction message.Instruction,
 	s message.ClientState) (message.Scores, error) {
-	if c.Val == nil || c.Val.Len() == 0 {
+	if client.Val == nil || client.Val.Len() == 0 {
 		return message.Scores{}, nil
 	}
 
-	silent, other := *w, *c
-	silent.Settings.Tracer, other.Test = nil, c.Val
-	r, err := silent.Test(ctx, &other, o, s)
+	silent, other := *w, *client
+	silent.Settings.Tracer, other.Test = nil, client.Val
+	r, err := silent.Test(ctx, &other, instruction, s)
 	if err != nil {
 		err = fmt.Errorf("validation: %w", err)
 	}
@@ -156,18 +156,19 @@ func (w *Worker) validate(ctx context.Context, c *spec.Client, o message.Instruc
 // adapt tests a client that never trains. The client takes some steps of the method's local training on its training
 // data, from the shared parameters and its first private ones, at the learning rate before the schedule. Its state is
 // not kept.
-func (w *Worker) adapt(ctx context.Context, c *spec.Client, o message.Instruction) (message.Scores, error) {
+func (w *Worker) adapt(ctx context.Context, client *spec.Client, instruction message.Instruction) (message.Scores,
+	error) {
 	own, s := w.quiet(), message.ClientState{}
-	if o.Steps > 0 {
-		own.Experiment.Training = own.Experiment.Training.Steps(c.ID, o.Steps)
+	if instruction.Steps > 0 {
+		own.Experiment.Training = own.Experiment.Training.Steps(client.ID, instruction.Steps)
 		var err error
-		if _, s, err = own.Train(ctx, c, o, s); err != nil {
+		if _, s, err = own.Train(ctx, client, instruction, s); err != nil {
 			return message.Scores{}, fmt.Errorf("%w; with this method a new client cannot take steps here: set "+
 				"eval.new_steps: [0]", err)
 		}
 	}
 
-	return own.Test(ctx, c, o, s)
+	return own.Test(ctx, client, instruction, s)
 }
 
 // quiet returns this worker without tracer, guard, noise and shared optimizer, for training that precedes one test and
@@ -181,12 +182,12 @@ func (w *Worker) quiet() *Worker {
 
 // fineTuned trains the parameters that the server sent for some epochs, by the method's local training at the learning
 // rate of the round, and returns the client with the result.
-func (w *Worker) fineTuned(ctx context.Context, client *spec.Client, o message.Instruction,
+func (w *Worker) fineTuned(ctx context.Context, client *spec.Client, instruction message.Instruction,
 	s message.ClientState) (*method.Local, message.ClientState, error) {
 	own := w.quiet()
 	own.Experiment.Training = w.Experiment.Training.Tuning(client.ID)
-	o.Statistic = "fine-tuning" // draws its own random numbers
-	t, err := own.begin(client, o, s)
+	instruction.Statistic = "fine-tuning" // draws its own random numbers
+	t, err := own.begin(client, instruction, s)
 	if err == nil {
 		err = own.train(ctx, []*turn{t})
 	}
@@ -205,11 +206,11 @@ type setEvaluator struct {
 	set    spec.EvaluationSet
 }
 
-func setEvaluators(e *spec.Experiment, set Settings, k caches) map[string]setEvaluator {
+func setEvaluators(experiment *spec.Experiment, set Settings, k caches) map[string]setEvaluator {
 	out := map[string]setEvaluator{}
 	set.Tracer = nil
-	for _, x := range e.EvaluationSets {
-		other := *e
+	for _, x := range experiment.EvaluationSets {
+		other := *experiment
 		other.EvaluationSets = nil
 		if len(x.Classes) > 0 {
 			other.Classes = x.Classes
@@ -223,10 +224,10 @@ func setEvaluators(e *spec.Experiment, set Settings, k caches) map[string]setEva
 	return out
 }
 
-func (x setEvaluator) evaluate(ctx context.Context, c *spec.Client, o message.Instruction,
+func (x setEvaluator) evaluate(ctx context.Context, client *spec.Client, instruction message.Instruction,
 	s message.ClientState) (message.Scores, error) {
-	o.Set = ""
-	scores, err := x.worker.Test(ctx, x.visitor(c), o, s)
+	instruction.Set = ""
+	scores, err := x.worker.Test(ctx, x.visitor(client), instruction, s)
 	if err != nil {
 		return scores, fmt.Errorf("evaluation set %s: %w", x.set.Name, err)
 	}
@@ -234,9 +235,9 @@ func (x setEvaluator) evaluate(ctx context.Context, c *spec.Client, o message.In
 }
 
 // visitor returns a copy of a client whose test data is the evaluation set.
-func (x setEvaluator) visitor(c *spec.Client) *spec.Client {
-	v := *c
-	v.Test = x.set.Test[c.Backbone.Name()]
+func (x setEvaluator) visitor(client *spec.Client) *spec.Client {
+	v := *client
+	v.Test = x.set.Test[client.Backbone.Name()]
 	if len(x.set.Classes) > 0 {
 		v.Train = spec.LabelsOnly(v.Test.Labels()) // its own examples have other classes
 	}

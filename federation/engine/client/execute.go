@@ -54,8 +54,9 @@ func checkReply(r message.Reply) error {
 // RemoteExecutor executes an instruction for one client, as Worker.Execute does. state returns the client's state,
 // which need not be in memory before it is needed. It must be safe for concurrent use.
 type RemoteExecutor interface {
-	Execute(ctx context.Context, c *spec.Client, o message.Instruction, state func() (message.ClientState,
-		error)) (r message.Reply, next *message.ClientState, err error)
+	Execute(ctx context.Context, client *spec.Client, instruction message.Instruction,
+		state func() (message.ClientState,
+			error)) (r message.Reply, next *message.ClientState, err error)
 }
 
 // Remembers returns the state of a client for a Job.

@@ -24,8 +24,8 @@ type inputs struct {
 }
 
 // inputsOf returns the inputs at the current parameters, without rows.
-func inputsOf(l *method.Local, s message.ClientState) inputs {
-	return inputs{local: l, state: s, now: parameters(l)}
+func inputsOf(local *method.Local, s message.ClientState) inputs {
+	return inputs{local: local, state: s, now: parameters(local)}
 }
 
 // rows is the size of the batch; 0 where there is none.

@@ -117,15 +117,15 @@ func firstWave(roots []graph.Node) []*graph.Op {
 // CheckGraphs returns an error for class scores and losses that a client with a backbone cannot compute, such as those
 // of prompts that are longer, with a class name, than the context of the text tower. Nothing is compiled, and no data
 // is read.
-func CheckGraphs(e *spec.Experiment, b spec.Backbone, client, clients int) error {
-	_, err := graphsOf(e, b, client, clients)
+func CheckGraphs(experiment *spec.Experiment, b spec.Backbone, client, clients int) error {
+	_, err := graphsOf(experiment, b, client, clients)
 	return err
 }
 
 // StepBytes returns the memory of all values together from which a client computes class scores and loss of so many
 // rows, without gradients.
-func StepBytes(e *spec.Experiment, b spec.Backbone, client, clients, rows int) (bytes float64, err error) {
-	roots, err := graphsOf(e, b, client, clients)
+func StepBytes(experiment *spec.Experiment, b spec.Backbone, client, clients, rows int) (bytes float64, err error) {
+	roots, err := graphsOf(experiment, b, client, clients)
 	for _, op := range graph.Reachable(roots...) {
 		for _, n := range op.Out {
 			size := 4.0
@@ -143,12 +143,15 @@ func StepBytes(e *spec.Experiment, b spec.Backbone, client, clients, rows int) (
 }
 
 // graphsOf returns the class scores and the loss of a client.
-func graphsOf(e *spec.Experiment, b spec.Backbone, client, clients int) (roots []graph.Node, err error) {
-	t := spec.TaskOf(b, client, clients, len(e.Classes))
-	s, scores, loss := method.LossOf(e.Method, t)
-	if err = s.Graph().Err(); err == nil {
-		hand := func(method.HandTexts) (*tensor.Tensor, error) { return tensor.New(len(e.Classes), t.Dim), nil }
-		roots, err = lower(b, e.Classes, e.Template, hand, nil, nil, []graph.Node{scores, loss})
+func graphsOf(experiment *spec.Experiment, b spec.Backbone, client, clients int) (roots []graph.Node, err error) {
+	t := spec.TaskOf(b, client, clients, len(experiment.Classes))
+	scope, scores, loss := method.LossOf(experiment.Method, t)
+	if err = scope.Graph().Err(); err == nil {
+		hand := func(method.HandTexts) (*tensor.Tensor, error) {
+			return tensor.New(len(experiment.Classes), t.Dim),
+				nil
+		}
+		roots, err = lower(b, experiment.Classes, experiment.Template, hand, nil, nil, []graph.Node{scores, loss})
 	}
 
 	if err != nil {

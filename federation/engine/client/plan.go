@@ -130,13 +130,14 @@ func (p *plan) runPrefix(ctx context.Context, ins ...inputs) ([]ort.Values, erro
 }
 
 // withHosts returns the plan with the host functions of a scope.
-func (p *plan) withHosts(s *method.Scope) *plan {
+func (p *plan) withHosts(scope *method.Scope) *plan {
 	if p == nil {
 		return nil
 	}
 	own := *p
-	own.program, own.prefix, own.initial = p.program.withHosts(s), p.prefix.withHosts(s), p.initial.withHosts(s)
-	own.constants = s.Built().Constants
+	own.program, own.prefix, own.initial = p.program.withHosts(scope), p.prefix.withHosts(scope),
+		p.initial.withHosts(scope)
+	own.constants = scope.Built().Constants
 	return &own
 }
 
@@ -262,8 +263,8 @@ func copies(scope *method.Scope, outputs []graph.Output, n int) []graph.Output {
 
 // commonInputs returns a test for inputs that are the same for all clients of a round: shared parameters of some kinds,
 // such as ReceivedInput.
-func commonInputs(s *method.Scope, kinds ...method.InputKind) func(method.Input) bool {
-	shared := method.SharedNames(s.Params())
+func commonInputs(scope *method.Scope, kinds ...method.InputKind) func(method.Input) bool {
+	shared := method.SharedNames(scope.Params())
 	return func(in method.Input) bool { return slices.Contains(kinds, in.Kind) && slices.Contains(shared, in.Name) }
 }
 
@@ -342,24 +343,24 @@ func (p *program) reads() []method.Input { return method.WithArguments(slices.Cl
 func (p *program) readsRows() bool { return slices.ContainsFunc(p.reads(), spec.IsRow) }
 
 // withHosts returns the program with the host functions of a scope.
-func (p *program) withHosts(s *method.Scope) *program {
+func (p *program) withHosts(scope *method.Scope) *program {
 	if p == nil {
 		return nil
 	}
 	own := *p
-	own.hosts = p.hostsOf(s)
+	own.hosts = p.hostsOf(scope)
 	return &own
 }
 
 // hostsOf lists the host functions of a scope that the program reads.
-func (p *program) hostsOf(s *method.Scope) []method.HostCall {
-	return slices.DeleteFunc(slices.Clone(s.Built().Hosts), func(h method.HostCall) bool {
+func (p *program) hostsOf(scope *method.Scope) []method.HostCall {
+	return slices.DeleteFunc(slices.Clone(scope.Built().Hosts), func(h method.HostCall) bool {
 		return !slices.Contains(p.inputs, h.Input())
 	})
 }
 
 // Reads lists the inputs of spec.LargeInputs that the method reads of a client's images besides their features. clients
 // is the number of clients.
-func (w *Worker) Reads(c *spec.Client, clients int) []string {
-	return spec.Reads(w.Experiment.Method, w.Task(c, clients))
+func (w *Worker) Reads(client *spec.Client, clients int) []string {
+	return spec.Reads(w.Experiment.Method, w.Task(client, clients))
 }

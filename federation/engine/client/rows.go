@@ -14,39 +14,39 @@ import (
 )
 
 // evalRows computes a node over all training rows of a client.
-func (w *Worker) evalRows(c *spec.Client, l *method.Local, s message.ClientState,
+func (w *Worker) evalRows(client *spec.Client, local *method.Local, s message.ClientState,
 	build func(*method.Scope) graph.Node) (*tensor.Tensor, error) {
-	p, err := w.compiler.eval(c.Backbone, l.Task, build)
+	p, err := w.compiler.eval(client.Backbone, local.Task, build)
 	if err != nil {
 		return nil, err
 	}
 
 	if p.byRow {
-		return w.scores(context.Background(), p, l, s, l.Data)
+		return w.scores(context.Background(), p, local, s, local.Data)
 	}
 
-	return w.run(context.Background(), p, l, s, l.Data)
+	return w.run(context.Background(), p, local, s, local.Data)
 }
 
 // run computes a value over all rows of a data set.
-func (w *Worker) run(ctx context.Context, p *plan, l *method.Local, s message.ClientState,
+func (w *Worker) run(ctx context.Context, p *plan, local *method.Local, s message.ClientState,
 	data method.Data) (*tensor.Tensor, error) {
-	return w.runOn(ctx, p, l, s, data, tensor.Indices(data.Len()))
+	return w.runOn(ctx, p, local, s, data, tensor.Indices(data.Len()))
 }
 
 // scores computes class scores [N,C], or another value [N,...], of all rows of a data set, in parts if rows are large.
-func (w *Worker) scores(ctx context.Context, p *plan, l *method.Local, s message.ClientState,
+func (w *Worker) scores(ctx context.Context, p *plan, local *method.Local, s message.ClientState,
 	data method.Data) (*tensor.Tensor, error) {
 	size := p.rowsAtOnce()
 	if size == 0 || data.Len() <= size {
-		return w.run(ctx, p, l, s, data)
+		return w.run(ctx, p, local, s, data)
 	}
-	return w.inChunks(ctx, p, l, s, data, size, false)
+	return w.inChunks(ctx, p, local, s, data, size, false)
 }
 
 // inChunks computes a value [N,...] of all rows of a data set, so many rows at a time. With pad, copies of the last row
 // fill up the last chunk.
-func (w *Worker) inChunks(ctx context.Context, p *plan, l *method.Local, s message.ClientState, data method.Data,
+func (w *Worker) inChunks(ctx context.Context, p *plan, local *method.Local, s message.ClientState, data method.Data,
 	size int, pad bool) (*tensor.Tensor, error) {
 	out := &tensor.Tensor{}
 	for rows := range slices.Chunk(tensor.Indices(data.Len()), size) {
@@ -54,7 +54,7 @@ func (w *Worker) inChunks(ctx context.Context, p *plan, l *method.Local, s messa
 		if pad {
 			rows = append(slices.Clip(rows), slices.Repeat(rows[n-1:], size-n)...)
 		}
-		got, err := w.runOn(ctx, p, l, s, data, rows)
+		got, err := w.runOn(ctx, p, local, s, data, rows)
 		if err != nil {
 			return nil, err
 		}
@@ -133,8 +133,8 @@ func (w *Worker) FixedNodes(ctx context.Context, client *spec.Client, local *met
 }
 
 // Logits returns the method's class scores with the text and image towers in the graph.
-func (w *Worker) Logits(c *spec.Client, scope *method.Scope) (graph.Node, error) {
-	return w.compiler.lowered(c.Backbone, w.Experiment.Method.Logits(scope))
+func (w *Worker) Logits(client *spec.Client, scope *method.Scope) (graph.Node, error) {
+	return w.compiler.lowered(client.Backbone, w.Experiment.Method.Logits(scope))
 }
 
 // scoredTogether is how many rows ScoreRows scores at a time. Kernels use vectors of at most 16 numbers, so that the
@@ -144,9 +144,9 @@ const scoredTogether = 16
 // ScoreRows returns class scores [N,C], before softmax, of rows that need not be the client's. The scores of a row do
 // not depend on the other rows, nor on their number: the number of rows selects kernels, so all parts have one size,
 // and the last part is filled up with copies of the last row.
-func (w *Worker) ScoreRows(ctx context.Context, c *spec.Client, l *method.Local, s message.ClientState,
+func (w *Worker) ScoreRows(ctx context.Context, client *spec.Client, local *method.Local, s message.ClientState,
 	rows method.Data) (*tensor.Tensor, error) {
-	p, err := w.compiler.score(c.Backbone, l.Task)
+	p, err := w.compiler.score(client.Backbone, local.Task)
 	if err != nil {
 		return nil, err
 	}
@@ -156,5 +156,5 @@ func (w *Worker) ScoreRows(ctx context.Context, c *spec.Client, l *method.Local,
 		size = min(size, most)
 	}
 
-	return w.inChunks(ctx, p, l, s, rows, size, true)
+	return w.inChunks(ctx, p, local, s, rows, size, true)
 }

@@ -181,9 +181,9 @@ func (w *Worker) update(ctx context.Context, t *turn, in inputs, out tensor.Map)
 }
 
 // parameters returns all parameters that are trained; the tensors are shared.
-func parameters(l *method.Local) tensor.Map {
+func parameters(local *method.Local) tensor.Map {
 	m := tensor.Map{}
-	for _, part := range []tensor.Map{l.Shared, l.Private} {
+	for _, part := range []tensor.Map{local.Shared, local.Private} {
 		for k, t := range part {
 			m[k] = t
 		}
@@ -221,12 +221,12 @@ type termMeter struct {
 }
 
 // meter returns a meter for a client's turn; nil if terms are not measured.
-func (w *Worker) meter(c *spec.Client, task method.ClientSpec, tr trace.Client) (*termMeter, error) {
+func (w *Worker) meter(client *spec.Client, task method.ClientSpec, tr trace.Client) (*termMeter, error) {
 	if !w.Settings.Terms {
 		return nil, nil
 	}
 
-	p, err := w.compiler.terms(c.Backbone, task)
+	p, err := w.compiler.terms(client.Backbone, task)
 	if err != nil {
 		return nil, configtags.KeyErrorf("eval.terms", "%w", err)
 	}

@@ -120,14 +120,14 @@ func (w *Worker) computeAhead(ctx context.Context, jobs []Job, workers int) erro
 				return err
 			}
 
-			c := j.Client
+			client := j.Client
 			if other {
-				c = evaluator.visitor(c)
+				client = evaluator.visitor(client)
 			}
 
-			missing, err := w.missingPrefixes(c, j.Instruction, s)
+			missing, err := w.missingPrefixes(client, j.Instruction, s)
 			if err != nil {
-				return ofTurn(c, instruction, err)
+				return ofTurn(client, instruction, err)
 			}
 
 			for _, v := range missing {
@@ -162,29 +162,30 @@ func (w *Worker) computeAhead(ctx context.Context, jobs []Job, workers int) erro
 }
 
 // missingPrefixes lists the values of prefixes that a client's test needs and that the caches lack.
-func (w *Worker) missingPrefixes(c *spec.Client, o message.Instruction, state message.ClientState) (out []missingPrefix,
+func (w *Worker) missingPrefixes(client *spec.Client, instruction message.Instruction,
+	state message.ClientState) (out []missingPrefix,
 	err error) {
-	rows := c.Test
-	if o.Kind == message.Validate {
-		rows = c.Val
+	rows := client.Test
+	if instruction.Kind == message.Validate {
+		rows = client.Val
 	}
 
 	if rows == nil || rows.Len() == 0 {
 		return nil, nil
 	}
 
-	l, state := w.Begin(c, o, state)
-	plan, err := w.compiler.score(c.Backbone, l.Task)
+	local, state := w.Begin(client, instruction, state)
+	plan, err := w.compiler.score(client.Backbone, local.Task)
 	if err != nil || plan.prefix == nil || plan.notBatchable {
 		return nil, err
 	}
 
-	for _, view := range w.evaluations(w.compiler.evaluable(l.Task), plan, state) {
+	for _, view := range w.evaluations(w.compiler.evaluable(local.Task), plan, state) {
 		if view == method.PersonalView && w.Experiment.Training.FineTune > 0 {
 			break // its parameters are not there yet
 		}
 
-		l := *l
+		l := *local
 		if view == method.PersonalView && len(state.Own) > 0 {
 			l.Shared = state.Own
 		}

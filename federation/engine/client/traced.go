@@ -86,13 +86,14 @@ func (p *plan) valuesWithoutRows(in inputs) tensor.Map {
 }
 
 // traceTest records a test: class scores [N,C], the inputs of the scores that are no rows of data, and the rows.
-func (w *Worker) traceTest(c *spec.Client, o message.Instruction, p *plan, local *method.Local, logits *tensor.Tensor,
+func (w *Worker) traceTest(client *spec.Client, instruction message.Instruction, p *plan, local *method.Local,
+	logits *tensor.Tensor,
 	read tensor.Map) error {
-	tr := trace.NewClient(w.Settings.Tracer, o.Round, c.ID)
+	tr := trace.NewClient(w.Settings.Tracer, instruction.Round, client.ID)
 	tr.Put("eval/logits", logits)
 	tr.PutAll("eval", read)
-	tr.Put("eval/label", tensor.OfInts(c.Test.Labels(), c.Test.Len()))
-	rows, err := c.Test.Batch(tensor.Indices(c.Test.Len()), local.Rand, p.largeInputs...)
+	tr.Put("eval/label", tensor.OfInts(client.Test.Labels(), client.Test.Len()))
+	rows, err := client.Test.Batch(tensor.Indices(client.Test.Len()), local.Rand, p.largeInputs...)
 	if err != nil {
 		return err
 	}
@@ -122,15 +123,15 @@ func (w *Worker) traceTest(c *spec.Client, o message.Instruction, p *plan, local
 func (w *Worker) traceStatistic(client *spec.Client, instruction message.Instruction, st message.ClientState,
 	answer tensor.Map,
 	drawn int) error {
-	l, _ := w.Begin(client, instruction, st) // the same random numbers again
-	rows, err := client.Train.Batch(tensor.Indices(client.Train.Len()), l.Rand)
+	local, _ := w.Begin(client, instruction, st) // the same random numbers again
+	rows, err := client.Train.Batch(tensor.Indices(client.Train.Len()), local.Rand)
 	if err != nil {
 		return err
 	}
 
-	if drawn != l.Draws.Count() {
+	if drawn != local.Draws.Count() {
 		return fmt.Errorf("it took %d random numbers, and one look at all rows takes %d: the trace lacks some; draw "+
-			"the rows once", drawn, l.Draws.Count())
+			"the rows once", drawn, local.Draws.Count())
 	}
 
 	at := fmt.Sprintf("r%d/statistic/%s/c%d", instruction.Round, instruction.Statistic, client.ID)

@@ -152,8 +152,8 @@ func (t *turn) failed(err error) error {
 	return ofTurn(t.client, t.instruction, fmt.Errorf("step %d: %w", t.local.Steps, err))
 }
 
-func ofTurn(c *spec.Client, o message.Instruction, err error) error {
-	return fmt.Errorf("round %d, client %d: %w", o.Round+1, c.ID, err)
+func ofTurn(client *spec.Client, instruction message.Instruction, err error) error {
+	return fmt.Errorf("round %d, client %d: %w", instruction.Round+1, client.ID, err)
 }
 
 // Turns executes the jobs of one group of Groups. next has by job the client's state if its upload counts, nil for an
@@ -192,26 +192,27 @@ func (w *Worker) Turns(ctx context.Context, jobs []Job) (replies []message.Reply
 }
 
 // Train trains one client, whatever the kind of the instruction.
-func (w *Worker) Train(ctx context.Context, c *spec.Client, o message.Instruction,
+func (w *Worker) Train(ctx context.Context, client *spec.Client, instruction message.Instruction,
 	s message.ClientState) (message.Reply, message.ClientState, error) {
-	o.Kind = message.Train
-	r, next, err := w.Turns(ctx, []Job{{c, o, Remembers(s)}})
+	instruction.Kind = message.Train
+	r, next, err := w.Turns(ctx, []Job{{client, instruction, Remembers(s)}})
 	if err != nil {
-		return message.Reply{Client: c.ID}, s, err
+		return message.Reply{Client: client.ID}, s, err
 	}
 	return r[0], *next[0], nil
 }
 
 // Pretrain trains the shared parameters on synthetic data. Private parameters are drawn as those of the first client,
 // and dropped. Nothing is merged, so the server's other state is as the method starts it.
-func (w *Worker) Pretrain(ctx context.Context, synthetic *spec.Synthetic, o message.Instruction) (tensor.Map, error) {
+func (w *Worker) Pretrain(ctx context.Context, synthetic *spec.Synthetic, instruction message.Instruction) (tensor.Map,
+	error) {
 	first := *w
 	first.Settings.Tracer, first.Settings.Terms, first.shared = nil, false, nil
 	first.pretrains, first.Experiment.Attack = true, attack.Attack{}
 	first.Experiment.Training.Epochs, first.Experiment.Training.Overrides = synthetic.Epochs, nil
 	first.Experiment.Training.Schedule = optim.Schedule{Kind: "constant"}
 	only := &spec.Client{Backbone: synthetic.Backbone, Train: synthetic.Data}
-	r, _, err := first.Train(ctx, only, o, message.ClientState{})
+	r, _, err := first.Train(ctx, only, instruction, message.ClientState{})
 	if err != nil {
 		return nil, err
 	}

@@ -56,10 +56,10 @@ type Settings struct {
 type KeptTexts func(key [sha256.Size]byte, shape []int, compute func() (*tensor.Tensor, error)) (*tensor.Tensor, error)
 
 // NewWorker returns the client side of an experiment; Close frees its sessions.
-func NewWorker(e *spec.Experiment, set Settings) *Worker {
+func NewWorker(experiment *spec.Experiment, set Settings) *Worker {
 	k := caches{newValueCache(testBytes, keptTests), newValueCache(testBytes, keptTests), newValueCache(imageBytes, 0)}
 	k.images.fixed = true
-	return newWorker(e, set, k)
+	return newWorker(experiment, set, k)
 }
 
 func newWorker(experiment *spec.Experiment, set Settings, k caches) *Worker {
@@ -92,8 +92,8 @@ func (w *Worker) Close() error {
 	return err
 }
 
-func (w *Worker) Task(c *spec.Client, clients int) method.ClientSpec {
-	return spec.TaskOf(c.Backbone, c.ID, clients, len(w.Experiment.Classes))
+func (w *Worker) Task(client *spec.Client, clients int) method.ClientSpec {
+	return spec.TaskOf(client.Backbone, client.ID, clients, len(w.Experiment.Classes))
 }
 
 // Begin starts one client's turn from an instruction and the client's state. It returns the state with newly drawn

@@ -36,9 +36,9 @@ func WithMethod(m method.Method) *spec.Experiment {
 }
 
 // Run runs an experiment that must not fail.
-func Run(t testing.TB, e *spec.Experiment, set engine.Settings) *engine.Result {
+func Run(t testing.TB, experiment *spec.Experiment, set engine.Settings) *engine.Result {
 	t.Helper()
-	r, err := engine.Run(context.Background(), e, set)
+	r, err := engine.Run(context.Background(), experiment, set)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,9 +46,9 @@ func Run(t testing.TB, e *spec.Experiment, set engine.Settings) *engine.Result {
 }
 
 // Refused runs an experiment and expects a one-line error with all the words.
-func Refused(t testing.TB, e *spec.Experiment, set engine.Settings, words ...string) {
+func Refused(t testing.TB, experiment *spec.Experiment, set engine.Settings, words ...string) {
 	t.Helper()
-	_, err := engine.Run(context.Background(), e, set)
+	_, err := engine.Run(context.Background(), experiment, set)
 	datatest.WantError(t, err, words...)
 }
 

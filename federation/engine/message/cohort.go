@@ -23,7 +23,7 @@ type Cohort interface {
 	Traits() Traits
 	// Run sends one instruction to the clients it names and returns the replies that came. A client that did not answer
 	// is missing. An error ends the run.
-	Run(ctx context.Context, o Instruction) ([]Reply, error)
+	Run(ctx context.Context, instruction Instruction) ([]Reply, error)
 	// Accept tells clients that their replies to this round count, so that they keep the new state.
 	Accept(round int, clients []int) error
 	// Rejected tells the cohort that a round leaves a client out, because of its reply or of how it joined, and why.
@@ -183,9 +183,9 @@ func WithoutGuardPart(m tensor.Map) tensor.Map {
 // Guard protects uploads before they leave a client. It runs on the client's side, over every transport.
 type Guard interface {
 	// Answer answers an instruction of kind Compute that is for the guard; ok is false for statistics of the method.
-	Answer(client int, o Instruction) (answer tensor.Map, ok bool, err error)
+	Answer(client int, instruction Instruction) (answer tensor.Map, ok bool, err error)
 	// Protect replaces the upload and the training statistics of a client.
-	Protect(client int, o Instruction, up *method.Upload, stats *Stats) error
+	Protect(client int, instruction Instruction, up *method.Upload, stats *Stats) error
 }
 
 // Scores are a client's test results: the sufficient statistics of each evaluation. An evaluation that its method does

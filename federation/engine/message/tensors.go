@@ -128,12 +128,12 @@ func (o Instruction) Tensors() tensor.Map {
 }
 
 // Reencode sends an instruction through its encoded form.
-func Reencode(o Instruction) (Instruction, error) {
-	m, err := roundTrip(o.Tensors())
+func Reencode(instruction Instruction) (Instruction, error) {
+	m, err := roundTrip(instruction.Tensors())
 	if err != nil {
-		return o, err
+		return instruction, err
 	}
-	return o.with(m), nil
+	return instruction.with(m), nil
 }
 
 func (o Instruction) with(m tensor.Map) Instruction {

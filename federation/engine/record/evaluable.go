@@ -19,9 +19,9 @@ type Evaluable struct {
 // EvaluableOf reads the inputs of the graph of a method's class scores, and those of its host functions. The result is
 // the same for all clients of an experiment.
 func EvaluableOf(m method.Method, task method.ClientSpec) Evaluable {
-	s := method.ScopeOf(m, task)
-	shared, reads := method.SharedNames(s.Params()), map[string]bool{}
-	for _, in := range s.Reads(m.Logits(s)) {
+	scope := method.ScopeOf(m, task)
+	shared, reads := method.SharedNames(scope.Params()), map[string]bool{}
+	for _, in := range scope.Reads(m.Logits(scope)) {
 		switch in.Kind {
 		case method.ParamInput, method.ReceivedInput, method.BeforeInput:
 			if slices.Contains(shared, in.Name) {

@@ -122,9 +122,9 @@ func (p *Plan) seconds(client, steps, bytes int) float64 {
 }
 
 // bytesOf returns the bytes of an instruction to a client and of an upload of its shared parameters.
-func bytesOf(o message.Instruction, client int) int {
-	up := message.Reply{Upload: method.Upload{Shared: o.Shared}}
-	return message.EncodedSize(o.ForClient(client).Tensors()) + up.UploadSize()
+func bytesOf(instruction message.Instruction, client int) int {
+	up := message.Reply{Upload: method.Upload{Shared: instruction.Shared}}
+	return message.EncodedSize(instruction.ForClient(client).Tensors()) + up.UploadSize()
 }
 
 // factor returns the factor of an update that is x steps of the server old (FedBuff, section 3; hinge as in FedAsync,

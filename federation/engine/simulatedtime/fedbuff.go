@@ -96,7 +96,7 @@ func (b *fedBuff) run(ctx context.Context, inner message.Cohort, instruction mes
 
 // fill starts idle clients until as many train as allowed. Clients in the buffer, and clients that started from the
 // present state of the server before, wait for the next state.
-func (b *fedBuff) fill(o message.Instruction, now float64, buffer []*flight) {
+func (b *fedBuff) fill(instruction message.Instruction, now float64, buffer []*flight) {
 	for len(b.flights) < b.atATime {
 		idle := slices.DeleteFunc(slices.Clone(b.trainers), func(id int) bool {
 			own := func(f *flight) bool { return f.Client == id }
@@ -106,14 +106,14 @@ func (b *fedBuff) fill(o message.Instruction, now float64, buffer []*flight) {
 			return
 		}
 		r := method.Rand(b.plan.Seed, "fedbuff", strconv.Itoa(b.starts))
-		b.start(idle[r.IntN(len(idle))], o, now)
+		b.start(idle[r.IntN(len(idle))], instruction, now)
 	}
 }
 
-func (b *fedBuff) start(client int, o message.Instruction, now float64) {
+func (b *fedBuff) start(client int, instruction message.Instruction, now float64) {
 	b.starts++
-	b.flights = append(b.flights, &flight{Client: client, Version: o.Round,
-		End: now + b.plan.seconds(client, b.steps(client), bytesOf(o, client))})
+	b.flights = append(b.flights, &flight{Client: client, Version: instruction.Round,
+		End: now + b.plan.seconds(client, b.steps(client), bytesOf(instruction, client))})
 }
 
 // next removes and returns the turn whose upload arrives first; of equal ones, that of the lowest client.
@@ -170,10 +170,10 @@ func (b *fedBuff) train(ctx context.Context, inner message.Cohort, instruction m
 
 // counted returns an upload as the server merges it: the present parameters plus the client's update times its factor.
 // The upload of a client that started from the present parameters is unchanged.
-func (b *fedBuff) counted(f *flight, o message.Instruction) message.Reply {
+func (b *fedBuff) counted(f *flight, instruction message.Instruction) message.Reply {
 	up := method.Upload{Client: f.Client, N: f.Reply.N, Shared: f.update, Extra: tensor.Map{}}
-	if f.Version < o.Round {
-		up.Shared = o.Shared.Clone().Axpy(b.plan.FedBuff.factor(o.Round-f.Version), f.update)
+	if f.Version < instruction.Round {
+		up.Shared = instruction.Shared.Clone().Axpy(b.plan.FedBuff.factor(instruction.Round-f.Version), f.update)
 	}
 
 	if b.plan.FedBuff.Weights == uniform {

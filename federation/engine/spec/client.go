@@ -29,8 +29,8 @@ func (c *Client) Classes() []int64 {
 
 // Memory returns the tensors of method.Scope.Memory for a client. Of several views of an image it holds one, the same
 // in every round.
-func Memory(c *Client, seed uint64) (tensor.Map, error) {
-	return c.Train.Batch(tensor.Indices(c.Train.Len()), method.Rand(seed, "memory", strconv.Itoa(c.ID)))
+func Memory(client *Client, seed uint64) (tensor.Map, error) {
+	return client.Train.Batch(tensor.Indices(client.Train.Len()), method.Rand(seed, "memory", strconv.Itoa(client.ID)))
 }
 
 // LabelsOnly is the data of a client whose examples are on another machine, of which only the classes are known.

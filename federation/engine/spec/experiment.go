@@ -50,8 +50,8 @@ func (e *Experiment) PlanFor(participants []message.Participant) Plan {
 }
 
 // Task returns the ClientSpec that the method of a client is built for.
-func (e *Experiment) Task(c *Client) method.ClientSpec {
-	return TaskOf(c.Backbone, c.ID, len(e.Clients), len(e.Classes))
+func (e *Experiment) Task(client *Client) method.ClientSpec {
+	return TaskOf(client.Backbone, client.ID, len(e.Clients), len(e.Classes))
 }
 
 // Fingerprint returns a hash that differs between experiments that train differently.
@@ -80,8 +80,8 @@ func (e *Experiment) Fingerprint() string {
 		fmt.Fprintf(h, "reproduces %q\n", e.Reproduces)
 	}
 
-	for _, c := range e.Clients {
-		fmt.Fprintln(h, c.ID, c.Backbone.Name(), c.Train.Labels(), c.Test.Labels())
+	for _, client := range e.Clients {
+		fmt.Fprintln(h, client.ID, client.Backbone.Name(), client.Train.Labels(), client.Test.Labels())
 	}
 
 	if len(e.Clients) == 0 { // they are elsewhere

@@ -181,13 +181,13 @@ func (e *Experiment) MemoryNote(b Backbone, kernels bool) (string, error) {
 
 // stepMemory returns the memory of a training step and how many rows of a batch it computes at a time.
 func (e *Experiment) stepMemory(b Backbone, kernels bool) (m StepMemory, rows int, err error) {
-	s := e.scope(b)
+	scope := e.scope(b)
 	if kernels {
-		s.Graph().UseKernels()
+		scope.Graph().UseKernels()
 	}
 
-	logits, loss := e.onePass(s)
-	if err = s.Graph().Err(); err != nil {
+	logits, loss := e.onePass(scope)
+	if err = scope.Graph().Err(); err != nil {
 		return m, 0, err
 	}
 

@@ -41,8 +41,8 @@ func IsRow(in method.Input) bool { return in.Kind == method.RowInput }
 
 // UsesMemory reports whether a method's class scores read the client's own examples.
 func UsesMemory(m method.Method, task method.ClientSpec) bool {
-	s := method.ScopeOf(m, task)
-	return slices.Contains(method.Inputs(m.Logits(s)), method.MemoryImage)
+	scope := method.ScopeOf(m, task)
+	return slices.Contains(method.Inputs(m.Logits(scope)), method.MemoryImage)
 }
 
 // NotBatchable returns why the graphs of several clients are no faster in one run. It is empty where prompts of several
@@ -85,9 +85,9 @@ func (e *Experiment) scope(b Backbone) *method.Scope {
 }
 
 // onePass returns the class scores and the loss of a client; towers are placeholders.
-func (e *Experiment) onePass(s *method.Scope) (logits, loss graph.Node) {
-	logits = e.Method.Logits(s)
-	return logits, e.Method.Loss(s, logits)
+func (e *Experiment) onePass(scope *method.Scope) (logits, loss graph.Node) {
+	logits = e.Method.Logits(scope)
+	return logits, e.Method.Loss(scope, logits)
 }
 
 // Templates lists the templates of hand-written prompts that the method reads besides the experiment's own, sorted.

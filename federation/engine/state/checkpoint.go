@@ -50,10 +50,10 @@ type position struct {
 // cohortFolder is the prefix of the cohort's tensors.
 const cohortFolder = "cohort"
 
-func SaveCheckpoint(dir string, g *method.Global, checkpoint Checkpoint) error {
-	m := tensor.Map{}.Put("shared", g.Shared).Put("down", g.Broadcast).Put("kept", g.State).
+func SaveCheckpoint(dir string, global *method.Global, checkpoint Checkpoint) error {
+	m := tensor.Map{}.Put("shared", global.Shared).Put("down", global.Broadcast).Put("kept", global.State).
 		Put(cohortFolder, checkpoint.Cohort.Tensors)
-	for id, e := range g.PerClient {
+	for id, e := range global.PerClient {
 		m.Put("each/"+strconv.Itoa(id), e)
 	}
 
@@ -72,7 +72,7 @@ func SaveCheckpoint(dir string, g *method.Global, checkpoint Checkpoint) error {
 }
 
 // LoadCheckpoint reads the last committed round; ok is false when there is none yet.
-func LoadCheckpoint(dir string, g *method.Global) (checkpoint Checkpoint, ok bool, err error) {
+func LoadCheckpoint(dir string, global *method.Global) (checkpoint Checkpoint, ok bool, err error) {
 	path := filepath.Join(dir, CheckpointFile)
 	m, meta, err := ReadChecksummed(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -83,7 +83,7 @@ func LoadCheckpoint(dir string, g *method.Global) (checkpoint Checkpoint, ok boo
 		return checkpoint, false, fmt.Errorf("cannot resume: %w", err)
 	}
 
-	if checkpoint, err = restore(g, m, meta["position"]); err != nil {
+	if checkpoint, err = restore(global, m, meta["position"]); err != nil {
 		return checkpoint, false, fmt.Errorf("cannot resume: %s: %w", path, err)
 	}
 

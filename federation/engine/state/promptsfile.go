@@ -23,11 +23,12 @@ import (
 
 // Sections returns the tensors of a finished run's PromptsFile, some at a time: the server's, then those of each
 // client.
-func Sections(experiment *spec.Experiment, g *method.Global, store *Store,
+func Sections(experiment *spec.Experiment, global *method.Global, store *Store,
 	participants []message.Participant) []func() (
 	tensor.Map, error) {
 	out := []func() (tensor.Map, error){func() (tensor.Map, error) {
-		return tensor.Map{}.Put("shared", g.Shared).Put(DownFolder, ClientBroadcasts(experiment, g, participants)), nil
+		return tensor.Map{}.Put("shared", global.Shared).Put(DownFolder,
+			ClientBroadcasts(experiment, global, participants)), nil
 	}}
 	for _, id := range store.Clients() {
 		out = append(out, func() (tensor.Map, error) {
@@ -37,16 +38,16 @@ func Sections(experiment *spec.Experiment, g *method.Global, store *Store,
 		})
 	}
 
-	for _, c := range experiment.Clients {
-		if !spec.UsesMemory(experiment.Method, experiment.Task(c)) {
+	for _, client := range experiment.Clients {
+		if !spec.UsesMemory(experiment.Method, experiment.Task(client)) {
 			continue
 		}
 		out = append(out, func() (tensor.Map, error) {
-			m, err := spec.Memory(c, experiment.Plan.Seed)
+			m, err := spec.Memory(client, experiment.Plan.Seed)
 			if err != nil {
 				return nil, err
 			}
-			return tensor.Map{}.Put(memoryFolder+"/"+strconv.Itoa(c.ID),
+			return tensor.Map{}.Put(memoryFolder+"/"+strconv.Itoa(client.ID),
 				tensor.Map{"image": m["image"], "label": m["label"]}), nil
 		})
 	}
@@ -142,25 +143,27 @@ func ReadPrompts(dir string, clients ...int) (tensor.Map, map[string]string, err
 
 // Metadata returns the metadata of PromptsFile. Only clients on other machines know which classes they have examples
 // of.
-func Metadata(e *spec.Experiment, participants []message.Participant) (map[string]string, error) {
+func Metadata(experiment *spec.Experiment, participants []message.Participant) (map[string]string, error) {
 	owned := make([][]int64, len(participants))
-	for i, c := range e.Clients {
-		owned[i] = c.Classes()
+	for i, client := range experiment.Clients {
+		owned[i] = client.Classes()
 	}
-	return metadata(e, participants, owned)
+	return metadata(experiment, participants, owned)
 }
 
 // metadata returns the backbone of each client with the digest of its files, and the classes that the client has
 // examples of.
-func metadata(e *spec.Experiment, participants []message.Participant, owned [][]int64) (map[string]string, error) {
+func metadata(experiment *spec.Experiment, participants []message.Participant, owned [][]int64) (map[string]string,
+	error) {
 	meta := map[string]string{}
 	backbones, digests := make([]string, len(participants)), make([]string, len(participants))
 	for i, m := range participants {
 		backbones[i], digests[i] = m.Task.Backbone, m.Digest
 	}
 
-	for key, list := range map[string]any{MetaClasses: e.Classes, MetaBackbones: backbones, MetaDigests: digests,
-		MetaOwned: owned} {
+	for key, list := range map[string]any{MetaClasses: experiment.Classes, MetaBackbones: backbones,
+		MetaDigests: digests,
+		MetaOwned:   owned} {
 		b, err := json.Marshal(list)
 		if err != nil {
 			return nil, err
@@ -172,14 +175,15 @@ func metadata(e *spec.Experiment, participants []message.Participant, owned [][]
 }
 
 // ClientBroadcasts returns the server's extras that each client's class scores read, as K/NAME.
-func ClientBroadcasts(e *spec.Experiment, g *method.Global, participants []message.Participant) tensor.Map {
+func ClientBroadcasts(experiment *spec.Experiment, global *method.Global,
+	participants []message.Participant) tensor.Map {
 	out := tensor.Map{}
 	for id, c := range participants {
-		if !c.Joined || len(g.Broadcast)+len(g.PerClient[id]) == 0 {
+		if !c.Joined || len(global.Broadcast)+len(global.PerClient[id]) == 0 {
 			continue
 		}
-		for _, in := range method.Inputs(e.Method.Logits(method.ScopeOf(e.Method, c.Task))) {
-			for _, from := range []tensor.Map{g.Broadcast, g.PerClient[id]} {
+		for _, in := range method.Inputs(experiment.Method.Logits(method.ScopeOf(experiment.Method, c.Task))) {
+			for _, from := range []tensor.Map{global.Broadcast, global.PerClient[id]} {
 				if v := from[in.Name]; v != nil && in.Kind == method.BroadcastInput {
 					out[strconv.Itoa(id)+"/"+in.Name] = v
 				}
@@ -235,9 +239,9 @@ func WriteClientParams(experiment *spec.Experiment, path string, client *spec.Cl
 	participants[client.ID] = message.Participant{Joined: true, Task: t, Domain: client.Domain,
 		Digest: experiment.Digests[t.Backbone]}
 	id := strconv.Itoa(client.ID)
-	g := &method.Global{Broadcast: instruction.Broadcast, PerClient: instruction.PerClient}
+	global := &method.Global{Broadcast: instruction.Broadcast, PerClient: instruction.PerClient}
 	tensors := tensor.Map{}.Put("shared", instruction.Shared).Put(DownFolder,
-		ClientBroadcasts(experiment, g, participants)).
+		ClientBroadcasts(experiment, global, participants)).
 		Put("client/"+id+"/private", state.Private).Put("client/"+id+"/own", state.Own)
 	if spec.UsesMemory(experiment.Method, t) {
 		rows, err := spec.Memory(client, experiment.Plan.Seed)

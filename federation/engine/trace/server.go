@@ -32,9 +32,9 @@ type statistic struct {
 // Server returns a layer around a cohort that records the state of the server: the first one with everything that it
 // drew, what the aggregate of each statistic adds or replaces, and after each merge the state and the random numbers
 // that the merge drew. The server's method has started.
-func Server(inner message.Cohort, t Tracer, g *method.Global) message.Cohort {
-	g.Draws = method.NewDraws(nil)
-	return &server{Cohort: inner, tracer: t, global: g}
+func Server(inner message.Cohort, t Tracer, global *method.Global) message.Cohort {
+	global.Draws = method.NewDraws(nil)
+	return &server{Cohort: inner, tracer: t, global: global}
 }
 
 // Run records what happened since the last instruction.

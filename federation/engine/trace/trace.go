@@ -214,11 +214,12 @@ type Parameter struct {
 	Words string `json:"words,omitempty"` // to whose embeddings it is added
 }
 
-func ClientInfos(e *spec.Experiment) []ClientInfo {
-	out := make([]ClientInfo, len(e.Clients))
-	for i, c := range e.Clients {
-		out[i] = ClientInfo{Bundle: c.Backbone.Name(), Examples: c.Train.Len(), Test: c.Test.Len(), Domain: c.Domain}
-		for _, p := range e.Method.Params(e.Task(c)) {
+func ClientInfos(experiment *spec.Experiment) []ClientInfo {
+	out := make([]ClientInfo, len(experiment.Clients))
+	for i, client := range experiment.Clients {
+		out[i] = ClientInfo{Bundle: client.Backbone.Name(), Examples: client.Train.Len(), Test: client.Test.Len(),
+			Domain: client.Domain}
+		for _, p := range experiment.Method.Params(experiment.Task(client)) {
 			out[i].Parameters = append(out[i].Parameters, Parameter{p.Name, p.Owner.String(), p.Shape, p.Words})
 		}
 	}

@@ -19,9 +19,9 @@ import (
 // ClassifierGraph returns the class scores [B,C] of a client's classifier, before softmax, in a graph whose only inputs
 // depend on an image: "image" [B,D], unit rows, and other inputs of images that the method's Logits reads. All other
 // values are computed now and are constants, so the text tower is not in the graph. clients is how many there were.
-func ClassifierGraph(w *client.Worker, ctx context.Context, c *spec.Client, clients int,
+func ClassifierGraph(w *client.Worker, ctx context.Context, site *spec.Client, clients int,
 	prompts tensor.Map) (graph.Node, error) {
-	scoreGraph, err := scoresOf(w, c, clients, prompts)
+	scoreGraph, err := scoresOf(w, site, clients, prompts)
 	if err != nil {
 		return graph.Node{}, err
 	}
@@ -31,7 +31,7 @@ func ClassifierGraph(w *client.Worker, ctx context.Context, c *spec.Client, clie
 	}
 
 	fixed := client.FixedParts(scoreGraph.scores)
-	values, err := w.FixedNodes(ctx, c, scoreGraph.local, scoreGraph.state, scoreGraph.scope, fixed)
+	values, err := w.FixedNodes(ctx, site, scoreGraph.local, scoreGraph.state, scoreGraph.scope, fixed)
 	if err != nil {
 		return scoreGraph.scores, err
 	}
@@ -49,12 +49,12 @@ type scoreGraph struct {
 	scores graph.Node
 }
 
-func scoresOf(w *client.Worker, c *spec.Client, clients int, prompts tensor.Map) (g scoreGraph, err error) {
-	if g.local, g.state, err = learned(w, c, clients, prompts); err != nil {
+func scoresOf(w *client.Worker, site *spec.Client, clients int, prompts tensor.Map) (g scoreGraph, err error) {
+	if g.local, g.state, err = learned(w, site, clients, prompts); err != nil {
 		return g, err
 	}
 	g.scope = method.ScopeOf(w.Experiment.Method, g.local.Task)
-	g.scores, err = w.Logits(c, g.scope)
+	g.scores, err = w.Logits(site, g.scope)
 	return g, err
 }
 
@@ -116,23 +116,23 @@ func TextFeatures(worker *client.Worker, ctx context.Context, site *spec.Client,
 
 // Predict returns class scores [N,C], before softmax, of rows for a client's parameters. clients is the number of
 // clients.
-func Predict(w *client.Worker, ctx context.Context, c *spec.Client, clients int, prompts tensor.Map,
+func Predict(w *client.Worker, ctx context.Context, site *spec.Client, clients int, prompts tensor.Map,
 	rows method.Data) (*tensor.Tensor, error) {
-	l, s, err := learned(w, c, clients, prompts)
+	local, s, err := learned(w, site, clients, prompts)
 	if err != nil {
 		return nil, err
 	}
-	return w.ScoreRows(ctx, c, l, s, rows)
+	return w.ScoreRows(ctx, site, local, s, rows)
 }
 
 // Accuracy returns a client's accuracy in a round, tested with the parameters that its method's paper tests, as Predict
 // uses them. False if the round does not have it.
-func Accuracy(w *client.Worker, c *spec.Client, clients int, r record.Record) (float64, bool) {
+func Accuracy(w *client.Worker, site *spec.Client, clients int, r record.Record) (float64, bool) {
 	m := w.Experiment.Method
-	e := r.Evaluations.Of(record.EvaluableOf(m, w.Task(c, clients)).Headline(record.MethodView, m))
-	at := c.ID
+	e := r.Evaluations.Of(record.EvaluableOf(m, w.Task(site, clients)).Headline(record.MethodView, m))
+	at := site.ID
 	if len(r.Answered) > 0 {
-		at = slices.Index(r.Answered, c.ID)
+		at = slices.Index(r.Answered, site.ID)
 	}
 
 	if e == nil || at < 0 || at >= len(e.PerClient) {
@@ -162,11 +162,11 @@ func learned(worker *client.Worker, site *spec.Client, clients int, prompts tens
 		}
 	}
 
-	l, s := worker.Begin(site, message.Instruction{Kind: message.Test, Total: clients, Shared: shared,
+	local, s := worker.Begin(site, message.Instruction{Kind: message.Test, Total: clients, Shared: shared,
 		Broadcast: prompts.WithoutPrefix(state.DownFolder + "/" + strconv.Itoa(site.ID))}, s)
 	if worker.Experiment.Method.View() == method.PersonalView && len(s.Own) > 0 {
-		l.Shared = s.Own.Clone()
+		local.Shared = s.Own.Clone()
 	}
 
-	return l, s, nil
+	return local, s, nil
 }

@@ -44,8 +44,8 @@ func WriteEmbeddings(ctx context.Context, federation *experiment.Federation, dir
 			continue
 		}
 
-		c := exp.Clients[i]
-		untrained, err := engine.InitialParams(exp, c)
+		site := exp.Clients[i]
+		untrained, err := engine.InitialParams(exp, site)
 		if err != nil {
 			return err
 		}
@@ -56,7 +56,7 @@ func WriteEmbeddings(ctx context.Context, federation *experiment.Federation, dir
 		}
 
 		for name, prompts := range map[string]tensor.Map{"start": untrained, "end": learned} {
-			t, err := TextFeatures(worker, ctx, c, len(exp.Clients), prompts)
+			t, err := TextFeatures(worker, ctx, site, len(exp.Clients), prompts)
 			if err != nil {
 				return configtags.KeyErrorf("eval.embeddings", "%w; set it to 0 for this method", err)
 			}

@@ -104,10 +104,10 @@ func (r *finishedRun) open(config experiment.Config, choice Choice) (*Classifier
 		return nil, err
 	}
 
-	e := &spec.Experiment{Method: evaluated{base, choice.view()}, Classes: classifier.classes,
+	exp := &spec.Experiment{Method: evaluated{base, choice.view()}, Classes: classifier.classes,
 		Template: config.Data.Template}
-	e.Plan.Seed = config.Seed
-	classifier.worker = client.NewWorker(e, config.Settings().Client)
+	exp.Plan.Seed = config.Seed
+	classifier.worker = client.NewWorker(exp, config.Settings().Client)
 	return classifier, nil
 }
 

@@ -43,38 +43,41 @@ func (m FedCLIP) Params(t method.ClientSpec) []method.Param {
 }
 
 // Start draws the initial adapter as torch.nn.Linear does: weights and biases uniform within 1/√D.
-func (m FedCLIP) Start(g *method.Global) error {
-	modules.InitLayers(g.Seed, g.Shared, "adapter")
+func (m FedCLIP) Start(global *method.Global) error {
+	modules.InitLayers(global.Seed, global.Shared, "adapter")
 	return nil
 }
 
 // adapted returns the image features [B,D] behind the adapter, unit rows.
-func (m FedCLIP) adapted(s *method.Scope) graph.Node {
-	f := s.Image()
-	hidden := modules.ApplyLinear(s, "adapter/1", f).Tanh()
-	return modules.ApplyLinear(s, "adapter/2", hidden).Softmax(-1).Mul(f).L2Normalize()
+func (m FedCLIP) adapted(scope *method.Scope) graph.Node {
+	f := scope.Image()
+	hidden := modules.ApplyLinear(scope, "adapter/1", f).Tanh()
+	return modules.ApplyLinear(scope, "adapter/2", hidden).Softmax(-1).Mul(f).L2Normalize()
 }
 
-func texts(s *method.Scope) graph.Node { return s.HandText("a picture of a {}") }
+func texts(scope *method.Scope) graph.Node { return scope.HandText("a picture of a {}") }
 
 // Logits compares the adapted image features f' with the fixed class features of "a picture of a {class}".
-func (m FedCLIP) Logits(s *method.Scope) graph.Node { return s.Cosine(m.adapted(s), texts(s)) }
+func (m FedCLIP) Logits(scope *method.Scope) graph.Node {
+	return scope.Cosine(m.adapted(scope), texts(scope))
+}
 
 // Loss is the contrastive loss of the batch, which does not read the logits, or with loss: ce their cross entropy.
-func (m FedCLIP) Loss(s *method.Scope, logits graph.Node) graph.Node {
+func (m FedCLIP) Loss(scope *method.Scope, logits graph.Node) graph.Node {
 	if m.Objective == "ce" {
-		return m.WeightedMean.Loss(s, logits)
+		return m.WeightedMean.Loss(scope, logits)
 	}
-	return contrastive(s, m.adapted(s), texts(s))
+	return contrastive(scope, m.adapted(scope), texts(scope))
 }
 
 // contrastive returns CLIP's loss in a batch of images [B,D], each with the text of its own class of [C,D]: the mean of
 // the cross entropies of images over texts and of texts over images.
-func contrastive(s *method.Scope, image, text graph.Node) graph.Node {
-	pairs := s.Cosine(image, text.Rows(s.Label())) // [B,B]
-	own := pairs.Mul(s.Graph().Apply(graph.Standard, "EyeLike", nil, pairs.Detach())).Sum(-1)
+func contrastive(scope *method.Scope, image, text graph.Node) graph.Node {
+	pairs := scope.Cosine(image, text.Rows(scope.Label())) // [B,B]
+	own := pairs.Mul(scope.Graph().Apply(graph.Standard, "EyeLike", nil, pairs.Detach())).Sum(-1)
 	// The cross entropy of the diagonal, log Σ e^(pairs-own), in both directions.
 	ofImages, ofTexts := nn.LogSumExp(pairs.Sub(own.Unsqueeze(1)), 1), nn.LogSumExp(pairs.Sub(own.Unsqueeze(0)), 0)
-	return s.Term("cross entropy of images", ofImages.Mean().MulScalar(0.5)).Add(s.Term("cross entropy of texts",
+	return scope.Term("cross entropy of images",
+		ofImages.Mean().MulScalar(0.5)).Add(scope.Term("cross entropy of texts",
 		ofTexts.Mean().MulScalar(0.5)))
 }

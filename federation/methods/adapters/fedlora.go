@@ -89,13 +89,13 @@ func (m FedLoRA) Params(t method.ClientSpec) (out []method.Param) {
 }
 
 // changes returns the low-rank changes of one tower.
-func (m FedLoRA) changes(s *method.Scope, tower string) (out method.BlockChanges) {
-	for _, at := range m.sites(s.Task()) {
+func (m FedLoRA) changes(scope *method.Scope, tower string) (out method.BlockChanges) {
+	for _, at := range m.sites(scope.Task()) {
 		if at.tower != tower {
 			continue
 		}
-		a, b := nn.Unbind(s.Param(at.name()+"/a")),
-			nn.Unbind(s.Param(at.name()+"/b").MulScalar(m.Alpha/float64(m.Rank)))
+		a, b := nn.Unbind(scope.Param(at.name()+"/a")),
+			nn.Unbind(scope.Param(at.name()+"/b").MulScalar(m.Alpha/float64(m.Rank)))
 		for i := range a {
 			out.LowRank = append(out.LowRank, method.LowRank{Block: i, Map: at.layer, A: a[i], B: b[i]})
 		}
@@ -126,14 +126,14 @@ func (m FedLoRA) features(scope *method.Scope) (image, text graph.Node) {
 
 // Logits compares images with the texts of the template. Towers that option towers names run with the low-rank changes,
 // the other one as it is; a tower that cannot take changes fails the graph.
-func (m FedLoRA) Logits(s *method.Scope) graph.Node { return s.Cosine(m.features(s)) }
+func (m FedLoRA) Logits(scope *method.Scope) graph.Node { return scope.Cosine(m.features(scope)) }
 
 // Loss is with loss: contrastive, as in the code, CLIP's own in a batch, in which two images of one class are each
 // other's negatives. With loss: ce it is the cross entropy over all classes.
-func (m FedLoRA) Loss(s *method.Scope, logits graph.Node) graph.Node {
+func (m FedLoRA) Loss(scope *method.Scope, logits graph.Node) graph.Node {
 	if m.Objective == "ce" {
-		return m.FedAvg.Loss(s, logits)
+		return m.FedAvg.Loss(scope, logits)
 	}
-	image, text := m.features(s)
-	return contrastive(s, image, text)
+	image, text := m.features(scope)
+	return contrastive(scope, image, text)
 }

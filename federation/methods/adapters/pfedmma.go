@@ -77,10 +77,10 @@ func (m PFedMMA) Params(t method.ClientSpec) (out []method.Param) {
 }
 
 // changes returns n adapters of a tower with that many blocks.
-func (m PFedMMA) changes(s *method.Scope, tower string, layers, n int) (out method.BlockChanges) {
+func (m PFedMMA) changes(scope *method.Scope, tower string, layers, n int) (out method.BlockChanges) {
 	var parts [][]method.Layer
 	for _, name := range []string{tower + "/down", "mid", tower + "/up"} {
-		w, b := nn.Unbind(s.Param(name+"/w")), nn.Unbind(s.Param(name+"/b"))
+		w, b := nn.Unbind(scope.Param(name+"/w")), nn.Unbind(scope.Param(name+"/b"))
 		part := make([]method.Layer, n)
 		for i := range part {
 			part[i] = method.Layer{W: w[i], B: b[i]}

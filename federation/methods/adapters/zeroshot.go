@@ -68,6 +68,6 @@ func (ZeroShot) Params(method.ClientSpec) []method.Param { return nil }
 
 // Logits compares images with the class features of the templates. Several templates give the mean of their unit class
 // features, made unit again.
-func (m ZeroShot) Logits(s *method.Scope) graph.Node {
-	return s.Cosine(s.Image(), s.HandText(m.texts()...))
+func (m ZeroShot) Logits(scope *method.Scope) graph.Node {
+	return scope.Cosine(scope.Image(), scope.HandText(m.texts()...))
 }

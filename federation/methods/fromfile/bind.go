@@ -43,8 +43,9 @@ type binder struct {
 	sums   int  // summands of the loss so far
 }
 
-func (m ONNX) bind(s *method.Scope, r *role, task method.ClientSpec) *binder {
-	return &binder{method: m, scope: s, role: r, task: task, now: map[graph.Node]graph.Node{}, busy: map[port]bool{},
+func (m ONNX) bind(scope *method.Scope, r *role, task method.ClientSpec) *binder {
+	return &binder{method: m, scope: scope, role: r, task: task, now: map[graph.Node]graph.Node{},
+		busy: map[port]bool{},
 		size: new(int)}
 }
 
@@ -239,12 +240,12 @@ func (b *binder) ofUploads(in port, sizes ...int) graph.Node {
 
 // parameter returns a parameter, with its words where it is a prompt of a step. At the end of a turn, as on the server,
 // it is the offset from them.
-func (b *binder) parameter(s *method.Scope, name string) graph.Node {
+func (b *binder) parameter(scope *method.Scope, name string) graph.Node {
 	p, _ := b.method.file.meta.parameter(name)
 	if p.Words == "" || b.role == ofFinish {
-		return s.TrainedValue(name)
+		return scope.TrainedValue(name)
 	}
-	return prompts.OffsetContext{Tokens: b.method.length(p, b.task), Words: p.Words}.Full(s, name)
+	return prompts.OffsetContext{Tokens: b.method.length(p, b.task), Words: p.Words}.Full(scope, name)
 }
 
 func (b *binder) server() bool { return b.role == ofServer }

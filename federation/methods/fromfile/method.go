@@ -138,27 +138,27 @@ func sizes(shape []Size, tokens int, client method.ClientSpec) []int {
 }
 
 // Logits rebuilds the file's output "logits". An output of another shape than [B,C] fails the graph.
-func (m ONNX) Logits(s *method.Scope) graph.Node {
-	n := m.bind(s, ofScores, s.Task()).output(port{name: "logits"})
-	if s.Graph().Err() == nil && (n.Rank() != 2 || n.Shape()[0] != graph.Sym("B") ||
-		!n.Shape()[1].Is(s.Task().Classes)) {
-		return s.Graph().Fail("%soutput logits has shape %v; it must be [B,C] with C %d", m.at(), n.Shape(),
-			s.Task().Classes)
+func (m ONNX) Logits(scope *method.Scope) graph.Node {
+	n := m.bind(scope, ofScores, scope.Task()).output(port{name: "logits"})
+	if scope.Graph().Err() == nil && (n.Rank() != 2 || n.Shape()[0] != graph.Sym("B") ||
+		!n.Shape()[1].Is(scope.Task().Classes)) {
+		return scope.Graph().Fail("%soutput logits has shape %v; it must be [B,C] with C %d", m.at(), n.Shape(),
+			scope.Task().Classes)
 	}
 	return n
 }
 
 // Loss rebuilds the file's output "loss" on the given class scores, and names its summands as terms. An output that
 // names a term and is no summand of the loss fails the graph.
-func (m ONNX) Loss(s *method.Scope, logits graph.Node) graph.Node {
-	b := m.bind(s, ofLoss, s.Task())
+func (m ONNX) Loss(scope *method.Scope, logits graph.Node) graph.Node {
+	b := m.bind(scope, ofLoss, scope.Task())
 	scores, _ := m.file.graph.Output("logits")
 	b.now[scores] = logits
 	loss, _ := m.file.graph.Output("loss")
 	named := map[string]bool{}
 	n := b.summands(loss, named)
 	for _, o := range m.file.graph.Outputs {
-		if name, is := m.file.terms[source(o.Node)]; is && !named[name] && s.Graph().Err() == nil {
+		if name, is := m.file.terms[source(o.Node)]; is && !named[name] && scope.Graph().Err() == nil {
 			return b.fail("output %s is not a summand of loss; remove it, or add it to the loss", o.Name)
 		}
 	}
@@ -285,9 +285,9 @@ func (d noisy) Batch(rows []int, random *rand.Rand, also ...string) (tensor.Map,
 }
 
 // AdjustGradients changes no gradient. It sets the input step to the number of the next step.
-func (m ONNX) AdjustGradients(l *method.Local, _ tensor.Map) error {
+func (m ONNX) AdjustGradients(local *method.Local, _ tensor.Map) error {
 	if m.has("step") {
-		l.Scalars[own("step")] = float64(l.Steps + 1)
+		local.Scalars[own("step")] = float64(local.Steps + 1)
 	}
 	return nil
 }
@@ -302,13 +302,13 @@ func (m ONNX) Extras(t method.ClientSpec) []method.Extra {
 }
 
 // Finish computes the client's next state, and what it uploads beside the shared parameters.
-func (m ONNX) Finish(l *method.Local, up *method.Upload) error {
-	got, err := m.compute(ofFinish, l.Task, m.outputs(nextState, uploaded), l.Eval)
+func (m ONNX) Finish(local *method.Local, up *method.Upload) error {
+	got, err := m.compute(ofFinish, local.Task, m.outputs(nextState, uploaded), local.Eval)
 	for out, t := range got {
 		if out.among(uploaded) {
 			up.Extra[own(out.name)] = t
 		} else {
-			l.State[own(out.name)] = t
+			local.State[own(out.name)] = t
 		}
 	}
 
@@ -322,7 +322,7 @@ func (m ONNX) compute(r *role, client method.ClientSpec, outputs []port, eval fu
 		return nil, nil
 	}
 
-	all, err := eval(func(s *method.Scope) graph.Node { return m.vector(s, r, client, outputs) })
+	all, err := eval(func(scope *method.Scope) graph.Node { return m.vector(scope, r, client, outputs) })
 	if err != nil {
 		return nil, err
 	}
@@ -344,16 +344,16 @@ func (m ONNX) compute(r *role, client method.ClientSpec, outputs []port, eval fu
 }
 
 // vector joins outputs of declared shapes.
-func (m ONNX) vector(s *method.Scope, r *role, t method.ClientSpec, outputs []port) graph.Node {
-	b := m.bind(s, r, t)
+func (m ONNX) vector(scope *method.Scope, r *role, t method.ClientSpec, outputs []port) graph.Node {
+	b := m.bind(scope, r, t)
 	parts := make([]graph.Node, len(outputs))
 	for i, out := range outputs {
 		n, shape := b.output(out), m.declared(out, t)
-		if got, ok := n.Shape().Ints(); s.Graph().Err() == nil && (!ok || !slices.Equal(got, shape) ||
+		if got, ok := n.Shape().Ints(); scope.Graph().Err() == nil && (!ok || !slices.Equal(got, shape) ||
 			n.DType() != graph.Float) {
 			return b.fail("output %s is %v%v; it must be float32 with shape %v", out, n.DType(), n.Shape(), shape)
 		}
-		if s.Graph().Err() != nil {
+		if scope.Graph().Err() != nil {
 			return n
 		}
 		parts[i] = n.Reshape(-1)
@@ -371,17 +371,17 @@ func (m ONNX) declared(out port, t method.ClientSpec) []int {
 }
 
 // Start sets what the server sends in round 0.
-func (m ONNX) Start(g *method.Global) error {
+func (m ONNX) Start(global *method.Global) error {
 	for name, x := range m.file.meta.Down {
-		g.Broadcast[own(name)] = x.initial(g.Seed, -1, name, m.shape(x, m.task(g)))
+		global.Broadcast[own(name)] = x.initial(global.Seed, -1, name, m.shape(x, m.task(global)))
 	}
 	return nil
 }
 
 // task has the sizes of the server's tensors.
-func (m ONNX) task(g *method.Global) method.ClientSpec {
-	t := g.Task
-	t.Width, t.Classes, t.Clients = g.Width, g.Classes, g.Clients
+func (m ONNX) task(global *method.Global) method.ClientSpec {
+	t := global.Task
+	t.Width, t.Classes, t.Clients = global.Width, global.Classes, global.Clients
 	return t
 }
 

@@ -72,15 +72,15 @@ func (m FedHPL) Loss(scope *method.Scope, logits graph.Node) graph.Node {
 }
 
 // Finish uploads the client's mean scores.
-func (m FedHPL) Finish(l *method.Local, up *method.Upload) error {
-	z, err := l.Eval(m.Logits)
+func (m FedHPL) Finish(local *method.Local, up *method.Upload) error {
+	z, err := local.Eval(m.Logits)
 	if err != nil {
 		return err
 	}
 
-	c := l.Task.Classes
+	c := local.Task.Classes
 	mean, n, sums := tensor.New(c, c), tensor.New(c, 1), make([]float64, c*c)
-	for i, y := range l.Data.Labels() {
+	for i, y := range local.Data.Labels() {
 		if row := z.Row(i); argmax(row.Data) == int(y) {
 			n.Data[y]++
 			linalg.AddRow(sums[int(y)*c:], row, 1)
@@ -100,18 +100,19 @@ func (m FedHPL) Extras(t method.ClientSpec) []method.Extra {
 }
 
 // Start sends scores of no class.
-func (m FedHPL) Start(g *method.Global) error {
-	g.Broadcast[hplLogits], g.Broadcast[hplN] = tensor.New(g.Classes, g.Classes), tensor.New(g.Classes, 1)
+func (m FedHPL) Start(global *method.Global) error {
+	global.Broadcast[hplLogits], global.Broadcast[hplN] = tensor.New(global.Classes,
+		global.Classes), tensor.New(global.Classes, 1)
 	return nil
 }
 
 // Merge averages the scores of each class.
-func (m FedHPL) Merge(g *method.Global, ups []method.Upload) error {
-	if err := m.Base.Merge(g, ups); err != nil {
+func (m FedHPL) Merge(global *method.Global, ups []method.Upload) error {
+	if err := m.Base.Merge(global, ups); err != nil {
 		return err
 	}
-	logits, n := g.Broadcast[hplLogits].Clone(), g.Broadcast[hplN].Clone()
-	g.Broadcast[hplLogits], g.Broadcast[hplN] = logits, n
+	logits, n := global.Broadcast[hplLogits].Clone(), global.Broadcast[hplN].Clone()
+	global.Broadcast[hplLogits], global.Broadcast[hplN] = logits, n
 	return aggregate.RenewClassMeans(logits, n, ups, hplLogits, hplN, m.Weighting.Weighting == "uniform")
 }
 

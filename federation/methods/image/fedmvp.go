@@ -120,29 +120,29 @@ func (m FedMVP) Params(t method.ClientSpec) []method.Param {
 }
 
 // Start draws the network.
-func (m FedMVP) Start(g *method.Global) error {
-	modules.InitLayers(g.Seed, g.Shared, mvpFormer)
-	modules.InitAttention(g.Seed, g.Shared, mvpFormer)
-	m.switched(g, 1)
+func (m FedMVP) Start(global *method.Global) error {
+	modules.InitLayers(global.Seed, global.Shared, mvpFormer)
+	modules.InitAttention(global.Seed, global.Shared, mvpFormer)
+	m.switched(global, 1)
 	return nil
 }
 
 // switched sends whether clients learn low-rank changes in a round, counted from 1.
-func (m FedMVP) switched(g *method.Global, round int) {
+func (m FedMVP) switched(global *method.Global, round int) {
 	if m.LoRARound > 0 {
 		on := tensor.New(1)
 		if round >= m.LoRARound {
 			on.Data[0] = 1
 		}
-		g.Broadcast[mvpOn] = on
+		global.Broadcast[mvpOn] = on
 	}
 }
 
 // Merge averages the network with the weights of option weighting, and sends whether clients learn low-rank changes in
 // the next round.
-func (m FedMVP) Merge(g *method.Global, ups []method.Upload) error {
-	m.switched(g, g.Round+2)
-	return m.WeightedMean.Merge(g, ups)
+func (m FedMVP) Merge(global *method.Global, ups []method.Upload) error {
+	m.switched(global, global.Round+2)
+	return m.WeightedMean.Merge(global, ups)
 }
 
 // texts returns the unit features of attributes, n of [C,e].
@@ -167,12 +167,12 @@ func (m FedMVP) texts(scope *method.Scope) (out []graph.Node) {
 }
 
 // changed returns x + on x A B.
-func (m FedMVP) changed(s *method.Scope, x graph.Node, part string) graph.Node {
+func (m FedMVP) changed(scope *method.Scope, x graph.Node, part string) graph.Node {
 	if m.LoRARound == 0 {
 		return x
 	}
 	at := mvpLoRA + "/" + part
-	return x.Add(x.MatMul(s.Param(at + "/a")).MatMul(s.Param(at + "/b")).Mul(s.Broadcast(mvpOn, 1)))
+	return x.Add(x.MatMul(scope.Param(at + "/a")).MatMul(scope.Param(at + "/b")).Mul(scope.Broadcast(mvpOn, 1)))
 }
 
 // prompt returns the tokens [B,tokens,v] of images from the texts' features. All products are of rows of images with
@@ -216,9 +216,9 @@ func runs(n, rows int) *tensor.Tensor {
 
 // Logits compares the prompted image features with the mean attribute features of each class, which are no unit rows:
 // the result is the mean of the scores of a class's attributes.
-func (m FedMVP) Logits(s *method.Scope) graph.Node {
-	x, t := m.pair(s)
-	return s.Cosine(x, t)
+func (m FedMVP) Logits(scope *method.Scope) graph.Node {
+	x, t := m.pair(scope)
+	return scope.Cosine(x, t)
 }
 
 // pair returns the unit features of images, and the mean features of the attributes of each class.
@@ -245,34 +245,34 @@ func (m FedMVP) pair(scope *method.Scope) (image, text graph.Node) {
 
 // Loss adds the consistency to cross entropy. For it the plain image tower runs over the flipped images in each step;
 // alpha: 0 leaves it out.
-func (m FedMVP) Loss(s *method.Scope, logits graph.Node) graph.Node {
-	loss := m.WeightedMean.Loss(s, logits)
+func (m FedMVP) Loss(scope *method.Scope, logits graph.Node) graph.Node {
+	loss := m.WeightedMean.Loss(scope, logits)
 	if m.Alpha == 0 {
 		return loss
 	}
-	x, _ := m.pair(s)
-	apart := x.Mul(m.plain(s)).Sum(-1).Mean().Neg().AddScalar(1).MulScalar(m.Alpha)
-	return loss.Add(s.Term("consistency", apart))
+	x, _ := m.pair(scope)
+	apart := x.Mul(m.plain(scope)).Sum(-1).Mean().Neg().AddScalar(1).MulScalar(m.Alpha)
+	return loss.Add(scope.Term("consistency", apart))
 }
 
 // plain returns the plain tower's features of flipped images.
-func (m FedMVP) plain(s *method.Scope) graph.Node {
-	last := make([]int, s.Task().ImageSize)
+func (m FedMVP) plain(scope *method.Scope) graph.Node {
+	last := make([]int, scope.Task().ImageSize)
 	for i := range last {
 		last[i] = len(last) - 1 - i
 	}
-	turn := s.Pixels().Gather(3, s.Graph().Ints(last...)).Sub(s.Pixels())
-	return s.Vision(method.VisionPrompts{Pixels: turn})
+	turn := scope.Pixels().Gather(3, scope.Graph().Ints(last...)).Sub(scope.Pixels())
+	return scope.Vision(method.VisionPrompts{Pixels: turn})
 }
 
 // AdjustGradients changes no gradient, but freezes the low-rank changes before round lora_round, and from then on
 // everything else.
-func (m FedMVP) AdjustGradients(l *method.Local, g tensor.Map) error {
-	l.Frozen = nil
-	on := l.Broadcast[mvpOn]
+func (m FedMVP) AdjustGradients(local *method.Local, g tensor.Map) error {
+	local.Frozen = nil
+	on := local.Broadcast[mvpOn]
 	for _, name := range g.Names() {
 		if strings.HasPrefix(name, mvpLoRA+"/") != (on != nil && on.Data[0] == 1) {
-			l.Frozen = append(l.Frozen, name)
+			local.Frozen = append(local.Frozen, name)
 		}
 	}
 

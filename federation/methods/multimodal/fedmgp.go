@@ -93,9 +93,9 @@ func (m FedMGP) Params(t method.ClientSpec) (out []method.Param) {
 }
 
 // returned returns the groups of a tower with the average in place of the groups that were drawn.
-func (m FedMGP) returned(s *method.Scope, tower string) graph.Node {
-	own, slots := s.TrainedValue(tower+mgpGroups), s.TrainedValue(tower+mgpSlots).Detach()
-	drawn := s.Param(tower + mgpDrawn).Detach()
+func (m FedMGP) returned(scope *method.Scope, tower string) graph.Node {
+	own, slots := scope.TrainedValue(tower+mgpGroups), scope.TrainedValue(tower+mgpSlots).Detach()
+	drawn := scope.Param(tower + mgpDrawn).Detach()
 	shape, _ := own.Shape().Ints()
 	flat := func(n graph.Node) graph.Node { return n.Reshape(-1, shape[1]*shape[2]) }
 	kept := drawn.Sum(0).Neg().AddScalar(1).Reshape(-1, 1) // [G,1]
@@ -126,15 +126,15 @@ func (m FedMGP) features(scope *method.Scope) (texts, images []graph.Node) {
 
 // Logits are the mean over groups of their scores, the average in place of the groups that were drawn last. With score:
 // features they compare the means of the groups' features, made unit again.
-func (m FedMGP) Logits(s *method.Scope) graph.Node {
-	texts, images := m.features(s)
+func (m FedMGP) Logits(scope *method.Scope) graph.Node {
+	texts, images := m.features(scope)
 	if m.Score == "features" {
-		return s.Cosine(graph.Stack(images...).Mean(0).L2Normalize(), graph.Stack(texts...).Mean(0).L2Normalize())
+		return scope.Cosine(graph.Stack(images...).Mean(0).L2Normalize(), graph.Stack(texts...).Mean(0).L2Normalize())
 	}
 
 	scores := make([]graph.Node, m.Groups)
 	for j := range scores {
-		scores[j] = s.Cosine(images[j], texts[j])
+		scores[j] = scope.Cosine(images[j], texts[j])
 	}
 
 	return graph.Stack(scores...).Mean(0)
@@ -174,25 +174,25 @@ func likeness(groups []graph.Node) graph.Node {
 }
 
 // Begin copies the average into the groups that were drawn, so that steps train them like the other groups.
-func (m FedMGP) Begin(l *method.Local) error {
+func (m FedMGP) Begin(local *method.Local) error {
 	for _, tower := range m.towers() {
-		drawn := l.Private[tower+mgpDrawn]
+		drawn := local.Private[tower+mgpDrawn]
 		for i := range m.Exchanged {
 			if j := slices.Index(drawn.Row(i).Data, 1); j >= 0 {
-				copy(l.Private[tower+mgpGroups].Row(j).Data, l.Received[tower+mgpSlots].Row(i).Data)
+				copy(local.Private[tower+mgpGroups].Row(j).Data, local.Received[tower+mgpSlots].Row(i).Data)
 			}
 		}
-		l.Private[tower+mgpDrawn] = tensor.New(drawn.Shape...)
+		local.Private[tower+mgpDrawn] = tensor.New(drawn.Shape...)
 	}
 
 	return nil
 }
 
 // AdjustGradients freezes the tensors that the server sent and the drawn ones.
-func (m FedMGP) AdjustGradients(l *method.Local, _ tensor.Map) error {
-	l.Frozen = nil
+func (m FedMGP) AdjustGradients(local *method.Local, _ tensor.Map) error {
+	local.Frozen = nil
 	for _, tower := range m.towers() {
-		l.Frozen = append(l.Frozen, tower+mgpSlots, tower+mgpDrawn)
+		local.Frozen = append(local.Frozen, tower+mgpSlots, tower+mgpDrawn)
 	}
 	return nil
 }
@@ -233,11 +233,11 @@ func (m FedMGP) Finish(local *method.Local, up *method.Upload) error {
 }
 
 // worded returns the text prompts with their words, [G+n,tokens,w]: the client's own, then last round's global ones.
-func (m FedMGP) worded(s *method.Scope) graph.Node {
-	all := append(nn.Unbind(s.TrainedValue(prompts.TextTower+mgpGroups)),
-		nn.Unbind(s.Received().TrainedValue(prompts.TextTower+mgpSlots))...)
+func (m FedMGP) worded(scope *method.Scope) graph.Node {
+	all := append(nn.Unbind(scope.TrainedValue(prompts.TextTower+mgpGroups)),
+		nn.Unbind(scope.Received().TrainedValue(prompts.TextTower+mgpSlots))...)
 	for i, ctx := range all {
-		all[i] = m.AddWords(s, ctx).Slice(0, 0, m.Tokens)
+		all[i] = m.AddWords(scope, ctx).Slice(0, 0, m.Tokens)
 	}
 	return graph.Stack(all...)
 }

@@ -28,4 +28,6 @@ func (m IVLP) Params(t method.ClientSpec) []method.Param { return m.Declare(t) }
 
 // Logits compares the prompted image features with the prompted class features; with vision_depth: 0 images have no
 // prompts.
-func (m IVLP) Logits(s *method.Scope) graph.Node { return s.Cosine(m.Image(s), m.Text(s)) }
+func (m IVLP) Logits(scope *method.Scope) graph.Node {
+	return scope.Cosine(m.Image(scope), m.Text(scope))
+}

@@ -67,16 +67,16 @@ func (m PFedDC) pair(tower string, t method.ClientSpec,
 func attention(tower string) modules.CrossAttention { return modules.CrossAttention("att/" + tower) }
 
 // prompt returns the prompt of a tower.
-func (m PFedDC) prompt(s *method.Scope, tower string) graph.Node {
-	shared := s.Param(tower + "/shared")
+func (m PFedDC) prompt(scope *method.Scope, tower string) graph.Node {
+	shared := scope.Param(tower + "/shared")
 	if !m.mixed(tower) {
 		return shared
 	}
-	return attention(tower).Fuse(s, s.Param(tower+"/own"), shared)
+	return attention(tower).Fuse(scope, scope.Param(tower+"/own"), shared)
 }
 
 // Logits compares images and texts under the prompts that attention mixed; a tower without attention gets the shared
 // prompt.
-func (m PFedDC) Logits(s *method.Scope) graph.Node {
-	return s.Cosine(m.Features(s, m.prompt(s, "image")), s.Text(m.prompt(s, "text")))
+func (m PFedDC) Logits(scope *method.Scope) graph.Node {
+	return scope.Cosine(m.Features(scope, m.prompt(scope, "image")), scope.Text(m.prompt(scope, "text")))
 }

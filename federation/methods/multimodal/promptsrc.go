@@ -61,7 +61,9 @@ func (m PromptSRC) Check() (err error) {
 func (m PromptSRC) Params(t method.ClientSpec) []method.Param { return m.Declare(t) }
 
 // Logits compares the prompted image and class features, as IVLP does; tests use no teacher.
-func (m PromptSRC) Logits(s *method.Scope) graph.Node { return s.Cosine(m.Image(s), m.Text(s)) }
+func (m PromptSRC) Logits(scope *method.Scope) graph.Node {
+	return scope.Cosine(m.Image(scope), m.Text(scope))
+}
 
 // Loss adds the three terms to cross entropy. A term of weight 0 is not computed, and neither is that of image features
 // where the image tower has no prompts. No teacher has a gradient.

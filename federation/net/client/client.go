@@ -17,10 +17,11 @@ import (
 // Executor executes the instructions to a client.
 type Executor interface {
 	// Execute executes an instruction, as client.Worker.Execute does.
-	Execute(ctx context.Context, o message.Instruction, s message.ClientState) (message.Reply, *message.ClientState,
+	Execute(ctx context.Context, instruction message.Instruction, s message.ClientState) (message.Reply,
+		*message.ClientState,
 		error)
 	// Finish receives the final shared parameters and the client's final state.
-	Finish(o message.Instruction, s message.ClientState) error
+	Finish(instruction message.Instruction, s message.ClientState) error
 	// Rounds returns the number of rounds, or 0 if it is unknown. Instructions of later rounds are refused.
 	Rounds() int
 }

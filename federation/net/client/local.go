@@ -18,15 +18,16 @@ type LocalExecutor struct {
 }
 
 // Execute executes an instruction.
-func (p LocalExecutor) Execute(ctx context.Context, o message.Instruction, s message.ClientState) (message.Reply,
+func (p LocalExecutor) Execute(ctx context.Context, instruction message.Instruction,
+	s message.ClientState) (message.Reply,
 	*message.ClientState, error) {
-	return p.Worker.Execute(ctx, p.Client, o, s)
+	return p.Worker.Execute(ctx, p.Client, instruction, s)
 }
 
 // Rounds returns the number of rounds of the experiment.
 func (p LocalExecutor) Rounds() int { return p.Experiment.Plan.Rounds }
 
 // Finish writes the client's classifier.
-func (p LocalExecutor) Finish(o message.Instruction, s message.ClientState) error {
-	return state.WriteClientParams(p.Experiment, p.Path, p.Client, o, s)
+func (p LocalExecutor) Finish(instruction message.Instruction, s message.ClientState) error {
+	return state.WriteClientParams(p.Experiment, p.Path, p.Client, instruction, s)
 }

@@ -93,19 +93,19 @@ func (c *Client) execute(ctx context.Context, t *task, body []byte, state messag
 		return message.Reply{}, err
 	}
 
-	o, err := t.Message().WithTensors(m)
+	instruction, err := t.Message().WithTensors(m)
 	if err != nil {
 		return message.Reply{}, err
 	}
 
 	if t.Kind == wire.EndKind {
-		if err := c.executor.Finish(o, state); err != nil {
+		if err := c.executor.Finish(instruction, state); err != nil {
 			return message.Reply{}, err
 		}
 		return message.Reply{}, c.store.finish()
 	}
 
-	r, next, err := c.executor.Execute(ctx, o, state)
+	r, next, err := c.executor.Execute(ctx, instruction, state)
 	if err == nil && next != nil && ctx.Err() == nil {
 		err = c.store.put(int(t.Round), t.Id, *next)
 	}

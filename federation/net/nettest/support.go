@@ -99,10 +99,10 @@ func WithoutTimes(t testing.TB, records []record.Record) string {
 }
 
 // OneProcess returns the result of the same experiment in one process.
-func OneProcess(t testing.TB, e *spec.Experiment) (prompts, records string) {
+func OneProcess(t testing.TB, experiment *spec.Experiment) (prompts, records string) {
 	t.Helper()
 	dir := t.TempDir()
-	r, err := engine.Run(context.Background(), e, engine.Settings{Dir: dir, Workers: 2})
+	r, err := engine.Run(context.Background(), experiment, engine.Settings{Dir: dir, Workers: 2})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -116,8 +116,8 @@ func OneProcess(t testing.TB, e *spec.Experiment) (prompts, records string) {
 }
 
 // WithEvaluationSet adds an evaluation set to an experiment, with the examples of client 0.
-func WithEvaluationSet(e *spec.Experiment) *spec.Experiment {
-	e.EvaluationSets = []spec.EvaluationSet{{Name: "again",
-		Test: map[string]*spec.Features{e.Clients[0].Backbone.Name(): e.Clients[0].Test}}}
-	return e
+func WithEvaluationSet(experiment *spec.Experiment) *spec.Experiment {
+	experiment.EvaluationSets = []spec.EvaluationSet{{Name: "again",
+		Test: map[string]*spec.Features{experiment.Clients[0].Backbone.Name(): experiment.Clients[0].Test}}}
+	return experiment
 }

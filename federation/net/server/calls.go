@@ -125,19 +125,19 @@ func (h service) Next(ctx context.Context, ask *wire.Ask, stream *connect.Server
 		endWrites(ctx)
 	})()
 
-	o := protobuf.CloneOf(request.Instruction)
+	instruction := protobuf.CloneOf(request.Instruction)
 	inParts := len(request.body) > h.set.Limit && ask.Has != request.Id
 	if len(request.body) <= h.set.Limit {
-		o.Content.Body = request.body
+		instruction.Content.Body = request.body
 	} else if inParts {
 		err = h.charge(sending, k, len(request.body)/wire.PartSize)
 	}
 
 	if err == nil {
-		err = stream.Send(&wire.Part{Instruction: o})
+		err = stream.Send(&wire.Part{Instruction: instruction})
 	}
 
-	size := int64(protobuf.Size(o))
+	size := int64(protobuf.Size(instruction))
 	if err == nil && inParts {
 		size += int64(len(request.body))
 		err = wire.SendParts(sending, request.body, stream.Send)

@@ -90,12 +90,12 @@ func QuorumSize(quorum float64, clients int) int {
 //
 // If all clients failed, or none is expected to answer, there are no replies and no error. Then replies that are
 // unlikely beside all the others are refused; see limits.
-func (h *Server) Run(ctx context.Context, o message.Instruction) ([]message.Reply, error) {
-	replies, err := h.collect(ctx, o, h.set.Quorum, 0)
+func (h *Server) Run(ctx context.Context, instruction message.Instruction) ([]message.Reply, error) {
+	replies, err := h.collect(ctx, instruction, h.set.Quorum, 0)
 	if err != nil {
 		return nil, err
 	}
-	return h.applyLimits(o, replies)
+	return h.applyLimits(instruction, replies)
 }
 
 // collect is Run with at most tries attempts, unless tries is 0.

@@ -25,8 +25,8 @@ type collection struct {
 	closed bool
 }
 
-func newCollection(o message.Instruction) *collection {
-	return &collection{instruction: o, wake: make(chan struct{}, 1), given: map[int]string{},
+func newCollection(instruction message.Instruction) *collection {
+	return &collection{instruction: instruction, wake: make(chan struct{}, 1), given: map[int]string{},
 		got: map[int]message.Reply{}, failed: map[int]string{}}
 }
 

@@ -17,8 +17,8 @@ type encoded struct {
 }
 
 // encode encodes the tensors of an instruction.
-func (h *Server) encode(o message.Instruction) (encoded, error) {
-	body, err := message.EncodeTensors(o.Tensors())
+func (h *Server) encode(instruction message.Instruction) (encoded, error) {
+	body, err := message.EncodeTensors(instruction.Tensors())
 	if err == nil && len(body) > h.set.Largest {
 		err = fmt.Errorf("%d bytes of tensors; at most %d are possible (--largest)", len(body), h.set.Largest)
 	}
@@ -33,30 +33,30 @@ func (h *Server) encode(o message.Instruction) (encoded, error) {
 // tensors returns the encoded tensors of the instruction to a client. Tensors for all clients are encoded once. An
 // error of the tensors for this client alone is its own.
 func (c *collection) tensors(h *Server, client int) (what encoded, own, err error) {
-	o := c.instruction.ForClient(client)
-	if len(o.PerClient) > 0 {
-		if what, own = h.encode(o); own == nil {
+	instruction := c.instruction.ForClient(client)
+	if len(instruction.PerClient) > 0 {
+		if what, own = h.encode(instruction); own == nil {
 			return what, nil, nil
 		}
-		o.PerClient = nil
+		instruction.PerClient = nil
 	}
 
 	if c.common.content == nil {
-		c.common, err = h.encode(o)
+		c.common, err = h.encode(instruction)
 	}
 
 	return c.common, own, err
 }
 
 // forms returns the forms of a client's reply to an instruction, and the size of the largest such reply, in bytes.
-func (h *Server) forms(o message.Instruction, client int) (forms tensor.Specs, most int64, err error) {
+func (h *Server) forms(instruction message.Instruction, client int) (forms tensor.Specs, most int64, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("the method cannot use its backbone: %v", p)
 		}
 	}()
 
-	forms = o.ReplySpecs(h.set.Method, h.taskOf(client))
+	forms = instruction.ReplySpecs(h.set.Method, h.taskOf(client))
 	_, most, err = message.MaxEncodedSize(forms)
 	return forms, most, err
 }

@@ -39,9 +39,9 @@ type pastNorm struct {
 
 // extrasOf returns the extras that a reply may have, and whether they can be checked, which is impossible under secure
 // aggregation.
-func (h *Server) extrasOf(o message.Instruction, client int) (declared []method.Extra, checked bool) {
-	declared, ok := o.Extras(h.set.Method, h.taskOf(client))
-	return declared, ok && o.Guarded == nil
+func (h *Server) extrasOf(instruction message.Instruction, client int) (declared []method.Extra, checked bool) {
+	declared, ok := instruction.Extras(h.set.Method, h.taskOf(client))
+	return declared, ok && instruction.Guarded == nil
 }
 
 // checkReply refuses a reply by its own content: undeclared extras, more examples than the client joined with, numbers

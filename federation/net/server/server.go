@@ -61,7 +61,7 @@ type Settings struct {
 	Masked  bool // uploads are masked by secure aggregation, so the server cannot check them
 	Privacy Privacy
 	Log     *slog.Logger
-	OnReply func(o message.Instruction, client int) // after each accepted reply; may be nil
+	OnReply func(instruction message.Instruction, client int) // after each accepted reply; may be nil
 }
 
 // Privacy holds the requirements of differential privacy beyond the method's own work.

@@ -35,8 +35,9 @@ func (h *Server) Status() wire.Status {
 	status := wire.Status{Name: h.set.Name, Run: h.set.ID, Facts: h.set.Facts, Insecure: !h.identity.Certified()}
 	current := h.current.Load()
 	if current != nil {
-		o := current.instruction
-		status.Round, status.Kind, status.Set, status.Statistic = o.Round, string(o.Kind), o.Set, o.Statistic
+		instruction := current.instruction
+		status.Round, status.Kind, status.Set, status.Statistic = instruction.Round, string(instruction.Kind),
+			instruction.Set, instruction.Statistic
 	}
 
 	for i, m := range h.members.roster().clients {

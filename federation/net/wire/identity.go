@@ -36,18 +36,21 @@ func Checksum(b []byte) string {
 func ContentOf(body []byte) *Content { return &Content{Size: uint64(len(body)), Sum: Checksum(body)} }
 
 // InstructionFor returns the instruction to one client with tensors of this content. Its attempt is not set.
-func InstructionFor(run string, o message.Instruction, client, total int, content *Content) *Instruction {
-	out := &Instruction{Run: run, Kind: string(o.Kind), Round: int64(o.Round), Statistic: o.Statistic, Set: o.Set,
-		Steps: int64(o.Steps), Confusion: o.Confusion, Client: int64(client), Total: int64(total), Content: content}
+func InstructionFor(run string, instruction message.Instruction, client, total int, content *Content) *Instruction {
+	out := &Instruction{Run: run, Kind: string(instruction.Kind), Round: int64(instruction.Round),
+		Statistic: instruction.Statistic, Set: instruction.Set,
+		Steps: int64(instruction.Steps), Confusion: instruction.Confusion, Client: int64(client), Total: int64(total),
+		Content: content}
 	out.Id = IdentityOf(out)
 	return out
 }
 
 // IdentityOf returns the hash of an instruction, independent of its attempt and of what the client should forget.
-func IdentityOf(o *Instruction) string {
+func IdentityOf(instruction *Instruction) string {
 	h := sha256.New()
-	fmt.Fprintf(h, "%q %q %d %q %q %d %v %d %d %d %q", o.Run, o.Kind, o.Round, o.Statistic, o.Set, o.Steps, o.Confusion,
-		o.Client, o.Total, o.Content.GetSize(), o.Content.GetSum())
+	fmt.Fprintf(h, "%q %q %d %q %q %d %v %d %d %d %q", instruction.Run, instruction.Kind, instruction.Round,
+		instruction.Statistic, instruction.Set, instruction.Steps, instruction.Confusion,
+		instruction.Client, instruction.Total, instruction.Content.GetSize(), instruction.Content.GetSum())
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 

@@ -24,17 +24,18 @@ type common struct {
 
 // holdCommon returns the common tensors of an instruction, which the jobs of the same instruction share. Each call
 // needs one of releaseCommon.
-func (d *Dispatcher) holdCommon(o message.Instruction) *common {
+func (d *Dispatcher) holdCommon(instruction message.Instruction) *common {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, c := range d.commons { // tensors are not changed while an instruction is executed
-		if maps.Equal(c.instruction.Shared, o.Shared) && maps.Equal(c.instruction.Broadcast, o.Broadcast) {
+		if maps.Equal(c.instruction.Shared, instruction.Shared) &&
+			maps.Equal(c.instruction.Broadcast, instruction.Broadcast) {
 			c.users++
 			return c
 		}
 	}
 
-	c := &common{dispatcher: d, instruction: o, users: 1}
+	c := &common{dispatcher: d, instruction: instruction, users: 1}
 	d.commons = append(d.commons, c)
 	return c
 }

@@ -80,21 +80,22 @@ const (
 )
 
 // withoutTensors returns the instruction as a header.
-func withoutTensors(o message.Instruction) message.Instruction {
-	o.Shared, o.Broadcast, o.PerClient, o.Guarded, o.Codec, o.Classes = nil, nil, nil, nil, nil, 0
-	return o
+func withoutTensors(instruction message.Instruction) message.Instruction {
+	instruction.Shared, instruction.Broadcast, instruction.PerClient, instruction.Guarded, instruction.Codec,
+		instruction.Classes = nil, nil, nil, nil, nil, 0
+	return instruction
 }
 
 // encodeCommon encodes the tensors that all clients of an instruction get.
-func encodeCommon(o message.Instruction) ([]byte, error) {
-	o.Clients = nil
-	return message.EncodeTensors(o.Tensors())
+func encodeCommon(instruction message.Instruction) ([]byte, error) {
+	instruction.Clients = nil
+	return message.EncodeTensors(instruction.Tensors())
 }
 
 // encodeOwn encodes the tensors that one client alone gets, and its state.
-func encodeOwn(o message.Instruction, s message.ClientState) ([]byte, error) {
-	o.Shared, o.Broadcast = nil, nil
-	return message.EncodeTensors(tensor.Map{}.Put(instructionPart, o.Tensors()).Put(statePart, s.Tensors()))
+func encodeOwn(instruction message.Instruction, s message.ClientState) ([]byte, error) {
+	instruction.Shared, instruction.Broadcast = nil, nil
+	return message.EncodeTensors(tensor.Map{}.Put(instructionPart, instruction.Tensors()).Put(statePart, s.Tensors()))
 }
 
 // decodeJob returns the instruction and the state of a job from its header and its tensors.

@@ -133,12 +133,12 @@ func (s *session) executeJob(ctx context.Context, j job, data []byte) (reply mes
 		return reply, nil, err
 	}
 
-	o, state, err := decodeJob(j.Instruction, common, own)
+	instruction, state, err := decodeJob(j.Instruction, common, own)
 	if err != nil {
 		return reply, nil, err
 	}
 
-	out, next, err := s.do(ctx, o.Clients[0], o, state)
+	out, next, err := s.do(ctx, instruction.Clients[0], instruction, state)
 	if err != nil {
 		return reply, nil, err
 	}

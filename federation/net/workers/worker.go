@@ -29,7 +29,8 @@ type Worker struct {
 }
 
 // Executor executes an instruction for a client with state s, as client.Worker.Execute does.
-type Executor func(ctx context.Context, client int, o message.Instruction, s message.ClientState) (message.Reply,
+type Executor func(ctx context.Context, client int, instruction message.Instruction,
+	s message.ClientState) (message.Reply,
 	*message.ClientState, error)
 
 // FetchInvitation waits for a run that owns the queue, and requests its configuration.

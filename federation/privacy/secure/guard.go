@@ -182,12 +182,12 @@ func (s signature) Encode() []byte { return s }
 // answer returns a client's part of a step: it decodes the server's message and encodes the client's.
 func answer[Q any, A interface{ Encode() []byte }](down, up string, decode func([]byte) (Q, error),
 	do func(*client, message.Instruction, Q) (A, error)) func(*client, message.Instruction) (tensor.Map, error) {
-	return func(c *client, o message.Instruction) (tensor.Map, error) {
-		q, err := read(o.PerClient[c.id], down, decode)
+	return func(c *client, instruction message.Instruction) (tensor.Map, error) {
+		q, err := read(instruction.PerClient[c.id], down, decode)
 		if err != nil {
 			return nil, err
 		}
-		a, err := do(c, o, q)
+		a, err := do(c, instruction, q)
 		if err != nil {
 			return nil, err
 		}
@@ -231,11 +231,11 @@ func (g *Guard) Answer(id int, instruction message.Instruction) (answer tensor.M
 }
 
 // checkSession reports an instruction for another session than the client's.
-func (c *client) checkSession(o message.Instruction) error {
+func (c *client) checkSession(instruction message.Instruction) error {
 	if c.session == nil {
 		return errors.New("this client has no session of this round; it joined later, or lost its state")
 	}
-	if round := c.session.Terms().Round; round != o.Round {
+	if round := c.session.Terms().Round; round != instruction.Round {
 		return fmt.Errorf("the session belongs to round %d", round+1)
 	}
 	return nil
@@ -245,12 +245,12 @@ func (c *client) checkSession(o message.Instruction) error {
 const maxListed = 1000
 
 // recordRefusal counts and logs a refused instruction.
-func (c *client) recordRefusal(o message.Instruction, why error) error {
+func (c *client) recordRefusal(instruction message.Instruction, why error) error {
 	if c.Refused++; c.Refused <= maxListed {
 		if err := c.side.appendLog(struct {
 			Round   int    `json:"round"`
 			Refused string `json:"refused"`
-		}{o.Round, why.Error()}); err != nil {
+		}{instruction.Round, why.Error()}); err != nil {
 			return fmt.Errorf("%w; %w", why, err)
 		}
 	}
@@ -263,11 +263,13 @@ func (c *client) recordRefusal(o message.Instruction, why error) error {
 }
 
 // begin starts the session that an instruction names, or repeats its answer. Each round has one session.
-func (c *client) begin(o message.Instruction, params secagg.Params) (joining secagg.Joining, err error) {
-	params.Round, params.Clients, params.Ring, params.Context = o.Round, c.aggregation.clients, c.aggregation.ring,
+func (c *client) begin(instruction message.Instruction, params secagg.Params) (joining secagg.Joining, err error) {
+	params.Round, params.Clients, params.Ring, params.Context = instruction.Round, c.aggregation.clients,
+		c.aggregation.ring,
 		c.side.context()
-	if o.Total != c.aggregation.clients {
-		return joining, fmt.Errorf("the server states %d clients; this client's configuration has %d", o.Total,
+	if instruction.Total != c.aggregation.clients {
+		return joining, fmt.Errorf("the server states %d clients; this client's configuration has %d",
+			instruction.Total,
 			c.aggregation.clients)
 	}
 
@@ -326,7 +328,7 @@ func (c *client) reveal(_ message.Instruction, signed secagg.Signatures) (secagg
 }
 
 // Protect masks an upload.
-func (g *Guard) Protect(id int, o message.Instruction, up *method.Upload, stats *message.Stats) error {
+func (g *Guard) Protect(id int, instruction message.Instruction, up *method.Upload, stats *message.Stats) error {
 	c, err := g.client(id)
 	if err != nil {
 		return err
@@ -334,9 +336,9 @@ func (g *Guard) Protect(id int, o message.Instruction, up *method.Upload, stats 
 
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	masked, err := c.mask(o, *up, stats.Loss)
+	masked, err := c.mask(instruction, *up, stats.Loss)
 	if err != nil {
-		return c.recordRefusal(o, err)
+		return c.recordRefusal(instruction, err)
 	}
 
 	if err := c.save(); err != nil {

@@ -92,8 +92,8 @@ func (p Side) appendLog(v any) error {
 }
 
 // modelDigest returns the digest of the tensors that the clients of a round train from, which must be the same for all.
-func modelDigest(o message.Instruction) (sum [sha256.Size]byte, err error) {
-	b, err := message.EncodeTensors(tensor.Map{}.Put("shared", o.Shared).
-		Put("down", message.WithoutGuardPart(o.Broadcast)))
+func modelDigest(instruction message.Instruction) (sum [sha256.Size]byte, err error) {
+	b, err := message.EncodeTensors(tensor.Map{}.Put("shared", instruction.Shared).
+		Put("down", message.WithoutGuardPart(instruction.Broadcast)))
 	return sha256.Sum256(b), err
 }

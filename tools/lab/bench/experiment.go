@@ -218,7 +218,7 @@ type publishedCost struct{ training, evaluation []map[string]int }
 // textTower is the key of batches through the text tower.
 const textTower = ""
 
-func (c *publishedCost) count(e *spec.Experiment, trained []int, batch int) {
+func (c *publishedCost) count(experiment *spec.Experiment, trained []int, batch int) {
 	training, evaluation := map[string]int{}, map[string]int{}
 	add := func(to map[string]int, at *spec.Client, images int) {
 		to[textTower] += (images + batch - 1) / batch
@@ -226,10 +226,10 @@ func (c *publishedCost) count(e *spec.Experiment, trained []int, batch int) {
 	}
 
 	for _, id := range trained {
-		add(training, e.Clients[id], e.Clients[id].Train.Len())
+		add(training, experiment.Clients[id], experiment.Clients[id].Train.Len())
 	}
 
-	for _, k := range e.Clients {
+	for _, k := range experiment.Clients {
 		add(evaluation, k, k.Test.Len())
 	}
 
@@ -355,7 +355,7 @@ func (o Options) growth(ctx context.Context, dir string, report *Report) error {
 // cost adds a row to the table of growth. It returns the seconds of the processor of a turn beside ONNX Runtime.
 func (o Options) cost(ctx context.Context, w workload, t *tower, dir string, table *Table) (own float64, err error) {
 	began := time.Now()
-	e, err := w.experiment(t)
+	experiment, err := w.experiment(t)
 	if err != nil {
 		return 0, err
 	}
@@ -364,8 +364,9 @@ func (o Options) cost(ctx context.Context, w workload, t *tower, dir string, tab
 	var first float64
 	var seconds, rest, processor []float64
 	native, outside, memory := ort.NativeTime(), ort.GoTime(), int64(0)
-	_, err = engine.Run(ctx, e, engine.Settings{Client: client.Settings{Session: o.session(1)}, Dir: dir, Workers: 1,
-		Encode: true, OnRound: func(rec record.Record) {
+	_, err = engine.Run(ctx, experiment, engine.Settings{Client: client.Settings{Session: o.session(1)}, Dir: dir,
+		Workers: 1,
+		Encode:  true, OnRound: func(rec record.Record) {
 			took, inside, beside := time.Since(began), ort.NativeTime()-native, ort.GoTime()-outside
 			switch rec.Round + 1 {
 			case 1:

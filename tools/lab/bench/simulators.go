@@ -128,9 +128,9 @@ func (o Options) versus(ctx context.Context, w workload, arch clip.TextArch, run
 	}
 
 	w.Rounds = 2 + runs*w.TestEvery // the last round, with a test of its own, never begins
-	e, err := w.experiment(tower)
+	experiment, err := w.experiment(tower)
 	if err == nil {
-		err = w.export(tower, e)
+		err = w.export(tower, experiment)
 	}
 
 	if err != nil {
@@ -139,7 +139,7 @@ func (o Options) versus(ctx context.Context, w workload, arch clip.TextArch, run
 
 	var open opened
 	defer open.close(&err)
-	ours := o.simulate(ctx, e, filepath.Join(dir, "run"), w.Empty)
+	ours := o.simulate(ctx, experiment, filepath.Join(dir, "run"), w.Empty)
 	open.add(ours.close, nil)
 	if v.opponent, err = startOpponent(ctx, opponents[name], python, dir, strconv.Itoa(o.Workers)); err != nil {
 		return v, err

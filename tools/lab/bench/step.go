@@ -42,18 +42,19 @@ func newStep(t *tower, name string, options map[string]any, classes []string, pr
 		return &step{}, err
 	}
 
-	e, err := protocol{method: name, options: options, classes: classes, batch: batch}.describe()
+	experiment, err := protocol{method: name, options: options, classes: classes, batch: batch}.describe()
 	if err != nil {
 		return &step{}, err
 	}
 
-	s := &step{experiment: e, worker: client.NewWorker(e, client.Settings{Session: o, Tracer: trace, PrefixBytes: -1}),
+	s := &step{experiment: experiment, worker: client.NewWorker(experiment,
+		client.Settings{Session: o, Tracer: trace, PrefixBytes: -1}),
 		set: set, order: message.Instruction{Kind: message.Train, Total: 1, Shared: tensor.Map{}}}
 	s.client = &spec.Client{Backbone: t, Train: examples{}.of(t.Task(), 0, "step", inTurn(len(classes)),
-		e.Reads(t))}
+		experiment.Reads(t))}
 	task := t.Task()
 	task.Clients, task.Classes = 1, len(classes)
-	for _, p := range e.Method.Params(task) {
+	for _, p := range experiment.Method.Params(task) {
 		if p.Owner == method.Shared {
 			s.order.Shared[p.Name] = method.Draw(seed, 0, p.Name, p.Shape, p.Std)
 		}

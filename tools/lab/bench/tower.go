@@ -366,10 +366,10 @@ func FullSize(exp *spec.Experiment, words *bundle.Bundle, dir string) error {
 	}
 
 	drawn, task, patches := examples{}, tower.Task(), []string{method.PatchesInput}
-	for _, c := range exp.Clients {
-		c.Backbone = tower
-		c.Train = drawn.of(task, c.ID, "train", c.Train.Labels(), patches)
-		c.Test = drawn.of(task, c.ID, "test", c.Test.Labels(), patches)
+	for _, client := range exp.Clients {
+		client.Backbone = tower
+		client.Train = drawn.of(task, client.ID, "train", client.Train.Labels(), patches)
+		client.Test = drawn.of(task, client.ID, "test", client.Test.Labels(), patches)
 	}
 
 	if s := exp.Synthetic; s != nil {

@@ -83,12 +83,12 @@ func (w workload) export(t *tower, experiment *spec.Experiment) error {
 	}
 
 	image, label := tensor.New(0, t.Task().Dim), tensor.OfInts(nil, 0)
-	for _, c := range experiment.Clients {
-		order := c.Train.Order(method.Rand(experiment.Plan.Seed, "round", "0", "client", strconv.Itoa(c.ID), ""))
+	for _, site := range experiment.Clients {
+		order := site.Train.Order(method.Rand(experiment.Plan.Seed, "round", "0", "client", strconv.Itoa(site.ID), ""))
 		for _, part := range []struct {
 			of   method.Data
 			rows []int
-		}{{c.Train, order}, {c.Test, tensor.Indices(c.Test.Len())}} {
+		}{{site.Train, order}, {site.Test, tensor.Indices(site.Test.Len())}} {
 			m, err := part.of.Batch(part.rows, nil)
 			if err != nil {
 				return err
@@ -177,9 +177,10 @@ func (s *simulation) close() error {
 // idle answers instructions to train with the parameters that the server sent.
 type idle struct{}
 
-func (idle) Execute(_ context.Context, c *spec.Client, o message.Instruction, _ func() (message.ClientState, error)) (
+func (idle) Execute(_ context.Context, site *spec.Client, instruction message.Instruction,
+	_ func() (message.ClientState, error)) (
 	message.Reply, *message.ClientState, error) {
-	up := method.Upload{Client: c.ID, N: c.Train.Len(), Shared: o.Shared.Clone()}
-	return message.Reply{Client: c.ID, Upload: up, Stats: message.Stats{Steps: 1}},
+	up := method.Upload{Client: site.ID, N: site.Train.Len(), Shared: instruction.Shared.Clone()}
+	return message.Reply{Client: site.ID, Upload: up, Stats: message.Stats{Steps: 1}},
 		&message.ClientState{Own: up.Shared}, nil
 }

@@ -59,7 +59,7 @@ type found struct{ images, cosine, right float64 }
 // invert runs one step of ten clients on n images each, and reconstructs the images of the first two.
 func (p *probe) invert(ctx context.Context, s protection, seed uint64, n int, sum *found) error {
 	dealt, left := p.deal(seed, n, 1)
-	e, err := p.experiment(s, seed, dealt, sgd(1, stepRate), 1)
+	experiment, err := p.experiment(s, seed, dealt, sgd(1, stepRate), 1)
 	if err != nil {
 		return err
 	}
@@ -67,7 +67,7 @@ func (p *probe) invert(ctx context.Context, s protection, seed uint64, n int, su
 	rec := trace.NewRecorder()
 	set := p.source.Settings()
 	set.Client.Tracer = rec
-	if _, err := engine.Run(ctx, e, set); err != nil {
+	if _, err := engine.Run(ctx, experiment, set); err != nil {
 		return err
 	}
 
@@ -209,9 +209,9 @@ func (p *probe) victim(ctx context.Context, seed uint64, received tensor.Map) (*
 		return &spec.Features{Views: []spec.RowReader{spec.InMemory{Tensor: axes.Rows(indices)}}, Class: class}
 	}
 	step := func(d int, class int64) ([]float64, error) {
-		c := *experiment.Clients[0]
-		c.Train = rows([]int{d}, class)
-		r, _, err := worker.Train(ctx, &c, message.Instruction{Kind: message.Train, Clients: []int{0}, Total: 1,
+		site := *experiment.Clients[0]
+		site.Train = rows([]int{d}, class)
+		r, _, err := worker.Train(ctx, &site, message.Instruction{Kind: message.Train, Clients: []int{0}, Total: 1,
 			Shared: received}, message.ClientState{})
 		if err != nil {
 			return nil, err
@@ -234,9 +234,10 @@ func (p *probe) victim(ctx context.Context, seed uint64, received tensor.Map) (*
 		}
 	}
 
-	l, state := worker.Begin(experiment.Clients[0], message.Instruction{Kind: message.Test, Total: 1, Shared: received},
+	local, state := worker.Begin(experiment.Clients[0], message.Instruction{Kind: message.Test, Total: 1,
+		Shared: received},
 		message.ClientState{})
-	scores, err := worker.ScoreRows(ctx, experiment.Clients[0], l, state,
+	scores, err := worker.ScoreRows(ctx, experiment.Clients[0], local, state,
 		rows(tensor.Indices(v.dim), make([]int64, v.dim)...))
 	if err != nil {
 		return nil, err

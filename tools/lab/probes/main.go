@@ -112,15 +112,15 @@ func (p *probe) experiment(s protection, seed uint64, train [][]int, training sp
 		return nil, err
 	}
 
-	e := &spec.Experiment{Name: "probe", MethodName: "promptfl", Method: m, Classes: p.source.Experiment.Classes,
+	exp := &spec.Experiment{Name: "probe", MethodName: "promptfl", Method: m, Classes: p.source.Experiment.Classes,
 		Template: p.source.Experiment.Template, Training: training,
 		Plan: spec.Plan{Rounds: rounds, TestEvery: rounds, Seed: seed}}
 	for i, rows := range train {
-		e.Clients = append(e.Clients, &spec.Client{ID: i, Backbone: p.source.Experiment.Clients[0].Backbone,
+		exp.Clients = append(exp.Clients, &spec.Client{ID: i, Backbone: p.source.Experiment.Clients[0].Backbone,
 			Train: p.pool.Pick(rows), Test: p.pool.Pick(rows)})
 	}
 
-	return e, nil
+	return exp, nil
 }
 
 // sgd returns the settings of plain gradient descent.

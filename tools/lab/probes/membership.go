@@ -103,11 +103,11 @@ func (p *probe) members(ctx context.Context, s protection, seed uint64, rounds i
 }
 
 // losses returns the cross entropies of rows with the shared parameters.
-func losses(ctx context.Context, w *client.Worker, c *spec.Client, shared tensor.Map,
+func losses(ctx context.Context, w *client.Worker, site *spec.Client, shared tensor.Map,
 	rows method.Data) ([]float64, error) {
-	o := message.Instruction{Kind: message.Test, Total: clients, Shared: shared}
-	l, state := w.Begin(c, o, message.ClientState{})
-	scores, err := w.ScoreRows(ctx, c, l, state, rows)
+	instruction := message.Instruction{Kind: message.Test, Total: clients, Shared: shared}
+	local, state := w.Begin(site, instruction, message.ClientState{})
+	scores, err := w.ScoreRows(ctx, site, local, state, rows)
 	if err != nil {
 		return nil, err
 	}

@@ -230,9 +230,9 @@ func serve(ctx context.Context, path string, flags serveFlags) error {
 	display := progress.New(conf)
 	defer display.Close()
 	alive := runfolder.SignsOfLife(dir)
-	set.OnReply = func(o message.Instruction, client int) {
+	set.OnReply = func(instruction message.Instruction, client int) {
 		alive()
-		display.Turn(o, client)
+		display.Turn(instruction, client)
 	}
 
 	h, err := server.Open(set)

@@ -146,13 +146,14 @@ func (t *task) close() {
 }
 
 // job executes an instruction for a client.
-func (t *task) job(ctx context.Context, client int, o message.Instruction, s message.ClientState) (message.Reply,
+func (t *task) job(ctx context.Context, client int, instruction message.Instruction,
+	s message.ClientState) (message.Reply,
 	*message.ClientState, error) {
-	c, err := t.federation.Client(client)
+	site, err := t.federation.Client(client)
 	if err != nil {
 		return message.Reply{}, nil, err
 	}
-	return t.worker.Execute(ctx, c, o, s)
+	return t.worker.Execute(ctx, site, instruction, s)
 }
 
 // prepare opens the experiment of a configuration from the run, with the folders and the runtime of this machine.

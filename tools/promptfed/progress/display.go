@@ -28,7 +28,7 @@ type Monitor interface {
 	Warn(line string)
 	Features(t *experiment.Task) (done func()) // may wait before the features are computed
 	Start(rounds, clients int)
-	Turn(o message.Instruction, client int)
+	Turn(instruction message.Instruction, client int)
 	Round(r record.Record)
 }
 

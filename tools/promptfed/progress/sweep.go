@@ -203,12 +203,12 @@ func (c *Cell) Start(rounds, clients int) {
 	c.locked(func() { c.clients, c.at = clients, fmt.Sprintf("round 1/%d", rounds) })
 }
 
-func (c *Cell) Turn(o message.Instruction, _ int) {
+func (c *Cell) Turn(instruction message.Instruction, _ int) {
 	c.locked(func() {
 		c.fresh = true
-		if o.Kind == message.Train {
+		if instruction.Kind == message.Train {
 			c.turned++
-			c.move(c.round0*roundUnits + roundUnits*c.turned/max(1, len(o.Clients)+1))
+			c.move(c.round0*roundUnits + roundUnits*c.turned/max(1, len(instruction.Clients)+1))
 		}
 	})
 }

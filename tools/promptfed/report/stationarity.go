@@ -43,11 +43,11 @@ type startGradients struct {
 }
 
 // newStartGradients returns a tracer for some rounds of an experiment.
-func newStartGradients(e *spec.Experiment, rounds int) *startGradients {
+func newStartGradients(experiment *spec.Experiment, rounds int) *startGradients {
 	s := &startGradients{shared: map[string]bool{}, kept: tensor.Map{},
-		params: method.SharedNames(e.Method.Params(e.Task(e.Clients[0])))}
+		params: method.SharedNames(experiment.Method.Params(experiment.Task(experiment.Clients[0])))}
 	for round := range rounds {
-		for client := range e.Clients {
+		for client := range experiment.Clients {
 			for _, param := range s.params {
 				raw, changed := startGradientNames(round, client, param)
 				s.shared[raw], s.shared[changed] = true, true

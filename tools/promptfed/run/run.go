@@ -368,12 +368,12 @@ func (t training) run(ctx context.Context, conf experiment.Config, monitor progr
 	set, finish := federation.Settings(), signals.FromContext(ctx)
 	set.Dir, set.Resume, set.OnWarning = dir, use.Resume, monitor.Warn
 	alive := runfolder.SignsOfLife(dir)
-	set.OnTurn = func(o message.Instruction, client int) {
-		if o.Kind == message.Train {
+	set.OnTurn = func(instruction message.Instruction, client int) {
+		if instruction.Kind == message.Train {
 			clock.Ended(runfolder.TrainedPart)
 		}
 		alive()
-		monitor.Turn(o, client)
+		monitor.Turn(instruction, client)
 	}
 
 	set.OnRound = func(r record.Record) {

@@ -19,9 +19,10 @@ var (
 )
 
 // Average lets the layer inside average the uploads, and returns the shared parameters from before that.
-func (w Weighting) Average(inner method.Method, g *method.Global, ups []method.Upload) (old tensor.Map, err error) {
-	old = g.Shared.Clone()
-	return old, inner.Merge(g, w.Counted(ups))
+func (w Weighting) Average(inner method.Method, global *method.Global, ups []method.Upload) (old tensor.Map,
+	err error) {
+	old = global.Shared.Clone()
+	return old, inner.Merge(global, w.Counted(ups))
 }
 
 // Counted returns uploads with their weights: with uniform each has the weight of one example.
@@ -53,6 +54,6 @@ func (m WeightedMean) Properties() method.Properties {
 }
 
 // Merge replaces the shared parameters by their mean over the uploads, by examples (FedAvg) or with equal weights.
-func (m WeightedMean) Merge(g *method.Global, ups []method.Upload) error {
-	return m.Base.Merge(g, m.Counted(ups))
+func (m WeightedMean) Merge(global *method.Global, ups []method.Upload) error {
+	return m.Base.Merge(global, m.Counted(ups))
 }

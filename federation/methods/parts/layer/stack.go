@@ -46,8 +46,8 @@ var PlaceholderClient = method.ClientSpec{Clients: 1, Classes: 2, Width: 8, Dim:
 // may need sizes of the real clients.
 func checkLoss(m, inner method.Method) error {
 	graphs := func(m method.Method) error {
-		s, _, _ := method.LossOf(m, PlaceholderClient)
-		return s.Graph().Err()
+		scope, _, _ := method.LossOf(m, PlaceholderClient)
+		return scope.Graph().Err()
 	}
 
 	if inner == nil || graphs(inner) != nil {

@@ -27,15 +27,15 @@ func (a CrossAttention) Weights(w int) (out []method.Param) {
 }
 
 // Fuse mixes a client's own prompt, which asks, with the shared one, both [...,P,w].
-func (a CrossAttention) Fuse(s *method.Scope, own, shared graph.Node) graph.Node {
+func (a CrossAttention) Fuse(scope *method.Scope, own, shared graph.Node) graph.Node {
 	sizes, _ := own.Shape().Ints()
 	n, w := own.Dim(-2), own.Dim(-1)
 	x, y := own.Reshape(-1, w), shared.Reshape(-1, w)
 	part := func(node graph.Node, name string) graph.Node {
-		return nn.SplitHeads(node.MatMul(s.Param(string(a)+"/"+name)), 1, -1, n, 1)[0]
+		return nn.SplitHeads(node.MatMul(scope.Param(string(a)+"/"+name)), 1, -1, n, 1)[0]
 	}
 	out := nn.MergeHeads(nn.Attend(part(x, "q"), part(y, "k"), part(y, "v"), graph.Node{}))
-	return x.Add(out.MatMul(s.Param(string(a) + "/o"))).Reshape(sizes...)
+	return x.Add(out.MatMul(scope.Param(string(a) + "/o"))).Reshape(sizes...)
 }
 
 // AttentionBlock declares an attention with its feed-forward layers: queries of width w, keys and values from rows of

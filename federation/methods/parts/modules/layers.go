@@ -24,13 +24,13 @@ func LayerNorm(name string, w int) []method.Param {
 }
 
 // ApplyLinear applies the linear layer NAME to rows [n,in].
-func ApplyLinear(s *method.Scope, name string, x graph.Node) graph.Node {
-	return nn.Linear(x, s.Param(name+"/w"), s.Param(name+"/b"), 1, 1)
+func ApplyLinear(scope *method.Scope, name string, x graph.Node) graph.Node {
+	return nn.Linear(x, scope.Param(name+"/w"), scope.Param(name+"/b"), 1, 1)
 }
 
 // ApplyLayerNorm applies the layer norm NAME to rows.
-func ApplyLayerNorm(s *method.Scope, name string, x graph.Node) graph.Node {
-	return nn.LayerNorm(x, s.Param(name+"/gain"), s.Param(name+"/bias"), 1e-5)
+func ApplyLayerNorm(scope *method.Scope, name string, x graph.Node) graph.Node {
+	return nn.LayerNorm(x, scope.Param(name+"/gain"), scope.Param(name+"/bias"), 1e-5)
 }
 
 // InitLayers draws the initial values of the layers under a name as torch.nn.Linear and LayerNorm do: weights and

@@ -49,15 +49,15 @@ func (o OfPrompt) Factors(parameter *tensor.Tensor) (*tensor.Tensor, method.Pull
 
 // Apply returns prompt Q for the projector Q [w,w] of a parameter of [T,w], Q = H D Hᵀ of reflectors and middle. A
 // trace has Q under name.
-func (o OfPrompt) Apply(s *method.Scope, name string, prompt, parameter graph.Node) graph.Node {
-	packing := o.packing(parameter.Dim(0), s.Task().Width)
-	q := s.Host(name, method.HostFunc{Every: o.Every, Trace: packing.dense, Differentiable: packing.through,
+func (o OfPrompt) Apply(scope *method.Scope, name string, prompt, parameter graph.Node) graph.Node {
+	packing := o.packing(parameter.Dim(0), scope.Task().Width)
+	q := scope.Host(name, method.HostFunc{Every: o.Every, Trace: packing.dense, Differentiable: packing.through,
 		Forward: func(in ...*tensor.Tensor) (*tensor.Tensor, method.Pullback, error) { return o.Factors(in[0]) }},
 		[]int{packing.size()}, parameter)
 
 	parts := q.Detach().Split(0, packing.sizes...)
 	y, mask, w := parts[0].Reshape(packing.m, packing.d), parts[1], parts[2].Reshape(packing.m, packing.m)
-	first := s.Graph().Const(toTensor(unit(packing.m, packing.d)))
+	first := scope.Graph().Const(toTensor(unit(packing.m, packing.d)))
 	u := prompt.Sub(prompt.MatMulT(y).MatMul(w).MatMul(y)) // prompt H
 	v := u.Mul(mask)                                       // prompt H D
 	if packing.splits {

@@ -22,13 +22,13 @@ func (c Context) Declare(t method.ClientSpec, name string, o method.Owner) []met
 }
 
 // Features returns the class features [C,D] of a prompt.
-func (c Context) Features(s *method.Scope, ctx graph.Node) graph.Node {
-	return s.TextFeatures(method.Prompt{Ctx: ctx, Position: c.Position})
+func (c Context) Features(scope *method.Scope, ctx graph.Node) graph.Node {
+	return scope.TextFeatures(method.Prompt{Ctx: ctx, Position: c.Position})
 }
 
 // Logits compares images with the class features of the prompt "ctx".
-func (c Context) Logits(s *method.Scope) graph.Node {
-	return s.Cosine(s.Image(), c.Features(s, s.Param("ctx")))
+func (c Context) Logits(scope *method.Scope) graph.Node {
+	return scope.Cosine(scope.Image(), c.Features(scope, scope.Param("ctx")))
 }
 
 // ClassContext is Context with CoOp's class-specific form: "ctx" is [C,tokens,w], one prompt for each class in place of
@@ -51,7 +51,7 @@ func (c ClassContext) Declare(t method.ClientSpec, o method.Owner) []method.Para
 }
 
 // Logits compares images with the class features of "ctx".
-func (c ClassContext) Logits(s *method.Scope) graph.Node {
-	p := method.Prompt{Ctx: s.Param("ctx"), PerClass: c.ClassSpecific, Position: c.Position}
-	return s.Cosine(s.Image(), s.TextFeatures(p))
+func (c ClassContext) Logits(scope *method.Scope) graph.Node {
+	p := method.Prompt{Ctx: scope.Param("ctx"), PerClass: c.ClassSpecific, Position: c.Position}
+	return scope.Cosine(scope.Image(), scope.TextFeatures(p))
 }

@@ -60,18 +60,18 @@ func (d Deep) Declare(client method.ClientSpec) []method.Param {
 }
 
 // Text returns the class features [C,D].
-func (d Deep) Text(s *method.Scope) graph.Node {
-	if d.Depth > 1 && s.Task().TextLayers == 0 {
-		return s.Graph().Fail("the text tower of backbone %s, an exported model, does not support deep prompts; set "+
-			"options.depth to 1", s.Task().Backbone)
+func (d Deep) Text(scope *method.Scope) graph.Node {
+	if d.Depth > 1 && scope.Task().TextLayers == 0 {
+		return scope.Graph().Fail("the text tower of backbone %s, an exported model, does not support deep prompts; "+
+			"set options.depth to 1", scope.Task().Backbone)
 	}
 
-	p := method.Prompt{Ctx: d.Full(s, TextTower+FirstBlock), NoPositions: d.Insert == "fedtpg"}
-	if n := min(d.Depth, s.Task().TextLayers) - 1; n > 0 {
-		p.Deep = nn.Unbind(s.Param(TextTower + LaterBlocks))
+	p := method.Prompt{Ctx: d.Full(scope, TextTower+FirstBlock), NoPositions: d.Insert == "fedtpg"}
+	if n := min(d.Depth, scope.Task().TextLayers) - 1; n > 0 {
+		p.Deep = nn.Unbind(scope.Param(TextTower + LaterBlocks))
 	}
 
-	return s.TextFeatures(p)
+	return scope.TextFeatures(p)
 }
 
 // Image returns the image features [B,D]; those of the data where the image tower has no prompts.

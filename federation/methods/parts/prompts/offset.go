@@ -28,13 +28,13 @@ func (c OffsetContext) Declare(t method.ClientSpec, name string, o method.Owner)
 }
 
 // Full returns the whole prompt [T,w] of a parameter, T at least tokens: the words and the offset.
-func (c OffsetContext) Full(s *method.Scope, name string) graph.Node {
-	return c.AddWords(s, s.TrainedValue(name))
+func (c OffsetContext) Full(scope *method.Scope, name string) graph.Node {
+	return c.AddWords(scope, scope.TrainedValue(name))
 }
 
 // FullPrompt returns the whole prompt of a parameter of any kind.
-func FullPrompt(s *method.Scope, p method.Param) graph.Node {
-	return OffsetContext{Tokens: p.Shape[0], Words: p.Words}.Full(s, p.Name)
+func FullPrompt(scope *method.Scope, p method.Param) graph.Node {
+	return OffsetContext{Tokens: p.Shape[0], Words: p.Words}.Full(scope, p.Name)
 }
 
 // AddWords returns the whole prompt [T,w] of an offset [tokens,w], or [B,T,w] of offsets [B,tokens,w] of each image.

@@ -44,11 +44,11 @@ func (t Template) Text() string {
 }
 
 // Texts returns the class features [C,D] of the hand-written prompt.
-func (t Template) Texts(s *method.Scope) graph.Node {
+func (t Template) Texts(scope *method.Scope) graph.Node {
 	if text := t.Text(); text != "" {
-		return s.HandText(text)
+		return scope.HandText(text)
 	}
-	return s.HandText()
+	return scope.HandText()
 }
 
 // Templates are hand-written prompts by data set, as CoOp writes them.

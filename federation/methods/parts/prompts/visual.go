@@ -64,8 +64,8 @@ func (v Visual) Features(scope *method.Scope, prompt graph.Node) graph.Node {
 }
 
 // Logits compares image features under the prompt "prompt" with those of the hand-written texts.
-func (v Visual) Logits(s *method.Scope) graph.Node {
-	return s.Cosine(v.Features(s, s.Param("prompt")), s.HandText())
+func (v Visual) Logits(scope *method.Scope) graph.Node {
+	return scope.Cosine(v.Features(scope, scope.Param("prompt")), scope.HandText())
 }
 
 // OnlyTokens returns an error for prompts of pixels.

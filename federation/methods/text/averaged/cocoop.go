@@ -40,16 +40,16 @@ func (m CoCoOp) Params(t method.ClientSpec) []method.Param {
 }
 
 // Start draws the network.
-func (m CoCoOp) Start(g *method.Global) error {
-	modules.InitLayers(g.Seed, g.Shared, "meta")
+func (m CoCoOp) Start(global *method.Global) error {
+	modules.InitLayers(global.Seed, global.Shared, "meta")
 	return nil
 }
 
 // Logits scores each image with the class features [C,D] of its own prompt P(f), in all B·C texts (eq. 3).
-func (m CoCoOp) Logits(s *method.Scope) graph.Node {
-	f := s.Image()
-	shift := modules.ApplyLinear(s, "meta/2", modules.ApplyLinear(s, "meta/1", f).ReLU()) // [B,w]
-	ctx := m.AddWords(s, shift.Unsqueeze(1).Add(s.TrainedValue("ctx")))                   // [B,T,w]
-	text := s.TextFeatures(method.Prompt{Ctx: ctx})                                       // [B,C,D]
-	return text.MatMul(f.Unsqueeze(2)).Squeeze(2).MulScalar(s.Task().Scale)               // [B,C]
+func (m CoCoOp) Logits(scope *method.Scope) graph.Node {
+	f := scope.Image()
+	shift := modules.ApplyLinear(scope, "meta/2", modules.ApplyLinear(scope, "meta/1", f).ReLU()) // [B,w]
+	ctx := m.AddWords(scope, shift.Unsqueeze(1).Add(scope.TrainedValue("ctx")))                   // [B,T,w]
+	text := scope.TextFeatures(method.Prompt{Ctx: ctx})                                           // [B,C,D]
+	return text.MatMul(f.Unsqueeze(2)).Squeeze(2).MulScalar(scope.Task().Scale)                   // [B,C]
 }

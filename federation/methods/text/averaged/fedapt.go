@@ -89,19 +89,19 @@ func (m FedAPT) Params(t method.ClientSpec) []method.Param {
 }
 
 // query scores domains, [B,D].
-func (m FedAPT) query(s *method.Scope) graph.Node {
-	return s.Image().MulScalar(10).MatMulT(s.Param(aptQuery))
+func (m FedAPT) query(scope *method.Scope) graph.Node {
+	return scope.Image().MulScalar(10).MatMulT(scope.Param(aptQuery))
 }
 
 // keys returns Σ_d a_d K_d [n,tokens,w] for rows of weights [n,D].
-func (m FedAPT) keys(s *method.Scope, a graph.Node) graph.Node {
-	d, w := m.count(s.Task()), s.Task().Width
-	return a.MatMul(s.Broadcast(aptKeys, d, m.Tokens, w).Reshape(d, m.Tokens*w)).Reshape(-1, m.Tokens, w)
+func (m FedAPT) keys(scope *method.Scope, a graph.Node) graph.Node {
+	d, w := m.count(scope.Task()), scope.Task().Width
+	return a.MatMul(scope.Broadcast(aptKeys, d, m.Tokens, w).Reshape(d, m.Tokens*w)).Reshape(-1, m.Tokens, w)
 }
 
 // text returns the class features of M ⊙ (1 + key), [C,e], or [B,C,e] of a key for each image.
-func (m FedAPT) text(s *method.Scope, key graph.Node) graph.Node {
-	return s.TextFeatures(method.Prompt{Ctx: s.Param("ctx").Mul(key.AddScalar(1)), PerClass: m.ClassSpecific,
+func (m FedAPT) text(scope *method.Scope, key graph.Node) graph.Node {
+	return scope.TextFeatures(method.Prompt{Ctx: scope.Param("ctx").Mul(key.AddScalar(1)), PerClass: m.ClassSpecific,
 		Position: m.Position})
 }
 
@@ -127,49 +127,49 @@ func (m FedAPT) Logits(scope *method.Scope) graph.Node {
 
 // Loss is the cross entropy with the prompt of the client's own domain, and weight times that of the domain scores. A
 // client of no domain trains M without a key, and its second term is 0.
-func (m FedAPT) Loss(s *method.Scope, _ graph.Node) graph.Node {
-	own := s.State(aptDomain, m.count(s.Task())).Reshape(1, -1)
-	loss := s.CrossEntropy(s.Cosine(s.Image(), m.text(s, m.keys(s, own).Squeeze(0))))
-	domain := m.query(s).LogSoftmax(-1).Mul(own).Sum(-1).Mean().MulScalar(-m.Weight)
-	return loss.Add(s.Term("domain", domain))
+func (m FedAPT) Loss(scope *method.Scope, _ graph.Node) graph.Node {
+	own := scope.State(aptDomain, m.count(scope.Task())).Reshape(1, -1)
+	loss := scope.CrossEntropy(scope.Cosine(scope.Image(), m.text(scope, m.keys(scope, own).Squeeze(0))))
+	domain := m.query(scope).LogSoftmax(-1).Mul(own).Sum(-1).Mean().MulScalar(-m.Weight)
+	return loss.Add(scope.Term("domain", domain))
 }
 
 // Begin sets the client's own domain: none where the client joined in the middle of a round.
-func (m FedAPT) Begin(l *method.Local) error {
-	own := tensor.New(m.count(l.Task))
-	if t := l.Broadcast[aptDomains]; t != nil && l.Task.Client < t.Len() {
-		if d := int(t.Data[l.Task.Client]); d >= 0 && d < own.Len() {
+func (m FedAPT) Begin(local *method.Local) error {
+	own := tensor.New(m.count(local.Task))
+	if t := local.Broadcast[aptDomains]; t != nil && local.Task.Client < t.Len() {
+		if d := int(t.Data[local.Task.Client]); d >= 0 && d < own.Len() {
 			own.Data[d] = 1
 		}
 	}
 
-	l.State[aptDomain] = own
+	local.State[aptDomain] = own
 	return nil
 }
 
 // Finish drops the client's own domain, which Begin sets in every turn. It uploads nothing of its own.
-func (m FedAPT) Finish(l *method.Local, _ *method.Upload) error {
-	delete(l.State, aptDomain)
+func (m FedAPT) Finish(local *method.Local, _ *method.Upload) error {
+	delete(local.State, aptDomain)
 	return nil
 }
 
 // Start draws the query, as torch.nn.Linear does, and the keys, and numbers the clients' domains.
-func (m FedAPT) Start(g *method.Global) error {
-	if q := g.Shared[aptQuery]; q != nil {
-		modules.InitUniform(g.Seed, aptQuery, q, 1/math.Sqrt(float64(q.Shape[1])))
+func (m FedAPT) Start(global *method.Global) error {
+	if q := global.Shared[aptQuery]; q != nil {
+		modules.InitUniform(global.Seed, aptQuery, q, 1/math.Sqrt(float64(q.Shape[1])))
 	}
 
-	keys, r := tensor.New(m.count(g.Task), m.Tokens, g.Width), g.Rand("init", aptKeys)
+	keys, r := tensor.New(m.count(global.Task), m.Tokens, global.Width), global.Rand("init", aptKeys)
 	for i := range keys.Data {
 		keys.Data[i] = float32(r.Float64())
 	}
 
-	g.Broadcast[aptKeys] = keys
-	return m.place(g)
+	global.Broadcast[aptKeys] = keys
+	return m.place(global)
 }
 
 // Join numbers the domains of clients that joined.
-func (m FedAPT) Join(g *method.Global, _ []int) error { return m.place(g) }
+func (m FedAPT) Join(global *method.Global, _ []int) error { return m.place(global) }
 
 // place numbers the domains of clients without a number, after the domains that have numbers. Where clients claim their
 // domains and there are too many, those of the fewest clients get no number: their clients are placed as clients of no

@@ -69,66 +69,71 @@ func (m FedTPG) Params(t method.ClientSpec) []method.Param {
 }
 
 // Start draws the generator.
-func (m FedTPG) Start(g *method.Global) error {
-	modules.InitLayers(g.Seed, g.Shared, tpg)
+func (m FedTPG) Start(global *method.Global) error {
+	modules.InitLayers(global.Seed, global.Shared, tpg)
 	for i := range m.Depth + 1 {
-		modules.InitAttention(g.Seed, g.Shared, tpgBlock(i))
+		modules.InitAttention(global.Seed, global.Shared, tpgBlock(i))
 	}
 	return nil
 }
 
 // prompt generates the prompt [tokens,w].
-func (m FedTPG) prompt(s *method.Scope) graph.Node {
-	x := s.Param(tpgQueries)
+func (m FedTPG) prompt(scope *method.Scope) graph.Node {
+	x := scope.Param(tpgQueries)
 	if w := x.Dim(1); w%m.Heads != 0 {
-		return s.Graph().Fail("option heads is %d; it must divide the prompt width %d", m.Heads, w)
+		return scope.Graph().Fail("option heads is %d; it must divide the prompt width %d", m.Heads, w)
 	}
 
-	names := modules.ApplyLayerNorm(s, tpgCross+"/norm_kv", s.HandText("{}"))
-	x = m.feed(s, tpgCross, m.attend(s, tpgCross, modules.ApplyLayerNorm(s, tpgCross+"/norm", x), names, others(s)))
+	names := modules.ApplyLayerNorm(scope, tpgCross+"/norm_kv", scope.HandText("{}"))
+	x = m.feed(scope, tpgCross, m.attend(scope, tpgCross, modules.ApplyLayerNorm(scope, tpgCross+"/norm", x), names,
+		others(scope)))
 	for i := range m.Depth {
 		at := tpgBlock(i + 1)
-		y := modules.ApplyLayerNorm(s, at+"/norm", x)
-		x = m.feed(s, at, x.Add(m.attend(s, at, y, y, graph.Node{})))
+		y := modules.ApplyLayerNorm(scope, at+"/norm", x)
+		x = m.feed(scope, at, x.Add(m.attend(scope, at, y, y, graph.Node{})))
 	}
 
 	return x
 }
 
 // localClasses returns [C]: 1 for the client's own classes, 0 for the others.
-func localClasses(s *method.Scope) graph.Node {
-	return s.Input(method.LocalClassesInput, graph.Float, graph.Static(s.Task().Classes))
+func localClasses(scope *method.Scope) graph.Node {
+	return scope.Input(method.LocalClassesInput, graph.Float, graph.Static(scope.Task().Classes))
 }
 
 // others returns [C]: 0 for the client's own classes, and a number far below any score for the others.
-func others(s *method.Scope) graph.Node {
-	return localClasses(s).AddScalar(-1).MulScalar(-nn.MaskValue)
+func others(scope *method.Scope) graph.Node {
+	return localClasses(scope).AddScalar(-1).MulScalar(-nn.MaskValue)
 }
 
 // attend returns multi-head attention of rows q [n,w] on rows kv [k,.].
-func (m FedTPG) attend(s *method.Scope, name string, q, kv, mask graph.Node) graph.Node {
+func (m FedTPG) attend(scope *method.Scope, name string, q, kv, mask graph.Node) graph.Node {
 	heads := func(part string, x graph.Node) graph.Node {
-		return nn.SplitHeads(modules.ApplyLinear(s, name+"/"+part, x), 1, 1, x.Dim(0), m.Heads)[0]
+		return nn.SplitHeads(modules.ApplyLinear(scope, name+"/"+part, x), 1, 1, x.Dim(0), m.Heads)[0]
 	}
-	return modules.ApplyLinear(s, name+"/o", nn.MergeHeads(nn.Attend(heads("q", q), heads("k", kv), heads("v", kv),
+	return modules.ApplyLinear(scope, name+"/o", nn.MergeHeads(nn.Attend(heads("q", q), heads("k", kv), heads("v", kv),
 		mask)))
 }
 
 // feed returns x + FF(x), FF(x) being Linear(h GELU(gate)) with (h, gate) = Linear(LN x).
-func (m FedTPG) feed(s *method.Scope, name string, x graph.Node) graph.Node {
+func (m FedTPG) feed(scope *method.Scope, name string, x graph.Node) graph.Node {
 	half := m.Mult * x.Dim(1)
-	h := modules.ApplyLinear(s, name+"/ff/in", modules.ApplyLayerNorm(s, name+"/ff/norm", x)).Split(-1, half, half)
+	h := modules.ApplyLinear(scope, name+"/ff/in", modules.ApplyLayerNorm(scope, name+"/ff/norm", x)).Split(-1, half,
+		half)
 	gelu := h[1].Mul(h[1].MulScalar(math.Sqrt2 / 2).Erf().AddScalar(1)).MulScalar(0.5)
-	return x.Add(modules.ApplyLinear(s, name+"/ff/out", h[0].Mul(gelu)))
+	return x.Add(modules.ApplyLinear(scope, name+"/ff/out", h[0].Mul(gelu)))
 }
 
 // Logits scores all classes with the prompt made from the client's own names, as all methods here are tested; the
 // public code scores only those that it makes the prompt from.
-func (m FedTPG) Logits(s *method.Scope) graph.Node { return s.Cosine(s.Image(), s.Text(m.prompt(s))) }
+func (m FedTPG) Logits(scope *method.Scope) graph.Node {
+	return scope.Cosine(scope.Image(), scope.Text(m.prompt(scope)))
+}
 
 // Loss scores a batch against the client's own classes only: its cross entropy is over them.
-func (m FedTPG) Loss(s *method.Scope, logits graph.Node) graph.Node {
+func (m FedTPG) Loss(scope *method.Scope, logits graph.Node) graph.Node {
 	// Examples of classes that are out of the scores, such as GGTPC's prototypes of other clients' classes, count 0.
-	each := logits.Add(others(s)).LogSoftmax(-1).Mul(graph.OneHot(s.Label(), s.Task().Classes)).Sum(-1) // [B]
-	return s.Term(method.CrossEntropy, each.Mul(localClasses(s).Rows(s.Label())).Mean().Neg())
+	// [B]
+	each := logits.Add(others(scope)).LogSoftmax(-1).Mul(graph.OneHot(scope.Label(), scope.Task().Classes)).Sum(-1)
+	return scope.Term(method.CrossEntropy, each.Mul(localClasses(scope).Rows(scope.Label())).Mean().Neg())
 }

@@ -67,12 +67,12 @@ func (m ProDA) position(k int) string {
 }
 
 // Logits compares images with the mean class features of all prompts.
-func (m ProDA) Logits(s *method.Scope) graph.Node {
+func (m ProDA) Logits(scope *method.Scope) graph.Node {
 	var texts []graph.Node
-	for k, ctx := range nn.Unbind(s.Param("prompts")) {
-		texts = append(texts, s.TextFeatures(method.Prompt{Ctx: ctx, Position: m.position(k)}))
+	for k, ctx := range nn.Unbind(scope.Param("prompts")) {
+		texts = append(texts, scope.TextFeatures(method.Prompt{Ctx: ctx, Position: m.position(k)}))
 	}
-	return s.Cosine(s.Image(), graph.Stack(texts...).Mean(0))
+	return scope.Cosine(scope.Image(), graph.Stack(texts...).Mean(0))
 }
 
 // turns lists the prompts of a step: of each position its share, in turn.
@@ -96,21 +96,21 @@ func (m ProDA) turns(turn int) []int {
 // scalar returns the name of the number of the prompt at a place of a step.
 func scalar(place int) string { return fmt.Sprintf("proda/%d", place) }
 
-func (m ProDA) setTurn(l *method.Local, turn int) {
+func (m ProDA) setTurn(local *method.Local, turn int) {
 	for i, k := range m.turns(turn) {
-		l.Scalars[scalar(i)] = float64(k)
+		local.Scalars[scalar(i)] = float64(k)
 	}
 }
 
 // Begin sets the numbers of the prompts of the first step, the scalars proda/0 and so on.
-func (m ProDA) Begin(l *method.Local) error {
-	m.setTurn(l, l.Round)
+func (m ProDA) Begin(local *method.Local) error {
+	m.setTurn(local, local.Round)
 	return nil
 }
 
 // AdjustGradients changes no gradient. It sets the numbers of the prompts of the next step.
-func (m ProDA) AdjustGradients(l *method.Local, _ tensor.Map) error {
-	m.setTurn(l, l.Round+l.Steps+1)
+func (m ProDA) AdjustGradients(local *method.Local, _ tensor.Map) error {
+	m.setTurn(local, local.Round+local.Steps+1)
 	return nil
 }
 

@@ -41,29 +41,29 @@ func (m ProGrad) Params(t method.ClientSpec) []method.Param {
 }
 
 // Logits compares images with the class features of the learned prompt, as CoOp does.
-func (m ProGrad) Logits(s *method.Scope) graph.Node {
-	return s.Cosine(s.Image(), s.Text(m.Full(s, "ctx")))
+func (m ProGrad) Logits(scope *method.Scope) graph.Node {
+	return scope.Cosine(scope.Image(), scope.Text(m.Full(scope, "ctx")))
 }
 
 const general = "general knowledge"
 
 // Loss is the cross entropy, beside which the second loss, times tau², is an auxiliary one, for its gradient b.
 // variant: add adds it with the weight lambda.
-func (m ProGrad) Loss(s *method.Scope, logits graph.Node) graph.Node {
-	loss := m.FedAvg.Loss(s, logits)
-	hand := s.Image().MatMulT(m.Texts(s)).MulScalar(s.Task().Scale / m.Tau).Softmax(-1)
+func (m ProGrad) Loss(scope *method.Scope, logits graph.Node) graph.Node {
+	loss := m.FedAvg.Loss(scope, logits)
+	hand := scope.Image().MatMulT(m.Texts(scope)).MulScalar(scope.Task().Scale / m.Tau).Softmax(-1)
 	second := hand.Mul(logits.MulScalar(1 / m.Tau).LogSoftmax(-1)).Sum(-1).Mean().MulScalar(-m.Tau * m.Tau)
 	if m.Variant == "add" {
-		return loss.Add(s.Term(general, second.MulScalar(m.Lambda)))
+		return loss.Add(scope.Term(general, second.MulScalar(m.Lambda)))
 	}
 
-	s.AuxLoss(general, second)
+	scope.AuxLoss(general, second)
 	return loss
 }
 
 // AdjustGradients projects each gradient.
-func (m ProGrad) AdjustGradients(l *method.Local, grads tensor.Map) error {
-	for name, b := range l.AuxGradients[general] {
+func (m ProGrad) AdjustGradients(local *method.Local, grads tensor.Map) error {
+	for name, b := range local.AuxGradients[general] {
 		a, ab, bb := grads[name], 0.0, 0.0
 		for i, v := range b.Data {
 			ab += float64(a.Data[i]) * float64(v)

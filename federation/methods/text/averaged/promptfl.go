@@ -62,10 +62,10 @@ func (m PromptFL) Extras(t method.ClientSpec) []method.Extra {
 }
 
 // Finish uploads with class_average: owners how many training examples of each class the client has.
-func (m PromptFL) Finish(l *method.Local, up *method.Upload) error {
+func (m PromptFL) Finish(local *method.Local, up *method.Upload) error {
 	if m.ClassAverage == "owners" {
-		n := tensor.New(l.Task.Classes, 1)
-		for _, y := range l.Data.Labels() {
+		n := tensor.New(local.Task.Classes, 1)
+		for _, y := range local.Data.Labels() {
 			n.Data[y]++
 		}
 		up.Extra[classN] = n

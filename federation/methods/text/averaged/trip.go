@@ -127,28 +127,28 @@ func (m TRIP) scores(scope *method.Scope, experts graph.Node, capacity float64) 
 
 // Logits are those of tests: they route with capacity_test, and mix the running mean of the prompts unless average is
 // none.
-func (m TRIP) Logits(s *method.Scope) graph.Node {
+func (m TRIP) Logits(scope *method.Scope) graph.Node {
 	if m.Average != "none" {
-		return m.scores(s, s.Broadcast(tripAverage, m.shape(s.Task().Width)...), m.CapacityTest)
+		return m.scores(scope, scope.Broadcast(tripAverage, m.shape(scope.Task().Width)...), m.CapacityTest)
 	}
-	return m.scores(s, s.Param(tripExperts), m.CapacityTest)
+	return m.scores(scope, scope.Param(tripExperts), m.CapacityTest)
 }
 
 // Loss adds the distillation to cross entropy. Its scores are of the client's own prompts, routed with capacity; it
 // takes the given ones where they are the same.
-func (m TRIP) Loss(s *method.Scope, logits graph.Node) graph.Node {
+func (m TRIP) Loss(scope *method.Scope, logits graph.Node) graph.Node {
 	if m.Average != "none" || m.Capacity != m.CapacityTest {
-		logits = m.scores(s, s.Param(tripExperts), m.Capacity)
+		logits = m.scores(scope, scope.Param(tripExperts), m.Capacity)
 	}
 
-	loss := m.WeightedMean.Loss(s, logits)
+	loss := m.WeightedMean.Loss(scope, logits)
 	if m.Alpha == 0 {
 		return loss
 	}
 
-	hand := s.HandTextFeatures(method.HandTexts{Templates: prompts.Ensemble(m.Templates), Raw: true})
-	q := s.Cosine(s.Image(), hand).Softmax(-1)
-	return loss.Add(s.Term("distillation", q.Mul(logits.LogSoftmax(-1)).Sum(-1).Mean().MulScalar(-m.Alpha)))
+	hand := scope.HandTextFeatures(method.HandTexts{Templates: prompts.Ensemble(m.Templates), Raw: true})
+	q := scope.Cosine(scope.Image(), hand).Softmax(-1)
+	return loss.Add(scope.Term("distillation", q.Mul(logits.LogSoftmax(-1)).Sum(-1).Mean().MulScalar(-m.Alpha)))
 }
 
 // Start draws the keys, and begins the running mean.
@@ -188,10 +188,10 @@ func (m TRIP) Start(global *method.Global) error {
 }
 
 // Begin returns an error for an image tower of another width than the keys.
-func (m TRIP) Begin(l *method.Local) error {
-	if keys := l.Broadcast[tripKeys]; keys != nil && keys.Shape[1] != l.Task.VisionWidth {
+func (m TRIP) Begin(local *method.Local) error {
+	if keys := local.Broadcast[tripKeys]; keys != nil && keys.Shape[1] != local.Task.VisionWidth {
 		return fmt.Errorf("trip: the keys are %d wide, as another client's image tower, and that of backbone %s is "+
-			"%d; give all clients backbones of one width", keys.Shape[1], l.Task.Backbone, l.Task.VisionWidth)
+			"%d; give all clients backbones of one width", keys.Shape[1], local.Task.Backbone, local.Task.VisionWidth)
 	}
 	return nil
 }

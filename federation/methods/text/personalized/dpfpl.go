@@ -102,8 +102,8 @@ func (m DPFPL) Params(t method.ClientSpec) []method.Param {
 
 // Logits compares images with the class features of the prompt global + local; factors and noise are in gradients
 // alone.
-func (m DPFPL) Logits(s *method.Scope) graph.Node {
-	return s.Cosine(s.Image(), m.Features(s, s.Param("global").Add(s.Param("local"))))
+func (m DPFPL) Logits(scope *method.Scope) graph.Node {
+	return scope.Cosine(scope.Image(), m.Features(scope, scope.Param("global").Add(scope.Param("local"))))
 }
 
 // AdjustGradients replaces the gradients by clipped and noisy ones.
@@ -204,17 +204,17 @@ func (m DPFPL) rand(local *method.Local, gradients tensor.Map) (*rand.Rand, erro
 }
 
 // Merge records epsilon of all rounds so far.
-func (m DPFPL) Merge(g *method.Global, ups []method.Upload) error {
+func (m DPFPL) Merge(global *method.Global, ups []method.Upload) error {
 	name := "epsilon_local_nominal"
-	if g.Noise != nil {
+	if global.Noise != nil {
 		name = "epsilon_local"
 	}
 
-	if e := m.Epsilon(g.Round + 1); !math.IsInf(e, 1) {
-		g.Notes[name], g.Notes["delta_local"] = e, m.Delta
+	if e := m.Epsilon(global.Round + 1); !math.IsInf(e, 1) {
+		global.Notes[name], global.Notes["delta_local"] = e, m.Delta
 	}
 
-	return m.WeightedMean.Merge(g, ups)
+	return m.WeightedMean.Merge(global, ups)
 }
 
 // Epsilon returns the epsilon of a client that trains in that many rounds; infinite where nothing bounds it.

@@ -55,15 +55,17 @@ func (m FedOTP) Params(t method.ClientSpec) []method.Param {
 
 // Logits solves the transport of each image and class and scores with its plan (eq. 5-12). A backbone without patch
 // features fails the graph.
-func (m FedOTP) Logits(s *method.Scope) graph.Node {
-	t := s.Task()
+func (m FedOTP) Logits(scope *method.Scope) graph.Node {
+	t := scope.Task()
 	if t.Patches == 0 {
-		return s.Graph().Fail("fedotp compares patch features, which backbone %s does not provide", t.Backbone)
+		return scope.Graph().Fail("fedotp compares patch features, which backbone %s does not provide", t.Backbone)
 	}
 
-	text := graph.Concat(0, m.Features(s, s.Param("global")), m.Features(s, s.Param("local"))) // [2C,D]
-	sim := s.Patches().Reshape(-1, t.Dim).MatMulT(text)                                        // [BM,2C]
-	sim = sim.Reshape(-1, t.Patches, 2, t.Classes).Transpose(2, 0, 3, 1)                       // [2,B,C,M]
+	text := graph.Concat(0, m.Features(scope, scope.Param("global")), m.Features(scope, scope.Param("local"))) // [2C,D]
+	// [BM,2C]
+	sim := scope.Patches().Reshape(-1, t.Dim).MatMulT(text)
+	// [2,B,C,M]
+	sim = sim.Reshape(-1, t.Patches, 2, t.Classes).Transpose(2, 0, 3, 1)
 	return m.transport().Plan(sim.Detach()).Mul(sim).Sum(0, -1).MulScalar(t.Scale)
 }
 

@@ -46,12 +46,14 @@ func (m FedPGP) Params(t method.ClientSpec) []method.Param {
 }
 
 // full returns the class features [C,D] of the sum.
-func (m FedPGP) full(s *method.Scope) graph.Node {
-	return s.Text(s.Param("sigma").Add(s.Param("u").MatMul(s.Param("v"))))
+func (m FedPGP) full(scope *method.Scope) graph.Node {
+	return scope.Text(scope.Param("sigma").Add(scope.Param("u").MatMul(scope.Param("v"))))
 }
 
 // Logits compares images with the class features of the sum; the features of sigma alone are in the loss only.
-func (m FedPGP) Logits(s *method.Scope) graph.Node { return s.Cosine(s.Image(), m.full(s)) }
+func (m FedPGP) Logits(scope *method.Scope) graph.Node {
+	return scope.Cosine(scope.Image(), m.full(scope))
+}
 
 // Loss adds the contrastive term to cross entropy: per class, the cross entropy of the two cosines over a temperature,
 // averaged over classes. Neither of the learned features in it is a constant.

@@ -64,27 +64,28 @@ func (m FedPHA) Params(t method.ClientSpec) []method.Param {
 }
 
 // text returns a prompt's features [C,D], read at the position of option eot.
-func (m FedPHA) text(s *method.Scope, ctx graph.Node) graph.Node {
+func (m FedPHA) text(scope *method.Scope, ctx graph.Node) graph.Node {
 	if m.EOT == "own" {
-		return s.Text(ctx)
+		return scope.Text(ctx)
 	}
 	longest := max(m.Global, slices.Max(m.Local))
-	return s.TextFeatures(method.Prompt{Ctx: ctx, ReadOffset: longest - ctx.Dim(0)})
+	return scope.TextFeatures(method.Prompt{Ctx: ctx, ReadOffset: longest - ctx.Dim(0)})
 }
 
 // Logits compares images with the class features of the private prompt alone, which is what is tested.
-func (m FedPHA) Logits(s *method.Scope) graph.Node {
-	return s.Cosine(s.Image(), m.text(s, s.Param("local")))
+func (m FedPHA) Logits(scope *method.Scope) graph.Node {
+	return scope.Cosine(scope.Image(), m.text(scope, scope.Param("local")))
 }
 
 // Loss is the sum of the cross entropies of both prompts, of the pull (eq. 11) and of the push (eq. 12), without
 // weights.
-func (m FedPHA) Loss(s *method.Scope, logits graph.Node) graph.Node {
-	global, local := s.Param("global"), s.Param("local")
-	tg, tl, tp := m.text(s, global), m.text(s, local), m.text(s, m.project(s, local, global)) // [C,D] each
+func (m FedPHA) Loss(scope *method.Scope, logits graph.Node) graph.Node {
+	global, local := scope.Param("global"), scope.Param("local")
+	// [C,D] each
+	tg, tl, tp := m.text(scope, global), m.text(scope, local), m.text(scope, m.project(scope, local, global))
 
-	loss := s.CrossEntropy(logits, "local").Add(s.CrossEntropy(s.Cosine(s.Image(), tg), "global"))
-	return loss.Add(s.Term("pull", m.pull(tl, tp))).Add(s.Term("push", m.push(tl, tg)))
+	loss := scope.CrossEntropy(logits, "local").Add(scope.CrossEntropy(scope.Cosine(scope.Image(), tg), "global"))
+	return loss.Add(scope.Term("pull", m.pull(tl, tp))).Add(scope.Term("push", m.push(tl, tg)))
 }
 
 func (m FedPHA) pull(tl, tp graph.Node) graph.Node {
@@ -99,7 +100,7 @@ func (m FedPHA) push(tl, tg graph.Node) graph.Node {
 }
 
 // project returns local Q for the projector Q [w,w] of the shared prompt, eq. 8-10.
-func (m FedPHA) project(s *method.Scope, local, global graph.Node) graph.Node {
+func (m FedPHA) project(scope *method.Scope, local, global graph.Node) graph.Node {
 	return projection.OfPrompt{Projector: m.Projector, Ratio: m.Ratio, Gradient: m.ProjectorGrad, Every: m.SVDEvery}.
-		Apply(s, "projector", local, global)
+		Apply(scope, "projector", local, global)
 }

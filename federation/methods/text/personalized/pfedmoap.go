@@ -107,23 +107,23 @@ func (m PFedMoAP) Params(t method.ClientSpec) []method.Param {
 }
 
 // others returns the class features [E-1,C,D] of the other clients' prompts.
-func (m PFedMoAP) others(s *method.Scope, pool experts) graph.Node {
+func (m PFedMoAP) others(scope *method.Scope, pool experts) graph.Node {
 	var out []graph.Node
-	for _, p := range nn.Unbind(s.Broadcast(pool.prompts, m.Experts-1, m.Tokens, s.Task().Width)) {
-		out = append(out, m.Features(s, p))
+	for _, p := range nn.Unbind(scope.Broadcast(pool.prompts, m.Experts-1, m.Tokens, scope.Task().Width)) {
+		out = append(out, m.Features(scope, p))
 	}
 	return graph.Stack(out...)
 }
 
 // Logits are those of tests: they mix in the others that the server sent for tests, and encode their prompts.
-func (m PFedMoAP) Logits(s *method.Scope) graph.Node {
-	return m.mixed(s, m.others(s, moapTest), moapTest.known)
+func (m PFedMoAP) Logits(scope *method.Scope) graph.Node {
+	return m.mixed(scope, m.others(scope, moapTest), moapTest.known)
 }
 
 // Loss is the cross entropy of the same scores with the others of the turn, whose features Begin computed.
-func (m PFedMoAP) Loss(s *method.Scope, _ graph.Node) graph.Node {
-	t := s.Task()
-	return s.CrossEntropy(m.mixed(s, s.State(moapFeatures, m.Experts-1, t.Classes, t.Dim), moapTurn.known))
+func (m PFedMoAP) Loss(scope *method.Scope, _ graph.Node) graph.Node {
+	t := scope.Task()
+	return scope.CrossEntropy(m.mixed(scope, scope.State(moapFeatures, m.Experts-1, t.Classes, t.Dim), moapTurn.known))
 }
 
 // mixed returns the scores [B,C] with other clients' features; there names the input that is 1 for those that exist.
@@ -172,7 +172,7 @@ func (m PFedMoAP) Begin(local *method.Local) error {
 		m.nobody(local.Broadcast, local.Task.Width)
 	}
 
-	features, err := local.Eval(func(s *method.Scope) graph.Node { return m.others(s, moapTurn) })
+	features, err := local.Eval(func(scope *method.Scope) graph.Node { return m.others(scope, moapTurn) })
 	if err == nil {
 		local.State[moapFeatures] = features
 	}
@@ -188,27 +188,27 @@ func (m PFedMoAP) nobody(sent tensor.Map, width int) {
 }
 
 // AdjustGradients freezes the gate of a client without prompts of others.
-func (m PFedMoAP) AdjustGradients(l *method.Local, grads tensor.Map) error {
-	l.Frozen = nil
+func (m PFedMoAP) AdjustGradients(local *method.Local, grads tensor.Map) error {
+	local.Frozen = nil
 	for name := range grads {
-		if name != "ctx" && l.Broadcast[moapTurn.known].MaxAbs() == 0 {
-			l.Frozen = append(l.Frozen, name)
+		if name != "ctx" && local.Broadcast[moapTurn.known].MaxAbs() == 0 {
+			local.Frozen = append(local.Frozen, name)
 		}
 	}
 	return nil
 }
 
 // Finish drops the others' features, which hold for one turn. It uploads nothing beside the prompt.
-func (m PFedMoAP) Finish(l *method.Local, _ *method.Upload) error {
-	delete(l.State, moapFeatures)
+func (m PFedMoAP) Finish(local *method.Local, _ *method.Upload) error {
+	delete(local.State, moapFeatures)
 	return nil
 }
 
 // Start sends all clients that there are no prompts of others yet.
-func (m PFedMoAP) Start(g *method.Global) error {
-	for k := range g.Clients {
-		if sent := g.ExtrasFor(k); sent[moapTurn.known] == nil {
-			m.nobody(sent, g.Width)
+func (m PFedMoAP) Start(global *method.Global) error {
+	for k := range global.Clients {
+		if sent := global.ExtrasFor(k); sent[moapTurn.known] == nil {
+			m.nobody(sent, global.Width)
 		}
 	}
 	return nil

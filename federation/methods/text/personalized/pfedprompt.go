@@ -39,27 +39,27 @@ func (m PFedPrompt) Params(t method.ClientSpec) []method.Param {
 }
 
 // Logits adds the scores of the memory to those of the prompt; alpha: 0 leaves PromptFL's.
-func (m PFedPrompt) Logits(s *method.Scope) graph.Node {
-	logits := m.Context.Logits(s)
+func (m PFedPrompt) Logits(scope *method.Scope) graph.Node {
+	logits := m.Context.Logits(scope)
 	if m.Alpha == 0 {
 		return logits
 	}
-	return logits.Add(m.remembered(s).MulScalar(m.Alpha * s.Task().Scale))
+	return logits.Add(m.remembered(scope).MulScalar(m.Alpha * scope.Task().Scale))
 }
 
 // remembered returns the memory's scores [B,C], before their scale.
-func (m PFedPrompt) remembered(s *method.Scope) graph.Node {
-	keys := s.Input(method.MemoryImage, graph.Float, graph.Rows("N", s.Task().Dim))
-	labels := s.Input(method.MemoryLabel, graph.Int64, graph.Rows("N"))
+func (m PFedPrompt) remembered(scope *method.Scope) graph.Node {
+	keys := scope.Input(method.MemoryImage, graph.Float, graph.Rows("N", scope.Task().Dim))
+	labels := scope.Input(method.MemoryLabel, graph.Int64, graph.Rows("N"))
 	beta := m.Beta
 	if beta == 0 {
-		beta = s.Task().Scale
+		beta = scope.Task().Scale
 	}
-	return s.Image().MatMulT(keys).MulScalar(beta).Softmax(-1).MatMul(graph.OneHot(labels, s.Task().Classes))
+	return scope.Image().MatMulT(keys).MulScalar(beta).Softmax(-1).MatMul(graph.OneHot(labels, scope.Task().Classes))
 }
 
 // Loss is the cross entropy of the text's scores alone, since each training image finds itself in the memory, which
 // leaves little to learn.
-func (m PFedPrompt) Loss(s *method.Scope, _ graph.Node) graph.Node {
-	return m.FedAvg.Loss(s, m.Context.Logits(s))
+func (m PFedPrompt) Loss(scope *method.Scope, _ graph.Node) graph.Node {
+	return m.FedAvg.Loss(scope, m.Context.Logits(scope))
 }

@@ -69,16 +69,16 @@ func (m Powder) Params(t method.ClientSpec) []method.Param {
 func (m Powder) attends() bool { return m.Prompts > 1 && m.Sharpness > 0 }
 
 // attention returns the weights [B,P] of the prompts for each image.
-func (m Powder) attention(s *method.Scope) graph.Node {
-	return s.Image().MatMulT(s.Param("keys").L2Normalize()).MulScalar(m.Sharpness).Softmax(-1)
+func (m Powder) attention(scope *method.Scope) graph.Node {
+	return scope.Image().MatMulT(scope.Param("keys").L2Normalize()).MulScalar(m.Sharpness).Softmax(-1)
 }
 
 // Logits mixes the scores of the prompts by the attention. With one prompt or sharpness: 0 it takes their mean, without
 // keys.
-func (m Powder) Logits(s *method.Scope) graph.Node {
+func (m Powder) Logits(scope *method.Scope) graph.Node {
 	var scores []graph.Node
 	for i := range m.Prompts {
-		scores = append(scores, s.Cosine(s.Image(), m.Features(s, s.Param(poolName(i)))))
+		scores = append(scores, scope.Cosine(scope.Image(), m.Features(scope, scope.Param(poolName(i)))))
 	}
 
 	all := graph.Stack(scores...) // [P,B,C]
@@ -86,17 +86,17 @@ func (m Powder) Logits(s *method.Scope) graph.Node {
 		return all.Mean(0)
 	}
 
-	return all.Mul(m.attention(s).T().Unsqueeze(-1)).Sum(0)
+	return all.Mul(m.attention(scope).T().Unsqueeze(-1)).Sum(0)
 }
 
 // Finish uploads u_kp, the mean of a_p over the client's training images with the parameters that it ends its turn
 // with.
-func (m Powder) Finish(l *method.Local, up *method.Upload) error {
+func (m Powder) Finish(local *method.Local, up *method.Upload) error {
 	if !m.attends() || m.Weighting == "examples" {
 		return nil
 	}
 
-	use, err := l.Eval(func(s *method.Scope) graph.Node { return m.attention(s).Mean(0) })
+	use, err := local.Eval(func(scope *method.Scope) graph.Node { return m.attention(scope).Mean(0) })
 	if err == nil {
 		up.Extra[powderUse] = use
 	}

@@ -41,7 +41,7 @@ func (m PromptFolio) Params(t method.ClientSpec) []method.Param {
 }
 
 // Logits compares images with the mixed class features t_c, which are not made unit rows again.
-func (m PromptFolio) Logits(s *method.Scope) graph.Node {
-	global, local := m.Features(s, s.Param("global")), m.Features(s, s.Param("local"))
-	return s.Cosine(s.Image(), global.MulScalar(1-m.Theta).Add(local.MulScalar(m.Theta)))
+func (m PromptFolio) Logits(scope *method.Scope) graph.Node {
+	global, local := m.Features(scope, scope.Param("global")), m.Features(scope, scope.Param("local"))
+	return scope.Cosine(scope.Image(), global.MulScalar(1-m.Theta).Add(local.MulScalar(m.Theta)))
 }

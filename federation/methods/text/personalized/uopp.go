@@ -32,20 +32,20 @@ func (m UOPP) Params(t method.ClientSpec) []method.Param {
 	return append(m.Declare(t, "general", method.Shared), m.Declare(t, "expert", method.Private)...)
 }
 
-func (m UOPP) of(s *method.Scope, name string) graph.Node {
-	return s.Cosine(s.Image(), m.Features(s, s.Param(name)))
+func (m UOPP) of(scope *method.Scope, name string) graph.Node {
+	return scope.Cosine(scope.Image(), m.Features(scope, scope.Param(name)))
 }
 
 // Logits mixes the scores of the two prompts image by image. The entropy that weighs them has a gradient too.
-func (m UOPP) Logits(s *method.Scope) graph.Node {
-	general, expert := m.of(s, "general"), m.of(s, "expert")
+func (m UOPP) Logits(scope *method.Scope) graph.Node {
+	general, expert := m.of(scope, "general"), m.of(scope, "expert")
 	doubt := expert.Softmax(-1).Mul(expert.LogSoftmax(-1)).SumKeep(-1).MulScalar(-1 / math.Log(max(2,
-		float64(s.Task().Classes))))
+		float64(scope.Task().Classes))))
 	return expert.Add(doubt.Mul(general.Sub(expert)))
 }
 
 // Loss is the sum of the cross entropies of the mixed, the general and the expert logits.
-func (m UOPP) Loss(s *method.Scope, logits graph.Node) graph.Node {
-	return s.CrossEntropy(logits, "mixture").Add(s.CrossEntropy(m.of(s, "general"),
-		"general")).Add(s.CrossEntropy(m.of(s, "expert"), "expert"))
+func (m UOPP) Loss(scope *method.Scope, logits graph.Node) graph.Node {
+	return scope.CrossEntropy(logits, "mixture").Add(scope.CrossEntropy(m.of(scope, "general"),
+		"general")).Add(scope.CrossEntropy(m.of(scope, "expert"), "expert"))
 }

@@ -96,8 +96,8 @@ func (m GGTPC) needs() []string {
 
 // Loss adds noise to image features of a base method that computes them in the step.
 func (m GGTPC) Loss(scope *method.Scope, logits graph.Node) graph.Node {
-	noisy := scope.With(method.Override{Vision: func(s *method.Scope, p method.VisionPrompts) graph.Node {
-		x := s.Vision(p).Add(s.Input(noiseInput, graph.Float, graph.Rows("B", s.Task().Dim)))
+	noisy := scope.With(method.Override{Vision: func(scope *method.Scope, p method.VisionPrompts) graph.Node {
+		x := scope.Vision(p).Add(scope.Input(noiseInput, graph.Float, graph.Rows("B", scope.Task().Dim)))
 		if m.Renormalise {
 			x = x.L2Normalize()
 		}
@@ -124,12 +124,12 @@ func (m GGTPC) Statistics(round int) []method.Statistic {
 	return append([]method.Statistic{own}, rest...)
 }
 
-func (m GGTPC) compute(l *method.Local) (tensor.Map, error) {
-	b, err := l.Data.Batch(tensor.Indices(l.Data.Len()), l.Rand)
+func (m GGTPC) compute(local *method.Local) (tensor.Map, error) {
+	b, err := local.Data.Batch(tensor.Indices(local.Data.Len()), local.Rand)
 	if err != nil {
 		return nil, err
 	}
-	return m.measure(b[method.ImageInput], b[method.LabelInput].Ints, l.Task.Classes)
+	return m.measure(b[method.ImageInput], b[method.LabelInput].Ints, local.Task.Classes)
 }
 
 // Begin wraps the client's data after the Begin of the base method.
@@ -162,17 +162,17 @@ func (m GGTPC) Begin(local *method.Local) error {
 }
 
 // Merge removes tensors from messages that all clients, or one client, have kept.
-func (m GGTPC) Merge(g *method.Global, ups []method.Upload) error {
-	if err := m.Method.Merge(g, ups); err != nil || m.Estimate == "round" {
+func (m GGTPC) Merge(global *method.Global, ups []method.Upload) error {
+	if err := m.Method.Merge(global, ups); err != nil || m.Estimate == "round" {
 		return err
 	}
 
 	for _, name := range m.needs() {
 		for _, u := range ups {
-			delete(g.PerClient[u.Client], name)
+			delete(global.PerClient[u.Client], name)
 		}
-		if len(ups) == g.Clients {
-			delete(g.Broadcast, name)
+		if len(ups) == global.Clients {
+			delete(global.Broadcast, name)
 		}
 	}
 

@@ -174,14 +174,14 @@ func (m GGTPC) axesOf(answers []moments, c int) (principal, error) {
 
 // shape returns axes [C,K,D] and sizes [C,K]; K is the largest number of axes of a class, and at least 1. It ends
 // between classes if the run ends.
-func (m GGTPC) shape(g *method.Global, answers []moments) (axes, sizes *tensor.Tensor, err error) {
+func (m GGTPC) shape(global *method.Global, answers []moments) (axes, sizes *tensor.Tensor, err error) {
 	classes, d := answers[0].mean.Shape[0], answers[0].mean.Shape[1]
 	all := make([]principal, classes)
 	var eg errgroup.Group
 	eg.SetLimit(runtime.GOMAXPROCS(0))
 	for c := range all {
 		eg.Go(func() (err error) {
-			if err := g.Over(); err != nil {
+			if err := global.Over(); err != nil {
 				return err
 			}
 			all[c], err = m.axesOf(answers, c)
@@ -212,10 +212,10 @@ func (m GGTPC) shape(g *method.Global, answers []moments) (axes, sizes *tensor.T
 }
 
 // prototypes returns the class means of domains other than a client's, by class and then by domain.
-func prototypes(g *method.Global, client int, answers []moments) (mean, label *tensor.Tensor) {
+func prototypes(global *method.Global, client int, answers []moments) (mean, label *tensor.Tensor) {
 	domains := map[string][]moments{}
 	for _, a := range answers {
-		if name := domainOf(g, a.client); name != domainOf(g, client) {
+		if name := domainOf(global, a.client); name != domainOf(global, client) {
 			domains[name] = append(domains[name], a)
 		}
 	}
@@ -240,8 +240,8 @@ func prototypes(g *method.Global, client int, answers []moments) (mean, label *t
 }
 
 // domainOf returns the name of a client's domain; a client without one is a domain of its own.
-func domainOf(g *method.Global, client int) string {
-	if name := g.Info(client).Domain; name != "" {
+func domainOf(global *method.Global, client int) string {
+	if name := global.Info(client).Domain; name != "" {
 		return "domain " + name
 	}
 	return fmt.Sprintf("client %06d", client)

@@ -123,12 +123,12 @@ func (m Appr) View() method.View {
 }
 
 // prompt returns all tokens [T,w] that the terms act on.
-func (m Appr) prompt(s *method.Scope) graph.Node {
+func (m Appr) prompt(scope *method.Scope) graph.Node {
 	parts := make([]graph.Node, len(m.names))
 	for i, name := range m.names {
-		parts[i] = s.TrainedValue(name)
-		if w := s.Task().Width; parts[i].Rank() != 2 || parts[i].Dim(1) != w {
-			return s.Graph().Fail("option prompts: %s is %v; the discriminator reads prompts of width %d", name,
+		parts[i] = scope.TrainedValue(name)
+		if w := scope.Task().Width; parts[i].Rank() != 2 || parts[i].Dim(1) != w {
+			return scope.Graph().Fail("option prompts: %s is %v; the discriminator reads prompts of width %d", name,
 				parts[i].Shape(), w)
 		}
 	}
@@ -169,21 +169,21 @@ func (m Appr) Loss(scope *method.Scope, logits graph.Node) graph.Node {
 func (m Appr) on(round int) bool { return round+1 > m.Warmup }
 
 // Begin switches the adversarial term on after the warm-up by the scalar fedappr/on, so that all rounds have one graph.
-func (m Appr) Begin(l *method.Local) error {
-	l.Scalars[apprOn] = 0
-	if m.on(l.Round) {
-		l.Scalars[apprOn] = 1
+func (m Appr) Begin(local *method.Local) error {
+	local.Scalars[apprOn] = 0
+	if m.on(local.Round) {
+		local.Scalars[apprOn] = 1
 	}
-	return m.Method.Begin(l)
+	return m.Method.Begin(local)
 }
 
 // Start draws the discriminator as torch.nn.Linear would be scaled: uniform within 1/sqrt(inputs).
-func (m Appr) Start(g *method.Global) error {
+func (m Appr) Start(global *method.Global) error {
 	if m.Adversary > 0 {
-		g.Broadcast[apprW1] = method.DrawUniform(g.Seed, apprW1, []int{g.Width, m.Hidden})
-		g.Broadcast[apprW2] = method.DrawUniform(g.Seed, apprW2, []int{m.Hidden, 1})
+		global.Broadcast[apprW1] = method.DrawUniform(global.Seed, apprW1, []int{global.Width, m.Hidden})
+		global.Broadcast[apprW2] = method.DrawUniform(global.Seed, apprW2, []int{m.Hidden, 1})
 	}
-	return m.Method.Start(g)
+	return m.Method.Start(global)
 }
 
 // Merge lets the layers inside average. After the warm-up it adds the average to the pool, which keeps all past
@@ -234,14 +234,14 @@ func (m Appr) join(shared tensor.Map) *tensor.Tensor {
 
 // discriminate returns the loss of eq. 6: -E log D(past averages) - E log(1 - D(uploads)), means over prompts and their
 // tokens.
-func (m Appr) discriminate(s *method.Scope) graph.Node {
+func (m Appr) discriminate(scope *method.Scope) graph.Node {
 	input := func(name string, shape ...graph.Dim) graph.Node {
-		return s.Input(method.Input{Kind: method.BroadcastInput, Name: name}, graph.Float, shape)
+		return scope.Input(method.Input{Kind: method.BroadcastInput, Name: name}, graph.Float, shape)
 	}
-	tokens, w := graph.Sym("T"), graph.StaticDim(s.Task().Width)
+	tokens, w := graph.Sym("T"), graph.StaticDim(scope.Task().Width)
 	odds := func(rows string) graph.Node {
-		return m.logOdds(input(rows, graph.Sym(rows), tokens, w), input("average", tokens, w), s.Param(apprW1),
-			s.Param(apprW2))
+		return m.logOdds(input(rows, graph.Sym(rows), tokens, w), input("average", tokens, w), scope.Param(apprW1),
+			scope.Param(apprW2))
 	}
 
 	return odds("pool").Neg().Softplus().Mean().Add(odds("local").Softplus().Mean())

@@ -40,7 +40,7 @@ func (m FedNTD) Loss(scope *method.Scope, logits graph.Node) graph.Node {
 	}
 
 	away := graph.OneHot(scope.Label(), scope.Task().Classes).MulScalar(nn.MaskValue) // [B,C]
-	rest := func(s *method.Scope) graph.Node { return m.Method.Logits(s).MulScalar(1 / m.Tau).Add(away) }
+	rest := func(scope *method.Scope) graph.Node { return m.Method.Logits(scope).MulScalar(1 / m.Tau).Add(away) }
 	teacher, student := rest(scope.Received()), rest(scope)
 	if !usesShared(scope.Received(), teacher) {
 		return scope.Graph().Fail("its teacher would be the client's own private parameters, since the base method's " +

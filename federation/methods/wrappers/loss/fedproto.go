@@ -65,22 +65,23 @@ const (
 )
 
 // represent returns the representations of classes [C,D], or with of: image of examples [B,D].
-func (m FedProto) represent(s *method.Scope) graph.Node {
-	r := represent(m.Method, s, m.Of)
-	if s.Graph().Err() == nil && !uses(s, r, func(method.Param) bool { return true }) {
+func (m FedProto) represent(scope *method.Scope) graph.Node {
+	r := represent(m.Method, scope, m.Of)
+	if scope.Graph().Err() == nil && !uses(scope, r, func(method.Param) bool { return true }) {
 		other := map[string]string{"text": "image", "image": "text"}[m.Of]
-		return s.Graph().Fail("of: %s needs a base method that changes %s features; this one does not: use %s", m.Of,
+		return scope.Graph().Fail("of: %s needs a base method that changes %s features; this one does not: use %s",
+			m.Of,
 			m.Of, other)
 	}
 	return r
 }
 
 // rows returns the representation of each example [B,D].
-func (m FedProto) rows(s *method.Scope) graph.Node {
+func (m FedProto) rows(scope *method.Scope) graph.Node {
 	if m.Of == "text" {
-		return m.represent(s).Rows(s.Label())
+		return m.represent(scope).Rows(scope.Label())
 	}
-	return m.represent(s)
+	return m.represent(scope)
 }
 
 // Loss adds the distances to the loss inside, in the mean over the batch's examples; examples of a class y without

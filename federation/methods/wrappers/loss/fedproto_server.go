@@ -10,10 +10,10 @@ import (
 )
 
 // groups returns the clients, of those that the server knows, whose prototypes are averaged together.
-func groups(g *method.Global) map[string][]int {
+func groups(global *method.Global) map[string][]int {
 	out := map[string][]int{}
-	for k, p := range g.Infos {
-		if g.HasJoined(k) {
+	for k, p := range global.Infos {
+		if global.HasJoined(k) {
 			out[p.Backbone] = append(out[p.Backbone], k)
 		}
 	}
@@ -22,16 +22,16 @@ func groups(g *method.Global) map[string][]int {
 
 // send sends a group its prototypes: to everyone where there is only one group and all clients are known, else to each
 // client.
-func (FedProto) send(g *method.Global, only bool, clients []int, mean, counts *tensor.Tensor) {
-	if only = only && g.AllJoined(); only {
-		g.Broadcast[protoMean], g.Broadcast[protoN] = mean, counts
+func (FedProto) send(global *method.Global, only bool, clients []int, mean, counts *tensor.Tensor) {
+	if only = only && global.AllJoined(); only {
+		global.Broadcast[protoMean], global.Broadcast[protoN] = mean, counts
 	} else {
-		delete(g.Broadcast, protoMean)
-		delete(g.Broadcast, protoN)
+		delete(global.Broadcast, protoMean)
+		delete(global.Broadcast, protoN)
 	}
 
 	for _, k := range clients {
-		if sent := g.ExtrasFor(k); only {
+		if sent := global.ExtrasFor(k); only {
 			delete(sent, protoMean)
 			delete(sent, protoN)
 		} else {
@@ -41,17 +41,17 @@ func (FedProto) send(g *method.Global, only bool, clients []int, mean, counts *t
 }
 
 // sent returns copies of the prototypes that a group was sent last, without any prototype where it was sent none.
-func (FedProto) sent(g *method.Global, clients []int) (mean, n *tensor.Tensor) {
-	from := g.Broadcast
+func (FedProto) sent(global *method.Global, clients []int) (mean, n *tensor.Tensor) {
+	from := global.Broadcast
 	for _, k := range clients {
-		if g.PerClient[k][protoMean] != nil {
-			from = g.PerClient[k]
+		if global.PerClient[k][protoMean] != nil {
+			from = global.PerClient[k]
 			break
 		}
 	}
 
-	if p := from[protoMean]; p == nil || p.Shape[1] != g.Info(clients[0]).Dim {
-		return tensor.New(g.Classes, g.Info(clients[0]).Dim), tensor.New(g.Classes, 1)
+	if p := from[protoMean]; p == nil || p.Shape[1] != global.Info(clients[0]).Dim {
+		return tensor.New(global.Classes, global.Info(clients[0]).Dim), tensor.New(global.Classes, 1)
 	}
 
 	return from[protoMean].Clone(), from[protoN].Clone()
@@ -85,28 +85,28 @@ func (m FedProto) resend(global *method.Global, send func(clients []int, mean, n
 func asBefore([]int, *tensor.Tensor, *tensor.Tensor) error { return nil }
 
 // Start sends prototypes of no class.
-func (m FedProto) Start(g *method.Global) error {
-	return check.Join(m.resend(g, asBefore), m.Method.Start(g))
+func (m FedProto) Start(global *method.Global) error {
+	return check.Join(m.resend(global, asBefore), m.Method.Start(global))
 }
 
 // Join sends newcomers the prototypes of their group.
-func (m FedProto) Join(g *method.Global, clients []int) error {
-	return check.Join(m.resend(g, asBefore), m.Method.Join(g, clients))
+func (m FedProto) Join(global *method.Global, clients []int) error {
+	return check.Join(m.resend(global, asBefore), m.Method.Join(global, clients))
 }
 
 // Begin lets a client that joined in the middle of a round train without prototypes.
-func (m FedProto) Begin(l *method.Local) error {
-	if m.Lambda > 0 && l.Broadcast[protoMean] == nil {
-		l.Broadcast[protoMean] = tensor.New(l.Task.Classes, l.Task.Dim)
-		l.Broadcast[protoN] = tensor.New(l.Task.Classes, 1)
+func (m FedProto) Begin(local *method.Local) error {
+	if m.Lambda > 0 && local.Broadcast[protoMean] == nil {
+		local.Broadcast[protoMean] = tensor.New(local.Task.Classes, local.Task.Dim)
+		local.Broadcast[protoN] = tensor.New(local.Task.Classes, 1)
 	}
-	return m.Method.Begin(l)
+	return m.Method.Begin(local)
 }
 
 // Merge averages the prototypes of a class over the uploads of one backbone, by examples (eq. 6) or alike, and sends
 // them. A class that no client of a round has keeps its prototype. Shared parameters are left to the layers inside.
-func (m FedProto) Merge(g *method.Global, ups []method.Upload) error {
-	err := m.resend(g, func(clients []int, mean, n *tensor.Tensor) error {
+func (m FedProto) Merge(global *method.Global, ups []method.Upload) error {
+	err := m.resend(global, func(clients []int, mean, n *tensor.Tensor) error {
 		theirs := slices.DeleteFunc(slices.Clone(ups), func(u method.Upload) bool {
 			return !slices.Contains(clients, u.Client)
 		})
@@ -117,5 +117,5 @@ func (m FedProto) Merge(g *method.Global, ups []method.Upload) error {
 		return err
 	}
 
-	return m.Method.Merge(g, ups)
+	return m.Method.Merge(global, ups)
 }

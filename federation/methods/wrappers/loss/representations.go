@@ -13,11 +13,11 @@ import (
 // features that it scores (image) [B,D]. For a base method that does not score by Scope.Cosine, text is prompt.
 func represent(m method.Method, scope *method.Scope, what string) graph.Node {
 	var x, t graph.Node // that Scope.Cosine compares first
-	logits := m.Logits(scope.With(method.Override{Cosine: func(s *method.Scope, image, text graph.Node) graph.Node {
+	logits := m.Logits(scope.With(method.Override{Cosine: func(scope *method.Scope, image, text graph.Node) graph.Node {
 		if !x.OK() {
 			x, t = image, text
 		}
-		return s.Cosine(image, text)
+		return scope.Cosine(image, text)
 	}}))
 
 	switch {
@@ -44,14 +44,14 @@ func represent(m method.Method, scope *method.Scope, what string) graph.Node {
 }
 
 // uses reports whether a node depends on a parameter of the scope that ok accepts.
-func uses(s *method.Scope, n graph.Node, ok func(method.Param) bool) bool {
-	read := s.Reads(n)
-	return slices.ContainsFunc(s.Params(), func(p method.Param) bool {
-		return ok(p) && slices.Contains(read, method.InputOf(s.TrainedValue(p.Name)))
+func uses(scope *method.Scope, n graph.Node, ok func(method.Param) bool) bool {
+	read := scope.Reads(n)
+	return slices.ContainsFunc(scope.Params(), func(p method.Param) bool {
+		return ok(p) && slices.Contains(read, method.InputOf(scope.TrainedValue(p.Name)))
 	})
 }
 
 // usesShared reports whether a node depends on shared parameters.
-func usesShared(s *method.Scope, n graph.Node) bool {
-	return uses(s, n, func(p method.Param) bool { return p.Owner == method.Shared })
+func usesShared(scope *method.Scope, n graph.Node) bool {
+	return uses(scope, n, func(p method.Param) bool { return p.Owner == method.Shared })
 }

@@ -66,19 +66,19 @@ func sizes(n graph.Node) []int {
 }
 
 // Begin gives a client that trains for the first time an h_i of zeros.
-func (m FedDyn) Begin(l *method.Local) error {
+func (m FedDyn) Begin(local *method.Local) error {
 	if m.Alpha > 0 {
-		zerosLike(l.Shared, l.State, dynH)
+		zerosLike(local.Shared, local.State, dynH)
 	}
-	return m.Method.Begin(l)
+	return m.Method.Begin(local)
 }
 
 // Finish moves h_i, which stays on the client, by -alpha (w_i - w_t).
-func (m FedDyn) Finish(l *method.Local, up *method.Upload) error {
+func (m FedDyn) Finish(local *method.Local, up *method.Upload) error {
 	if m.Alpha > 0 {
-		l.State.Put(dynH, l.State.WithoutPrefix(dynH).Axpy(-m.Alpha, difference(l.Shared, l.Received)))
+		local.State.Put(dynH, local.State.WithoutPrefix(dynH).Axpy(-m.Alpha, difference(local.Shared, local.Received)))
 	}
-	return m.Method.Finish(l, up)
+	return m.Method.Finish(local, up)
 }
 
 // Merge lets the layers inside average, moves h, which begins at zeros, by the round's moves over N, and subtracts

@@ -92,17 +92,17 @@ func (m FedNova) work(c optim.Config, steps int, rate float64) (float64, error) 
 
 // Finish uploads w + (w_k - w)/a_k in place of w_k, so that layers inside average directions, and a_k. Steps that make
 // no progress have no direction: they are an error.
-func (m FedNova) Finish(l *method.Local, up *method.Upload) error {
-	if err := m.Method.Finish(l, up); err != nil {
+func (m FedNova) Finish(local *method.Local, up *method.Upload) error {
+	if err := m.Method.Finish(local, up); err != nil {
 		return err
 	}
 
-	a, err := m.work(l.Optim, l.Steps, l.LR)
+	a, err := m.work(local.Optim, local.Steps, local.LR)
 	if err != nil {
 		return err
 	}
 
-	up.Shared = l.Received.Clone().Axpy(1/a, difference(up.Shared, l.Received))
+	up.Shared = local.Received.Clone().Axpy(1/a, difference(up.Shared, local.Received))
 	up.Extra[novaA] = tensor.Of([]float32{float32(a)}, 1)
 	return nil
 }

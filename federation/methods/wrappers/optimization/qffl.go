@@ -57,9 +57,9 @@ func (m QFFL) Extras(t method.ClientSpec) []method.Extra {
 }
 
 // losses returns the cross entropy [B] of each example.
-func (m QFFL) losses(s *method.Scope) graph.Node {
-	own := graph.OneHot(s.Label(), s.Task().Classes)
-	return m.Logits(s).LogSoftmax(-1).Mul(own).Sum(-1).Neg()
+func (m QFFL) losses(scope *method.Scope) graph.Node {
+	own := graph.OneHot(scope.Label(), scope.Task().Classes)
+	return m.Logits(scope).LogSoftmax(-1).Mul(own).Sum(-1).Neg()
 }
 
 // Begin computes F_k from the scores of the layers inside, before the first step, and keeps it for Finish; q: 0 needs
@@ -81,11 +81,11 @@ func (m QFFL) Begin(local *method.Local) error {
 }
 
 // Finish uploads the F_k of the turn's beginning, beside what the layers inside upload.
-func (m QFFL) Finish(l *method.Local, up *method.Upload) error {
+func (m QFFL) Finish(local *method.Local, up *method.Upload) error {
 	if m.Q > 0 {
-		up.Extra[qfflLoss] = tensor.Of([]float32{float32(l.Scalars[qfflLoss])}, 1)
+		up.Extra[qfflLoss] = tensor.Of([]float32{float32(local.Scalars[qfflLoss])}, 1)
 	}
-	return m.Method.Finish(l, up)
+	return m.Method.Finish(local, up)
 }
 
 // Merge lets the layers inside merge, for what they keep, and then steps from the parameters before that by the formula

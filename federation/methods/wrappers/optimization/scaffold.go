@@ -61,15 +61,15 @@ const (
 )
 
 // Start sends everyone a c of zeros, which each Merge renews.
-func (m SCAFFOLD) Start(g *method.Global) error {
-	zerosLike(g.Shared, g.Broadcast, scaffoldC)
-	return m.Method.Start(g)
+func (m SCAFFOLD) Start(global *method.Global) error {
+	zerosLike(global.Shared, global.Broadcast, scaffoldC)
+	return m.Method.Start(global)
 }
 
 // Begin gives a client that trains for the first time a c_i of zeros.
-func (m SCAFFOLD) Begin(l *method.Local) error {
-	zerosLike(l.Shared, l.State, scaffoldC)
-	return m.Method.Begin(l)
+func (m SCAFFOLD) Begin(local *method.Local) error {
+	zerosLike(local.Shared, local.State, scaffoldC)
+	return m.Method.Begin(local)
 }
 
 // AdjustGradients adds c - c_i to the gradients of shared parameters, after the layers inside adjusted them. With
@@ -92,9 +92,9 @@ func (m SCAFFOLD) AdjustGradients(local *method.Local, gradients tensor.Map) err
 }
 
 // Finish renews c_i and uploads its change, c_i+ - c_i.
-func (m SCAFFOLD) Finish(l *method.Local, up *method.Upload) error {
-	up.Extra.Put(scaffoldDC, m.renew(l))
-	return m.Method.Finish(l, up)
+func (m SCAFFOLD) Finish(local *method.Local, up *method.Upload) error {
+	up.Extra.Put(scaffoldDC, m.renew(local))
+	return m.Method.Finish(local, up)
 }
 
 // Extras declares scaffold/dc/NAME for each shared parameter, of its shape, beside the extras of the layers inside: an

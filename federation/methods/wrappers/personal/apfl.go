@@ -52,24 +52,24 @@ const (
 func (m APFL) Params(t method.ClientSpec) []method.Param { return withCopies(m.Method, t, apflCopy) }
 
 // Loss is the base method's whole loss with w, and once more with m, in which the gradient goes to v alone.
-func (m APFL) Loss(s *method.Scope, logits graph.Node) graph.Node {
-	loss := m.Method.Loss(s, logits)
-	mix := s.With(method.Override{Name: personal, TrainedValue: func(s *method.Scope, name string) graph.Node {
-		v, w := s.TrainedValue(apflCopy+"/"+name), s.TrainedValue(name)
+func (m APFL) Loss(scope *method.Scope, logits graph.Node) graph.Node {
+	loss := m.Method.Loss(scope, logits)
+	mix := scope.With(method.Override{Name: personal, TrainedValue: func(scope *method.Scope, name string) graph.Node {
+		v, w := scope.TrainedValue(apflCopy+"/"+name), scope.TrainedValue(name)
 		// a v + (1-a) w, of which v gets the whole gradient; AdjustGradients weighs it.
-		return v.Add(w.Sub(v).Mul(s.Graph().Scalar(1).Sub(s.Scalar(apflA))).Detach())
+		return v.Add(w.Sub(v).Mul(scope.Graph().Scalar(1).Sub(scope.Scalar(apflA))).Detach())
 	}})
 	return loss.Add(m.Method.Loss(mix, m.Method.Logits(mix)))
 }
 
 // Begin sets a to what the client kept, else to alpha. It refuses train.clip_norm, which would shorten the gradients of
 // w and v together.
-func (m APFL) Begin(l *method.Local) error {
-	l.Scalars[apflA] = m.Alpha
-	if t := l.State[apflA]; t != nil {
-		l.Scalars[apflA] = float64(t.Data[0])
+func (m APFL) Begin(local *method.Local) error {
+	local.Scalars[apflA] = m.Alpha
+	if t := local.State[apflA]; t != nil {
+		local.Scalars[apflA] = float64(t.Data[0])
 	}
-	return check.Join(twoModels(l), m.Method.Begin(l))
+	return check.Join(twoModels(local), m.Method.Begin(local))
 }
 
 // AdjustGradients lets the base method adjust the gradients of w and those of v, multiplies those of v by a, and makes
@@ -94,12 +94,12 @@ func (m APFL) AdjustGradients(local *method.Local, g tensor.Map) error {
 }
 
 // Finish makes m the client's own model for tests, and keeps a where it is learned. v and a stay on the client.
-func (m APFL) Finish(l *method.Local, up *method.Upload) error {
-	err := m.Method.Finish(l, up)
-	a := l.Scalars[apflA]
-	l.Own = l.Private.WithoutPrefix(apflCopy).Clone().Scale(a).Axpy(1-a, l.Shared)
+func (m APFL) Finish(local *method.Local, up *method.Upload) error {
+	err := m.Method.Finish(local, up)
+	a := local.Scalars[apflA]
+	local.Own = local.Private.WithoutPrefix(apflCopy).Clone().Scale(a).Axpy(1-a, local.Shared)
 	if m.AlphaLR > 0 {
-		l.State[apflA] = tensor.Of([]float32{float32(a)}, 1)
+		local.State[apflA] = tensor.Of([]float32{float32(a)}, 1)
 	}
 	return err
 }

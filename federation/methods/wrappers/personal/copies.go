@@ -37,8 +37,8 @@ func withCopies(base method.Method, t method.ClientSpec, prefix string) []method
 }
 
 // twoModels returns an error for settings by which one model would change the other.
-func twoModels(l *method.Local) error {
-	if l.Optim.ClipNorm > 0 {
+func twoModels(local *method.Local) error {
+	if local.Optim.ClipNorm > 0 {
 		return errors.New("train.clip_norm bounds the gradients of the averaged and the personal model together; set " +
 			"it to 0, or use clip_value")
 	}
@@ -46,10 +46,11 @@ func twoModels(l *method.Local) error {
 }
 
 // adjustCopies lets a base method adjust the gradients of copies as it adjusts those of its parameters.
-func adjustCopies(base method.Method, l *method.Local, g tensor.Map, prefix string) error {
-	own := *l
-	own.Shared, own.Private, own.AuxGradients = l.Private.WithoutPrefix(prefix), tensor.Map{}, map[string]tensor.Map{}
-	for name, grads := range l.AuxGradients {
+func adjustCopies(base method.Method, local *method.Local, g tensor.Map, prefix string) error {
+	own := *local
+	own.Shared, own.Private, own.AuxGradients = local.Private.WithoutPrefix(prefix), tensor.Map{},
+		map[string]tensor.Map{}
+	for name, grads := range local.AuxGradients {
 		if auxiliary, ok := strings.CutSuffix(name, " "+personal); ok {
 			own.AuxGradients[auxiliary] = grads.WithoutPrefix(prefix)
 		}

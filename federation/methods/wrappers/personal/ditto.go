@@ -45,18 +45,18 @@ func (m Ditto) Params(t method.ClientSpec) []method.Param { return withCopies(m.
 
 // Loss is the base method's whole loss twice, once with v in place of the shared parameters, and lambda/2 |v - w_t|²
 // (eq. 1). No term has gradients for both models.
-func (m Ditto) Loss(s *method.Scope, logits graph.Node) graph.Node {
-	loss := m.Method.Loss(s, logits)
-	own := s.With(method.Override{Name: personal, TrainedValue: func(s *method.Scope, name string) graph.Node {
-		return s.TrainedValue(dittoCopy + "/" + name)
+func (m Ditto) Loss(scope *method.Scope, logits graph.Node) graph.Node {
+	loss := m.Method.Loss(scope, logits)
+	own := scope.With(method.Override{Name: personal, TrainedValue: func(scope *method.Scope, name string) graph.Node {
+		return scope.TrainedValue(dittoCopy + "/" + name)
 	}})
 	loss = loss.Add(m.Method.Loss(own, m.Method.Logits(own)))
 	if m.Lambda == 0 {
 		return loss
 	}
 
-	for _, name := range method.SharedNames(s.Params()) {
-		far := own.TrainedValue(name).Sub(s.Received().TrainedValue(name))
+	for _, name := range method.SharedNames(scope.Params()) {
+		far := own.TrainedValue(name).Sub(scope.Received().TrainedValue(name))
 		loss = loss.Add(own.Term("proximal", far.Square().Sum().MulScalar(m.Lambda/2)))
 	}
 
@@ -64,19 +64,21 @@ func (m Ditto) Loss(s *method.Scope, logits graph.Node) graph.Node {
 }
 
 // Begin refuses train.clip_norm, which would shorten the gradients of w and v together.
-func (m Ditto) Begin(l *method.Local) error { return check.Join(twoModels(l), m.Method.Begin(l)) }
+func (m Ditto) Begin(local *method.Local) error {
+	return check.Join(twoModels(local), m.Method.Begin(local))
+}
 
 // AdjustGradients lets the base method adjust the gradients of w, and those of v in the same way.
-func (m Ditto) AdjustGradients(l *method.Local, g tensor.Map) error {
-	if err := m.Method.AdjustGradients(l, g); err != nil {
+func (m Ditto) AdjustGradients(local *method.Local, g tensor.Map) error {
+	if err := m.Method.AdjustGradients(local, g); err != nil {
 		return err
 	}
-	return adjustCopies(m.Method, l, g, dittoCopy)
+	return adjustCopies(m.Method, local, g, dittoCopy)
 }
 
 // Finish makes v the client's own model for tests; the upload has w alone.
-func (m Ditto) Finish(l *method.Local, up *method.Upload) error {
-	err := m.Method.Finish(l, up)
-	l.Own = l.Private.WithoutPrefix(dittoCopy).Clone()
+func (m Ditto) Finish(local *method.Local, up *method.Upload) error {
+	err := m.Method.Finish(local, up)
+	local.Own = local.Private.WithoutPrefix(dittoCopy).Clone()
 	return err
 }

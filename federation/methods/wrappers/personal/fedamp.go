@@ -60,36 +60,36 @@ const (
 )
 
 // Loss adds mu/2 |w - u_i|² over all shared parameters to the loss inside; u_i is a constant that the server sent.
-func (m FedAMP) Loss(s *method.Scope, logits graph.Node) graph.Node {
-	loss := m.Method.Loss(s, logits)
-	for _, name := range method.SharedNames(s.Params()) {
-		w := s.TrainedValue(name)
+func (m FedAMP) Loss(scope *method.Scope, logits graph.Node) graph.Node {
+	loss := m.Method.Loss(scope, logits)
+	for _, name := range method.SharedNames(scope.Params()) {
+		w := scope.TrainedValue(name)
 		shape, _ := w.Shape().Ints()
-		far := w.Sub(s.Broadcast(ampU+"/"+name, shape...))
-		loss = loss.Add(s.Term("attentive proximal", far.Square().Sum().MulScalar(m.Mu/2)))
+		far := w.Sub(scope.Broadcast(ampU+"/"+name, shape...))
+		loss = loss.Add(scope.Term("attentive proximal", far.Square().Sum().MulScalar(m.Mu/2)))
 	}
 
 	return loss
 }
 
 // Begin goes on from the client's own parameters; one that nothing was mixed for yet is pulled to the mean.
-func (m FedAMP) Begin(l *method.Local) error {
-	for name := range l.Shared {
-		if t := l.State[ampW+"/"+name]; t != nil {
-			l.Shared[name] = t.Clone()
+func (m FedAMP) Begin(local *method.Local) error {
+	for name := range local.Shared {
+		if t := local.State[ampW+"/"+name]; t != nil {
+			local.Shared[name] = t.Clone()
 		}
-		if at := ampU + "/" + name; l.Broadcast[at] == nil {
-			l.Broadcast[at] = l.Received[name]
+		if at := ampU + "/" + name; local.Broadcast[at] == nil {
+			local.Broadcast[at] = local.Received[name]
 		}
 	}
 
-	return m.Method.Begin(l)
+	return m.Method.Begin(local)
 }
 
 // Finish keeps w_i, from which the client's next turn goes on.
-func (m FedAMP) Finish(l *method.Local, up *method.Upload) error {
-	l.State.Put(ampW, l.Shared.Clone())
-	return m.Method.Finish(l, up)
+func (m FedAMP) Finish(local *method.Local, up *method.Upload) error {
+	local.State.Put(ampW, local.Shared.Clone())
+	return m.Method.Finish(local, up)
 }
 
 // Merge renews w_i of the clients that uploaded, and mixes u_i anew for every client that has uploaded in any round.

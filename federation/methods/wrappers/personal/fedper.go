@@ -36,4 +36,4 @@ func (m FedPer) Params(t method.ClientSpec) []method.Param { return m.params(m.M
 
 // Start starts the base method with all of its parameters, so that draws are those of a run without the wrapper, and
 // takes the private ones from the server.
-func (m FedPer) Start(g *method.Global) error { return m.start(m.Method, g) }
+func (m FedPer) Start(global *method.Global) error { return m.start(m.Method, global) }

@@ -35,27 +35,27 @@ func (FedRep) Properties() method.Properties { return method.Properties{Mean: me
 func (m FedRep) Params(t method.ClientSpec) []method.Param { return m.params(m.Method, t) }
 
 // Start starts the base method with all of its parameters, and takes the private ones from the server.
-func (m FedRep) Start(g *method.Global) error { return m.start(m.Method, g) }
+func (m FedRep) Start(global *method.Global) error { return m.start(m.Method, global) }
 
 // AdjustGradients freezes the part that a pass does not train. It gets no gradient, no weight decay and no momentum, so
 // that each part has, in effect, an optimizer of its own.
-func (m FedRep) AdjustGradients(l *method.Local, g tensor.Map) error {
-	if l.Frozen = nil; !m.none() {
-		frozen := l.Private
-		if l.Epoch < m.Head {
-			frozen = l.Shared
+func (m FedRep) AdjustGradients(local *method.Local, g tensor.Map) error {
+	if local.Frozen = nil; !m.none() {
+		frozen := local.Private
+		if local.Epoch < m.Head {
+			frozen = local.Shared
 		}
-		l.Frozen = frozen.Names()
+		local.Frozen = frozen.Names()
 	}
 
-	return m.Method.AdjustGradients(l, g)
+	return m.Method.AdjustGradients(local, g)
 }
 
 // Finish returns an error for a turn whose passes all trained private parameters: its upload would be what was sent.
-func (m FedRep) Finish(l *method.Local, up *method.Upload) error {
-	if !m.none() && l.Epoch < m.Head {
+func (m FedRep) Finish(local *method.Local, up *method.Upload) error {
+	if !m.none() && local.Epoch < m.Head {
 		return fmt.Errorf("fedrep: all %d passes over the data trained private parameters only; set train.epochs "+
-			"above head_epochs, which is %d", l.Epoch+1, m.Head)
+			"above head_epochs, which is %d", local.Epoch+1, m.Head)
 	}
-	return m.Method.Finish(l, up)
+	return m.Method.Finish(local, up)
 }

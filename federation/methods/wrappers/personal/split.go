@@ -124,11 +124,11 @@ func startAll(base method.Method, global *method.Global) error {
 }
 
 // start starts a base method and removes the private parameters from the server.
-func (s Split) start(base method.Method, g *method.Global) error {
-	if err := s.matches(base.Params(g.Task)); err != nil {
+func (s Split) start(base method.Method, global *method.Global) error {
+	if err := s.matches(base.Params(global.Task)); err != nil {
 		return err
 	}
-	err := startAll(base, g)
-	maps.DeleteFunc(g.Shared, func(name string, _ *tensor.Tensor) bool { return s.keeps(name) })
+	err := startAll(base, global)
+	maps.DeleteFunc(global.Shared, func(name string, _ *tensor.Tensor) bool { return s.keeps(name) })
 	return err
 }

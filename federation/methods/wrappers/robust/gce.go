@@ -29,11 +29,11 @@ func (GCE) Properties() method.Properties { return method.Properties{Mean: metho
 
 // Loss replaces every cross entropy of the layers inside that they take from method.Scope (eq. 6), and keeps its name
 // in the list of terms. Layers that take none from there, and losses of a sigmoid, fail the graph.
-func (m GCE) Loss(s *method.Scope, logits graph.Node) graph.Node {
+func (m GCE) Loss(scope *method.Scope, logits graph.Node) graph.Node {
 	if m.Q == 0 {
-		return m.Method.Loss(s, logits)
+		return m.Method.Loss(scope, logits)
 	}
-	return fitted(m.Method, s, logits, func(logp graph.Node) graph.Node { return generalised(logp, m.Q) })
+	return fitted(m.Method, scope, logits, func(logp graph.Node) graph.Node { return generalised(logp, m.Q) })
 }
 
 // generalised returns (1 - p^q)/q of log p [B].
@@ -43,18 +43,18 @@ func generalised(logp graph.Node, q float64) graph.Node {
 
 // fitted returns the loss of a method with another loss in place of cross entropy: the mean of a function of log p [B],
 // p being the softmax of the label's class.
-func fitted(inner method.Method, s *method.Scope, logits graph.Node,
+func fitted(inner method.Method, scope *method.Scope, logits graph.Node,
 	example func(logp graph.Node) graph.Node) graph.Node {
-	if s.Task().Sigmoid {
-		return s.Graph().Fail("it replaces the cross entropy of a softmax; set train.loss: softmax")
+	if scope.Task().Sigmoid {
+		return scope.Graph().Fail("it replaces the cross entropy of a softmax; set train.loss: softmax")
 	}
 
-	fit := s.With(method.Override{LabelLoss: func(_ *method.Scope, logits graph.Node) graph.Node {
-		return example(logits.LogSoftmax(-1).Mul(graph.OneHot(s.Label(), logits.Dim(-1))).Sum(-1)).Mean()
+	fit := scope.With(method.Override{LabelLoss: func(_ *method.Scope, logits graph.Node) graph.Node {
+		return example(logits.LogSoftmax(-1).Mul(graph.OneHot(scope.Label(), logits.Dim(-1))).Sum(-1)).Mean()
 	}})
 	loss := inner.Loss(fit, logits)
 	if !fit.Used() {
-		return s.Graph().Fail("the methods inside fit labels by a loss of their own, which cannot be replaced; " +
+		return scope.Graph().Fail("the methods inside fit labels by a loss of their own, which cannot be replaced; " +
 			"remove this wrapper, or choose another base method")
 	}
 

@@ -48,9 +48,9 @@ var cleanInput = method.Input{Kind: method.DrawInput, Name: "trusted"}
 
 // Loss has in place of every cross entropy of the layers inside that of clean examples and 1-p of the others, in one
 // mean over the batch.
-func (m NLPrompt) Loss(s *method.Scope, logits graph.Node) graph.Node {
-	clean := s.Input(cleanInput, graph.Float, graph.Rows("B"))
-	return fitted(m.Method, s, logits, func(logp graph.Node) graph.Node {
+func (m NLPrompt) Loss(scope *method.Scope, logits graph.Node) graph.Node {
+	clean := scope.Input(cleanInput, graph.Float, graph.Rows("B"))
+	return fitted(m.Method, scope, logits, func(logp graph.Node) graph.Node {
 		wrong := generalised(logp, 1)
 		return wrong.Add(clean.Mul(logp.Neg().Sub(wrong)))
 	})
@@ -58,11 +58,11 @@ func (m NLPrompt) Loss(s *method.Scope, logits graph.Node) graph.Node {
 
 // Begin wraps the data, as the layers inside left them, so that every pass begins with a new division and clean images
 // come first.
-func (m NLPrompt) Begin(l *method.Local) error {
-	if err := m.Method.Begin(l); err != nil {
+func (m NLPrompt) Begin(local *method.Local) error {
+	if err := m.Method.Begin(local); err != nil {
 		return err
 	}
-	l.Data = &divided{Data: l.Data, method: m, local: l}
+	local.Data = &divided{Data: local.Data, method: m, local: local}
 	return nil
 }
 
@@ -135,9 +135,9 @@ func (d *divided) Batch(rows []int, r *rand.Rand, also ...string) (tensor.Map, e
 }
 
 // divide returns which images of a client are clean by the current parameters.
-func (m NLPrompt) divide(l *method.Local, labels []int64) ([]bool, error) {
-	scores, err := l.Eval(func(s *method.Scope) graph.Node {
-		return m.Method.Logits(s).LogSoftmax(-1)
+func (m NLPrompt) divide(local *method.Local, labels []int64) ([]bool, error) {
+	scores, err := local.Eval(func(scope *method.Scope) graph.Node {
+		return m.Method.Logits(scope).LogSoftmax(-1)
 	})
 	if err == nil && scores.Shape[0] != len(labels) {
 		err = fmt.Errorf("nlprompt: a wrapper outside it changes the client's %d examples; list nlprompt after that "+

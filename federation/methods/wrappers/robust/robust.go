@@ -92,11 +92,11 @@ func (m Robust) trimmed(uploads int) int {
 }
 
 // Start reports rounds of too few clients before round 0.
-func (m Robust) Start(g *method.Global) error {
-	if err := m.enough(int(g.Sampling.Size)); err != nil {
+func (m Robust) Start(global *method.Global) error {
+	if err := m.enough(int(global.Sampling.Size)); err != nil {
 		return fmt.Errorf("%w: raise participation or lower attackers", err)
 	}
-	return m.Method.Start(g)
+	return m.Method.Start(global)
 }
 
 // Merge replaces or chooses uploads by option kind and lets the layers inside average them with the weights of option

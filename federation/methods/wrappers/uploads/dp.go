@@ -200,12 +200,12 @@ func (m DP) Merge(global *method.Global, ups []method.Upload) error {
 
 // longestNoisy bounds the norm of one client's update with its noise. The noise of d numbers is longer than
 // std (sqrt(d) + 6) with a probability below exp(-18).
-func (m DP) longestNoisy(g *method.Global) float64 {
+func (m DP) longestNoisy(global *method.Global) float64 {
 	d := 0
-	for _, t := range g.Shared {
+	for _, t := range global.Shared {
 		d += t.Len()
 	}
-	return m.Clip * (1 + m.Noise/math.Sqrt(m.share(g.Sampling))*(math.Sqrt(float64(d))+6))
+	return m.Clip * (1 + m.Noise/math.Sqrt(m.share(global.Sampling))*(math.Sqrt(float64(d))+6))
 }
 
 // dpReleased names how many clients uploaded to each release so far, of all rounds; below 0 where a round had several.

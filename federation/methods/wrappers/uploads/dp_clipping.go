@@ -22,33 +22,33 @@ import (
 const dpClip = "dp/clip"
 
 // counting returns the noise on the count of updates that are not clipped.
-func counting(g *method.Global) float64 { return g.Sampling.Size / 20 }
+func counting(global *method.Global) float64 { return global.Sampling.Size / 20 }
 
 // adapts checks before round 0 that a round has noise to split.
-func (m DP) adapts(g *method.Global) error {
+func (m DP) adapts(global *method.Global) error {
 	if m.Adapt == 0 {
 		return nil
 	}
 
-	if g.Sampling.Clients > 0 && m.Noise >= 2*counting(g) {
+	if global.Sampling.Clients > 0 && m.Noise >= 2*counting(global) {
 		return fmt.Errorf("dp: adapt also puts noise on a count of clients; with noise %v a round needs more than %v "+
-			"clients, it has %v", m.Noise, 10*m.Noise, g.Sampling.Size)
+			"clients, it has %v", m.Noise, 10*m.Noise, global.Sampling.Size)
 	}
 
-	g.State[dpClip] = tensor.Of([]float32{float32(m.Clip)}, 1)
+	global.State[dpClip] = tensor.Of([]float32{float32(m.Clip)}, 1)
 	return nil
 }
 
 // now returns the clip norm of a round and the noise on its updates.
-func (m DP) now(g *method.Global) (clip, noise float64) {
-	t := g.State[dpClip]
+func (m DP) now(global *method.Global) (clip, noise float64) {
+	t := global.State[dpClip]
 	if m.Adapt == 0 || t == nil || t.Len() != 1 {
 		return m.Clip, m.Noise
 	}
 
 	noise = m.Noise
 	if noise > 0 {
-		half := 2 * counting(g)
+		half := 2 * counting(global)
 		noise = 1 / math.Sqrt(1/(noise*noise)-1/(half*half))
 	}
 
@@ -56,14 +56,14 @@ func (m DP) now(g *method.Global) (clip, noise float64) {
 }
 
 // unclipped returns the sum over clients of 1/2 where the update's norm is at most clip, and of -1/2 elsewhere.
-func (m DP) unclipped(g *method.Global, ups []method.Upload, clip float64) float64 {
+func (m DP) unclipped(global *method.Global, ups []method.Upload, clip float64) float64 {
 	sum := 0.0
 	if m.Adapt == 0 {
 		return sum
 	}
 
 	for _, u := range ups {
-		if linalg.Distance(u.Shared, g.Shared) <= clip {
+		if linalg.Distance(u.Shared, global.Shared) <= clip {
 			sum += 0.5
 		} else {
 			sum -= 0.5
@@ -74,17 +74,17 @@ func (m DP) unclipped(g *method.Global, ups []method.Upload, clip float64) float
 }
 
 // adapt sets the next round's clip norm.
-func (m DP) adapt(g *method.Global, sum, clip float64, r *rand.Rand) {
+func (m DP) adapt(global *method.Global, sum, clip float64, r *rand.Rand) {
 	if m.Adapt == 0 {
 		return
 	}
 
 	if m.Noise > 0 {
-		sum += counting(g) * g.Draws.Normal(r, "dp/clip", 1)[0]
+		sum += counting(global) * global.Draws.Normal(r, "dp/clip", 1)[0]
 	}
 
-	share := sum/g.Sampling.Size + 0.5
+	share := sum/global.Sampling.Size + 0.5
 	next := math.Min(check.MaxWeight, math.Max(1e-9, clip*math.Exp(-m.Adapt*(share-m.Quantile))))
-	g.State[dpClip] = tensor.Of([]float32{float32(next)}, 1)
-	g.Notes["clip"] = clip
+	global.State[dpClip] = tensor.Of([]float32{float32(next)}, 1)
+	global.Notes["clip"] = clip
 }
