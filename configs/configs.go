@@ -15,6 +15,7 @@ import (
 	"promptfed/federation/configtags"
 	"promptfed/federation/experiment"
 	"promptfed/runtime/atomicfile"
+	"promptfed/runtime/oneline"
 )
 
 // Loaded is a configuration with the origins of its values.
@@ -186,7 +187,7 @@ func parse(path string, text []byte) (parsed, error) {
 		case errors.As(err, new(*yaml.TypeError)):
 			return f, fmt.Errorf("%s: expected keys with values, as in name: first", path)
 		}
-		return f, fmt.Errorf("%s: %s", path, oneLine(err))
+		return f, fmt.Errorf("%s: %s", path, oneline.Error(err))
 	}
 
 	return f, nil
@@ -271,21 +272,6 @@ func fieldsOf(t reflect.Type) map[string]reflect.Type {
 
 	fieldMaps.Store(t, out)
 	return out
-}
-
-func oneLine(err error) string {
-	var list []string
-	for _, f := range strings.Split(err.Error(), "\n") {
-		if f = strings.TrimSpace(f); f != "" {
-			list = append(list, f)
-		}
-	}
-
-	if len(list) == 0 {
-		return "unreadable"
-	}
-
-	return strings.Join(list, " ")
 }
 
 // YAML returns a configuration with every key, in the order of the fields of the struct.

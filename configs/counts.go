@@ -8,6 +8,7 @@ import (
 
 	"promptfed/federation/data/sets"
 	"promptfed/federation/experiment"
+	"promptfed/runtime/oneline"
 )
 
 // CountsFile is the section of a file that lists sizes of data sets, which promptfed partition compares with the data.
@@ -58,7 +59,7 @@ func LoadCounts(path string, sets []string) (Counts, experiment.Config, error) {
 	}
 
 	if err := yaml.Unmarshal(text, &countsFile); err != nil {
-		return countsFile.Counts, config, fmt.Errorf("%s: %s", path, oneLine(err))
+		return countsFile.Counts, config, fmt.Errorf("%s: %s", path, oneline.Error(err))
 	}
 
 	delete(file.keys, "counts")

@@ -17,6 +17,7 @@ import (
 
 	"promptfed/federation/configtags"
 	"promptfed/federation/experiment"
+	"promptfed/runtime/oneline"
 )
 
 // prefix is the prefix of environment variables: PROMPTFED_TRAIN_LR sets train.lr.
@@ -121,7 +122,7 @@ func (s settings) blame(err error) error {
 	var texts []string
 	for _, e := range many.Unwrap() {
 		e = s.blame(e)
-		texts = append(texts, oneLine(e))
+		texts = append(texts, oneline.Text(e.Error()))
 		if p := (*placedError)(nil); errors.As(e, &p) {
 			all.at = append(all.at, p.at...)
 		}
@@ -211,7 +212,7 @@ func decodeErrors(err error) error {
 			case errors.As(e.Unwrap(), &other):
 				text = expected(other.Expected.Type(), other.Value)
 			default:
-				text = oneLine(e.Unwrap())
+				text = oneline.Text(e.Unwrap().Error())
 			}
 			all = append(all, configtags.KeyErrorf(key, "%s", text))
 		case interface{ Unwrap() []error }:

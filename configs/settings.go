@@ -20,6 +20,7 @@ import (
 	"promptfed/federation/methods/parts/layer"
 	"promptfed/runtime/atomicfile"
 	"promptfed/runtime/convert"
+	"promptfed/runtime/oneline"
 )
 
 // settings are the values of a configuration as nested maps, with their origins.
@@ -80,7 +81,7 @@ func layered(out any, f parsed, env bool) (settings, error) {
 	}
 
 	if err := v.MergeConfigMap(f.keys); err != nil {
-		return s, fmt.Errorf("%s: %s", f.path, oneLine(err))
+		return s, fmt.Errorf("%s: %s", f.path, oneline.Error(err))
 	}
 
 	s.all = v.AllSettings()
@@ -98,7 +99,7 @@ func (s settings) parse(sets []string) ([]change, error) {
 
 		var value any
 		if err := (&parsed{lines: map[string]int{}}).scan([]byte(text), &value); err != nil {
-			return nil, fmt.Errorf("--set %s: %s", set, oneLine(err))
+			return nil, fmt.Errorf("--set %s: %s", set, oneline.Error(err))
 		}
 
 		if value == nil {

@@ -11,6 +11,7 @@ import (
 	"promptfed/federation/experiment"
 	"promptfed/federation/methods"
 	"promptfed/runtime/convert"
+	"promptfed/runtime/oneline"
 )
 
 // Sweep is a grid of runs with checked configurations.
@@ -76,7 +77,7 @@ func LoadSweep(path string, o SweepOptions) (*Sweep, error) {
 func ParseSweep(name string, text []byte, o SweepOptions) (*Sweep, error) {
 	s, err := loadSweep(name, text, o)
 	if err != nil {
-		return nil, errors.New(oneLine(err))
+		return nil, oneline.Error(err)
 	}
 	return s, nil
 }

@@ -10,6 +10,8 @@ import (
 	"slices"
 
 	"go.yaml.in/yaml/v3"
+
+	"promptfed/runtime/oneline"
 )
 
 // SweepFile holds the sections of a sweep file. The ordinary keys beside them are the base of every cell. The tags
@@ -86,7 +88,7 @@ func (a *AxisSection) read(dir string) error {
 	d := yaml.NewDecoder(bytes.NewReader(text))
 	d.KnownFields(true)
 	if err := d.Decode(&a.Points); err != nil {
-		return fmt.Errorf("%s: %s; it is a list of {label, set}", path, oneLine(err))
+		return fmt.Errorf("%s: %s; it is a list of {label, set}", path, oneline.Error(err))
 	}
 
 	a.File = ""
@@ -151,7 +153,7 @@ func readSections(f parsed, text []byte) (SweepFile, map[string]bool, error) {
 	}
 
 	if err := yaml.Unmarshal(text, &sweepFile); err != nil {
-		return sweepFile, there, fmt.Errorf("%s: %s", f.path, oneLine(err))
+		return sweepFile, there, fmt.Errorf("%s: %s", f.path, oneline.Error(err))
 	}
 
 	for i := range sweepFile.Sweep.Axes {

@@ -13,6 +13,7 @@ import (
 
 	"promptfed/federation/experiment"
 	"promptfed/runtime/convert"
+	"promptfed/runtime/oneline"
 )
 
 const (
@@ -73,7 +74,7 @@ func ReadPlan(dir string) (*Plan, error) {
 func parsePlan(path string, text []byte) (*Plan, error) {
 	var plan Plan
 	if err := json.Unmarshal(text, &plan); err != nil {
-		return nil, fmt.Errorf("%s: %s; expected a file written by promptfed sweep", path, oneLine(err))
+		return nil, fmt.Errorf("%s: %s; expected a file written by promptfed sweep", path, oneline.Error(err))
 	}
 
 	for _, c := range plan.Cells {

@@ -17,6 +17,7 @@ import (
 	"promptfed/federation/configtags"
 	"promptfed/federation/methods/fromfile"
 	"promptfed/federation/methods/parts/layer"
+	"promptfed/runtime/oneline"
 )
 
 // HasOption reports whether a method or one of its wrappers has an option or the name option. Unknown methods have
@@ -213,9 +214,10 @@ func decode(stack []layer.Def, layers []any, options map[string]any) error {
 			}
 			if wrong := (*mapstructure.DecodeError)(nil); errors.As(err, &wrong) {
 				return &configtags.KeyError{Key: full + "." + wrong.Name(),
-					Err: fmt.Errorf("%s%s: %s", at, wrong.Name(), oneLine(wrong.Unwrap()))}
+					Err: fmt.Errorf("%s%s: %s", at, wrong.Name(), oneline.Error(wrong.Unwrap()))}
 			}
-			return &configtags.KeyError{Key: full, Err: fmt.Errorf("options of %s: %s", stack[i].Name, oneLine(err))}
+			return &configtags.KeyError{Key: full,
+				Err: fmt.Errorf("options of %s: %s", stack[i].Name, oneline.Error(err))}
 		}
 	}
 
@@ -278,8 +280,6 @@ func exactNumbers(from, to reflect.Type, v any) (any, error) {
 
 	return v, nil
 }
-
-func oneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }
 
 func list(names []string) string {
 	if len(names) == 0 {

@@ -8,6 +8,8 @@ import (
 	"io"
 	"path"
 	"strings"
+
+	"promptfed/runtime/oneline"
 )
 
 // archive is a ZIP file of torch.save (PyTorch 1.6 on) or torch.jit.save: PREFIX/data.pkl beside PREFIX/data/KEY, one
@@ -50,7 +52,8 @@ func openArchive(r io.ReaderAt, size int64) (*archive, error) {
 	}
 
 	if order != "" && order != "little" {
-		return nil, fmt.Errorf("the archive is %s-endian; only little-endian checkpoints can be read", oneLine(order))
+		return nil, fmt.Errorf("the archive is %s-endian; only little-endian checkpoints can be read",
+			oneline.Short(order))
 	}
 
 	return a, nil

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"promptfed/runtime/oneline"
 	"promptfed/runtime/safetensors"
 )
 
@@ -46,7 +47,7 @@ func parseJSON(b []byte) (map[string]any, error) {
 	dec.UseNumber()
 	var m map[string]any
 	if err := dec.Decode(&m); err != nil {
-		return nil, fmt.Errorf("not a JSON object: %s", oneLine(err.Error()))
+		return nil, fmt.Errorf("not a JSON object: %s", oneline.Short(err.Error()))
 	}
 
 	if m == nil {
@@ -74,7 +75,7 @@ func setting[T int | float64 | string | bool](m map[string]any, key string, def 
 		return def, nil
 	}
 
-	bad := fmt.Errorf("%s is %s, want a %T", key, oneLine(fmt.Sprint(v)), def)
+	bad := fmt.Errorf("%s is %s, want a %T", key, oneline.Short(fmt.Sprint(v)), def)
 	var out any = v
 	if n, isNumber := v.(json.Number); isNumber {
 		var err error
@@ -141,7 +142,7 @@ func (f *fields) object(key string) *fields {
 	f.asked[key] = true
 	m, ok := f.values[key].(map[string]any)
 	if f.has(key) && !ok {
-		f.fail("%s is %s, want an object", key, oneLine(fmt.Sprint(f.values[key])))
+		f.fail("%s is %s, want an object", key, oneline.Short(fmt.Sprint(f.values[key])))
 	}
 	return &fields{file: f.file, path: f.path + key + ".", values: m, asked: map[string]bool{}, err: f.err}
 }
@@ -167,7 +168,7 @@ func (f *fields) same(key string, have, def int) {
 	}
 
 	if n, ok := v.(json.Number); !ok || n.String() != fmt.Sprint(have) {
-		f.fail("%s is %s, but the weights say %d", key, oneLine(fmt.Sprint(v)), have)
+		f.fail("%s is %s, but the weights say %d", key, oneline.Short(fmt.Sprint(v)), have)
 	}
 }
 
@@ -175,7 +176,7 @@ func (f *fields) same(key string, have, def int) {
 func (f *fields) only(key string, allowed ...string) {
 	f.asked[key] = true
 	if v := fmt.Sprint(f.values[key]); f.has(key) && !slices.Contains(allowed, v) {
-		f.fail("%s = %s is not supported, only %s: %s", key, oneLine(v), strings.Join(allowed, " or "), otherwise)
+		f.fail("%s = %s is not supported, only %s: %s", key, oneline.Short(v), strings.Join(allowed, " or "), otherwise)
 	}
 }
 
@@ -183,7 +184,8 @@ func (f *fields) only(key string, allowed ...string) {
 func (f *fields) absent(key string) {
 	f.asked[key] = true
 	if f.has(key) {
-		f.fail("%s = %s is not that of the weights, which are OpenCLIP's own", key, oneLine(fmt.Sprint(f.values[key])))
+		f.fail("%s = %s is not that of the weights, which are OpenCLIP's own", key,
+			oneline.Short(fmt.Sprint(f.values[key])))
 	}
 }
 
@@ -200,7 +202,7 @@ func done(list ...*fields) error {
 		for _, k := range keys(f.values) {
 			if !f.asked[k] {
 				f.fail("%s = %s is unknown and may change what is computed: remove it if it does not, or %s",
-					oneLine(k), oneLine(fmt.Sprint(f.values[k])), otherwise)
+					oneline.Short(k), oneline.Short(fmt.Sprint(f.values[k])), otherwise)
 			}
 		}
 	}

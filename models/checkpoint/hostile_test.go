@@ -200,7 +200,7 @@ func TestErrorsQuoteInOneLine(t *testing.T) {
 	const magic = "\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."
 	long := strings.Repeat("\x01", 3000)
 	for _, c := range []struct{ content, want string }{
-		{magic + "\x80\x02}" + str("l\r\re_endian") + "\x88s.", "torch.save protocol &[{l e_endian true}], want 1001"},
+		{magic + "\x80\x02}" + str("l\r\re_endian") + "\x88s.", "torch.save protocol &[{l; e_endian true}], want 1001"},
 		{magic + "\x80\x02M\xe9\x03." + "\x80\x02}." + "\x80\x02c" + long + "\nx\n.", "the global"},
 		{magic + "\x80\x02M\xe9\x03." + "\x80\x02}." + "\x80\x02(" + str("storage") + "ctorch\nFloatStorage\n" +
 			str(long) + str("cpu") + num(1) + "tQ.",

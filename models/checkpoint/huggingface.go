@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"promptfed/models/clip"
+	"promptfed/runtime/oneline"
 )
 
 // modelTypes lists the model_type values of config.json that were compared with transformers 5.23 (TestArchitectures).
@@ -53,7 +54,7 @@ func (f *fields) transformer(t tower, usual clip.TextArch) {
 	t.set(read(f, "num_attention_heads", usual.Heads), act, read(f, "layer_norm_eps", usual.Eps))
 	switch {
 	case !slices.Contains(activations, act):
-		f.fail("hidden_act %q is not supported, want one of %v", oneLine(act), activations)
+		f.fail("hidden_act %q is not supported, want one of %v", oneline.Short(act), activations)
 	case *t.heads < 1 || !(*t.epsilon > 0):
 		f.fail("num_attention_heads is %d and layer_norm_eps %g, want positive numbers", *t.heads, *t.epsilon)
 	}
@@ -154,6 +155,6 @@ func fromHuggingFace(ckpt *Checkpoint, s scheme, arch *Arch) error {
 func (f *fields) stages(key string, a *Arch) {
 	f.asked[key] = true
 	if f.has(key) && fmt.Sprint(f.values[key]) != fmt.Sprint(a.Vision.Stages) {
-		f.fail("%s is %s, but the weights say %v", key, oneLine(fmt.Sprint(f.values[key])), a.Vision.Stages)
+		f.fail("%s is %s, but the weights say %v", key, oneline.Short(fmt.Sprint(f.values[key])), a.Vision.Stages)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	"promptfed/models/clip"
+	"promptfed/runtime/oneline"
 )
 
 // Prefixes of the towers that OpenCLIP takes from timm and from transformers.
@@ -78,18 +79,18 @@ func timmNamed(name string) (timmTower, error) {
 
 	for _, reason := range keys(table.Refused) {
 		if slices.Contains(table.Refused[reason], plain) {
-			return timmTower{}, fmt.Errorf("timm_model_name %q is not supported, because it has %s: %s", oneLine(name),
-				reason, otherwise)
+			return timmTower{}, fmt.Errorf("timm_model_name %q is not supported, because it has %s: %s",
+				oneline.Short(name), reason, otherwise)
 		}
 	}
 
 	if strings.HasPrefix(plain, "vit_") {
 		return timmTower{}, fmt.Errorf("timm_model_name %q is not one of the vision transformers of timm 1.0.31, "+
-			"which were compared: %s", oneLine(name), otherwise)
+			"which were compared: %s", oneline.Short(name), otherwise)
 	}
 
 	return timmTower{}, fmt.Errorf("timm_model_name %q is not supported, because it is no vision transformer of timm "+
-		"(vit_...): %s", oneLine(name), otherwise)
+		"(vit_...): %s", oneline.Short(name), otherwise)
 }
 
 // textKinds lists the text towers of transformers that are supported inside an OpenCLIP model.
@@ -124,7 +125,7 @@ func checkInside(ckpt *Checkpoint, names []string) error {
 		if other >= 0 && !ckpt.Has(f.prefix+f.want) {
 			what := "a tower of another library"
 			if name := section(model, f.section)[f.key]; name != nil {
-				what += fmt.Sprintf(" (%s %s)", f.key, oneLine(fmt.Sprint(name)))
+				what += fmt.Sprintf(" (%s %s)", f.key, oneline.Short(fmt.Sprint(name)))
 			}
 			return fmt.Errorf("tensor %q belongs to %s that is not %s: %s", names[other], what, f.what, otherwise)
 		}
@@ -150,7 +151,7 @@ func (f *fields) timm(arch *Arch) {
 	case err != nil:
 		f.fail("%w", err)
 	case known.Width != arch.Vision.Width:
-		f.fail("timm_model_name %q has a width of %d, but the weights say %d", oneLine(name), known.Width,
+		f.fail("timm_model_name %q has a width of %d, but the weights say %d", oneline.Short(name), known.Width,
 			arch.Vision.Width)
 	}
 
@@ -178,7 +179,7 @@ func (f *fields) timm(arch *Arch) {
 
 	if !ok {
 		f.fail("timm_pool %q is not supported, or the weights have another pooling; want token, avg or map: %s",
-			oneLine(pool), otherwise)
+			oneline.Short(pool), otherwise)
 	}
 }
 

@@ -8,6 +8,8 @@ import (
 	"math/big"
 
 	"github.com/nlpodyssey/gopickle/types"
+
+	"promptfed/runtime/oneline"
 )
 
 // legacyMagic begins a torch.save file from before PyTorch 1.6: five pickles (magic number, protocol version, system
@@ -47,7 +49,8 @@ func openLegacy(r io.ReaderAt, size int64) (any, *legacy, error) {
 	}
 
 	if protocol != legacyProtocol {
-		return nil, nil, fmt.Errorf("torch.save protocol %s, want %d", oneLine(fmt.Sprint(protocol)), legacyProtocol)
+		return nil, nil, fmt.Errorf("torch.save protocol %s, want %d", oneline.Short(fmt.Sprint(protocol)),
+			legacyProtocol)
 	}
 
 	facts, err := next(nil)
@@ -120,7 +123,7 @@ func (l *legacy) locate(keys []any, at, size int64) error {
 		key, ok := k.(string)
 		st := l.types[key]
 		if !ok || st == nil {
-			return fmt.Errorf("storage key %s is used by no tensor", oneLine(fmt.Sprint(k)))
+			return fmt.Errorf("storage key %s is used by no tensor", oneline.Short(fmt.Sprint(k)))
 		}
 
 		var b [8]byte
@@ -171,7 +174,7 @@ func parseStorage(id any) (*storage, error) {
 	key, ok2 := (*t)[2].(string)
 	count, ok3 := (*t)[4].(int)
 	if !ok1 || !ok2 || !ok3 || count < 0 || int64(count) > 1<<50 {
-		return nil, fmt.Errorf("storage %s is of an unsupported type or size", oneLine(fmt.Sprint((*t)[2])))
+		return nil, fmt.Errorf("storage %s is of an unsupported type or size", oneline.Short(fmt.Sprint((*t)[2])))
 	}
 
 	if len(key) > maxName {

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"unicode"
 
+	"promptfed/runtime/oneline"
 	"promptfed/runtime/safetensors"
 )
 
@@ -212,7 +213,7 @@ func shardIndex(path string) (map[string]string, error) {
 		text, ok := file.(string)
 		if !ok || !plainName(text) {
 			return nil, fmt.Errorf("%s: tensor %q lies in %s, want the name of a file in the same folder", path, name,
-				oneLine(fmt.Sprint(file)))
+				oneline.Short(fmt.Sprint(file)))
 		}
 		out[name] = text
 	}

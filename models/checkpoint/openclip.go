@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"promptfed/models/clip"
+	"promptfed/runtime/oneline"
 )
 
 // plainBlock lists options of OpenCLIP's blocks that change the computation, with the values that do not.
@@ -86,7 +87,7 @@ func (f *fields) towerBlocks(t tower, act string) {
 		*t.activation = GELUTanh
 	case approximate != "none" || act != GELU && f.has("act_kwargs"):
 		activation.fail("approximate %q is not supported with activation %s, want none or tanh with %s",
-			oneLine(approximate), act, GELU)
+			oneline.Short(approximate), act, GELU)
 	}
 
 	done(norm, activation)
@@ -153,7 +154,7 @@ func (f *fields) transformerText(arch *Arch, act string) {
 	}
 
 	if kind := read(f, "proj_type", "linear"); kind != want {
-		f.fail("proj_type %q is not that of the weights, %s", oneLine(kind), want)
+		f.fail("proj_type %q is not that of the weights, %s", oneline.Short(kind), want)
 	}
 
 	f.absent("hf_model_name")
@@ -174,7 +175,7 @@ func (f *fields) transformerText(arch *Arch, act string) {
 // pooling returns the name of a pooling in the package clip.
 func pooling(f *fields, key, name string, known map[string]string) string {
 	if _, ok := known[name]; !ok {
-		f.fail("%s %q is not supported, want one of %v: %s", key, oneLine(name), slices.Sorted(maps.Keys(known)),
+		f.fail("%s %q is not supported, want one of %v: %s", key, oneline.Short(name), slices.Sorted(maps.Keys(known)),
 			otherwise)
 	}
 	return known[name]
@@ -203,7 +204,7 @@ func (f *fields) huggingface(ckpt *Checkpoint, s scheme, arch *Arch) {
 	config, err := ckpt.textConfig()
 	switch {
 	case err != nil:
-		f.fail("hf_model_name %q: %w", oneLine(name), err)
+		f.fail("hf_model_name %q: %w", oneline.Short(name), err)
 	case config != nil:
 		own := fieldsOf(huggingfaceConfig, config)
 		if kind := read(own, "model_type", ""); (kind == "bert") == arch.RoBERTa {
@@ -211,11 +212,11 @@ func (f *fields) huggingface(ckpt *Checkpoint, s scheme, arch *Arch) {
 		}
 		own.bert(arch, ckpt.handles[s.textPositions].Shape[0])
 		if err := done(own); err != nil {
-			f.fail("hf_model_name %q: %w", oneLine(name), err)
+			f.fail("hf_model_name %q: %w", oneline.Short(name), err)
 		}
 	case !ok || known.Width != arch.Text.Width:
 		f.fail("hf_model_name %q with a width of %d is not among those that are known by name (%v): put its %s beside "+
-			"the weights", oneLine(name), arch.Text.Width, slices.Sorted(maps.Keys(knownText)), huggingfaceConfig)
+			"the weights", oneline.Short(name), arch.Text.Width, slices.Sorted(maps.Keys(knownText)), huggingfaceConfig)
 	default:
 		arch.textTower().set(known.Heads, GELU, known.Eps)
 		if arch.PadToken = 0; arch.RoBERTa {
@@ -229,7 +230,7 @@ func (f *fields) huggingface(ckpt *Checkpoint, s scheme, arch *Arch) {
 	}
 
 	if kind != want {
-		f.fail("hf_proj_type %q is not that of the weights, %s", oneLine(kind), want)
+		f.fail("hf_proj_type %q is not that of the weights, %s", oneline.Short(kind), want)
 	}
 
 	usual := "mean_pooler"

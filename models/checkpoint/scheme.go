@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"promptfed/runtime/oneline"
 )
 
 // scheme is a naming scheme of the tensors of a CLIP. Names that end in "." are completed by "weight" and "bias".
@@ -134,8 +136,8 @@ func schemeOf(ckpt *Checkpoint) (scheme, error) {
 	kind, _ := ckpt.config["model_type"].(string)
 	prefix, resnet := resnetPrefix(ckpt)
 	if kind != "" && ckpt.format == HuggingFace && !resnet && !slices.Contains(modelTypes, kind) {
-		return scheme{}, fmt.Errorf("%s: model_type %q is not supported, only %s: %s", huggingfaceConfig, oneLine(kind),
-			strings.Join(modelTypes, ", "), otherwise)
+		return scheme{}, fmt.Errorf("%s: model_type %q is not supported, only %s: %s", huggingfaceConfig,
+			oneline.Short(kind), strings.Join(modelTypes, ", "), otherwise)
 	}
 
 	for _, f := range unsupported {
@@ -207,7 +209,7 @@ func sample(names []string) string {
 
 	var quoted []string
 	for _, n := range names[:min(3, len(names))] {
-		quoted = append(quoted, fmt.Sprintf("%q", oneLine(n)))
+		quoted = append(quoted, fmt.Sprintf("%q", oneline.Short(n)))
 	}
 
 	return strings.Join(quoted, ", ")

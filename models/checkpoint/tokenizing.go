@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"promptfed/models/tokenizer"
+	"promptfed/runtime/oneline"
 )
 
 // Texts describes OpenCLIP's treatment of texts before and after the tokenizer of a model.
@@ -90,7 +91,7 @@ func openCLIPTreatment(where string, text map[string]any) (texts Texts, err erro
 			}
 		case !known || values != nil && !slices.Contains(values, asJSON(v)):
 			return texts, fmt.Errorf("%stokenizer_kwargs.%s = %s is not supported: remove it if the ids of texts are "+
-				"the same without it", where, oneLine(key), asJSON(v))
+				"the same without it", where, oneline.Short(key), asJSON(v))
 		}
 	}
 
@@ -108,7 +109,7 @@ func openCLIPTreatment(where string, text map[string]any) (texts Texts, err erro
 func asJSON(v any) string {
 	b, err := json.Marshal(v)
 	if err != nil {
-		return oneLine(fmt.Sprint(v))
+		return oneline.Short(fmt.Sprint(v))
 	}
-	return oneLine(string(b))
+	return oneline.Short(string(b))
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/nlpodyssey/gopickle/types"
 
+	"promptfed/runtime/oneline"
 	"promptfed/runtime/unpickle"
 )
 
@@ -92,7 +93,7 @@ func global(module, name string, scripted bool) (any, error) {
 	}
 
 	return nil, fmt.Errorf("it asks for the global %q, which is not on the list of harmless ones; "+
-		"save a plain state dict (torch.save(model.state_dict(), ...)) or safetensors", oneLine(module+"."+name))
+		"save a plain state dict (torch.save(model.state_dict(), ...)) or safetensors", oneline.Short(module+"."+name))
 }
 
 // call makes a Go function callable from a pickle.
@@ -139,8 +140,6 @@ func (m *module) PySetState(state any) error {
 
 	return nil
 }
-
-func oneLine(s string) string { return unpickle.OneLine(s) }
 
 // storage is a flat little-endian buffer of a PyTorch checkpoint: count elements of dtype under a key.
 type storage struct {
@@ -224,8 +223,8 @@ func newView(st *storage, dtype string, offset, size, stride any) (*view, error)
 	dims, ok2 := integers(size)
 	steps, ok3 := integers(stride)
 	if !ok || !ok2 || !ok3 || len(dims) != len(steps) || len(dims) > 64 || at < 0 {
-		return nil, errors.New(oneLine(fmt.Sprintf("a tensor has offset %v, shape %v and strides %v", offset, dims,
-			steps)))
+		return nil, errors.New(oneline.Short(fmt.Sprintf("a tensor has offset %v, shape %v and strides %v", offset,
+			dims, steps)))
 	}
 
 	v := &view{storage: st, dtype: dtype, offset: int64(at), shape: make([]int, len(dims)), strides: steps}

@@ -69,7 +69,7 @@ func noteCapture(err error) {
 	}
 
 	if c.Refused++; c.Refused == 1 {
-		c.Why = oneLine(err)
+		c.Why = plain(err)
 	}
 }
 

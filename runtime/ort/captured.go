@@ -210,13 +210,13 @@ func (c *captured) run(ctx context.Context, s *Session, call *call, inputs tenso
 
 		for i, info := range s.inputs {
 			if err := c.fill(&c.in[i], inputs[info.Name], held[info.Name], call); err != nil {
-				return s.errorf("input %q: %s", info.Name, oneLine(err))
+				return s.errorf("input %q: %s", info.Name, plain(err))
 			}
 		}
 
 		options, release, err := call.options(ctx)
 		if err != nil {
-			return s.errorf("run options: %s", oneLine(err))
+			return s.errorf("run options: %s", plain(err))
 		}
 
 		done := measured()
@@ -224,7 +224,7 @@ func (c *captured) run(ctx context.Context, s *Session, call *call, inputs tenso
 		done()
 		release()
 		if err != nil {
-			return s.errorf("run: %s", oneLine(err))
+			return s.errorf("run: %s", plain(err))
 		}
 
 		for i, b := range c.out {
@@ -235,7 +235,7 @@ func (c *captured) run(ctx context.Context, s *Session, call *call, inputs tenso
 			data := elements(t)
 			call.pins.Pin(data)
 			if err := c.copy(data, b.data, b.bytes); err != nil {
-				return s.errorf("output %q: %s", s.nativeOutputs[i], oneLine(err))
+				return s.errorf("output %q: %s", s.nativeOutputs[i], plain(err))
 			}
 		}
 

@@ -13,6 +13,8 @@ import (
 	"sync"
 
 	binding "github.com/yalue/onnxruntime_go"
+
+	"promptfed/runtime/oneline"
 )
 
 // LibraryVariable is the environment variable that names the ONNX Runtime library file.
@@ -203,11 +205,11 @@ func start(cuda bool) error {
 	binding.SetSharedLibraryPath(path)
 	if err := binding.InitializeEnvironment(binding.WithLogLevelFatal()); err != nil {
 		return fmt.Errorf("ort: loading %s: %s: ONNX Runtime 1.24 or later for this machine is needed; set %s to its "+
-			"library file", path, oneLine(err), LibraryVariable)
+			"library file", path, plain(err), LibraryVariable)
 	}
 
 	if err := binding.DisableTelemetry(); err != nil {
-		return fmt.Errorf("ort: turning telemetry off: %s", oneLine(err))
+		return fmt.Errorf("ort: turning telemetry off: %s", plain(err))
 	}
 
 	environment.path, environment.version = path, binding.GetVersion()
@@ -237,7 +239,7 @@ func Library() (path, version string, err error) {
 // sourcePlace matches a place in ONNX Runtime's source, which does not help a user.
 var sourcePlace = regexp.MustCompile(`\S+\.(cc|h):\d+ .*?\[ONNXRuntimeError\] : \d+ : \w+ : `)
 
-// oneLine returns the text of an ONNX Runtime error without line breaks and source places.
-func oneLine(err error) string {
-	return sourcePlace.ReplaceAllString(strings.Join(strings.Fields(err.Error()), " "), "")
+// plain returns the text of an ONNX Runtime error on one line, without source places.
+func plain(err error) string {
+	return sourcePlace.ReplaceAllString(oneline.Text(err.Error()), "")
 }

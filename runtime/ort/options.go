@@ -247,7 +247,7 @@ func (o Options) native(weights string) (*binding.SessionOptions, error) {
 
 	so, err := binding.NewSessionOptions()
 	if err != nil {
-		return nil, fmt.Errorf("ort: session options: %s", oneLine(err))
+		return nil, fmt.Errorf("ort: session options: %s", plain(err))
 	}
 
 	err = o.fill(so, weights)
@@ -256,7 +256,7 @@ func (o Options) native(weights string) (*binding.SessionOptions, error) {
 	}
 
 	if err != nil {
-		err = fmt.Errorf("ort: session options: %s", oneLine(err))
+		err = fmt.Errorf("ort: session options: %s", plain(err))
 	} else if o.Provider == CUDA {
 		err = o.addCUDA(so)
 	}
@@ -371,7 +371,7 @@ func noCUDA(err error) error {
 	}
 
 	return fmt.Errorf("ort: provider cuda is not available in %s (%s): %s, or use provider cpu", environment.path,
-		oneLine(err), todo)
+		plain(err), todo)
 }
 
 func flag(on bool) string {

@@ -47,7 +47,7 @@ func (s *Session) Placement() (out []Node, err error) {
 
 	status := func(p unsafe.Pointer) {
 		if failed := a.failed(p); err == nil && failed != nil {
-			err = s.errorf("placement: %s", oneLine(failed))
+			err = s.errorf("placement: %s", plain(failed))
 		}
 	}
 

@@ -66,7 +66,7 @@ func prepare(model *onnx.ModelProto, options Options) (*program, error) {
 	p.native, p.results, p.nativeOutputs = adapted.Inputs, adapted.Outputs, adapted.Values
 	model, weights, err := onnx.LocateExternal(adapted.Model, options.WeightsDir)
 	if err != nil {
-		return nil, p.errorf("%s; Options.WeightsDir is %q", oneLine(err), options.WeightsDir)
+		return nil, p.errorf("%s; Options.WeightsDir is %q", plain(err), options.WeightsDir)
 	}
 
 	var packed []kernels.PackedMatrix
@@ -80,7 +80,7 @@ func prepare(model *onnx.ModelProto, options Options) (*program, error) {
 	}
 
 	if p.model, err = onnx.Marshal(model); err != nil {
-		return nil, p.errorf("encoding the model: %s", oneLine(err))
+		return nil, p.errorf("encoding the model: %s", plain(err))
 	}
 
 	return p, nil

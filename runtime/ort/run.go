@@ -130,19 +130,19 @@ func (s *Session) compute(ctx context.Context, c *call, inputs tensor.Map, held 
 func (s *Session) computeOn(ctx context.Context, c *call, inputs tensor.Map, held Values) error {
 	for _, p := range s.inputs {
 		if err := c.addInput(inputs[p.Name], held[p.Name]); err != nil {
-			return s.errorf("input %q: %s", p.Name, oneLine(err))
+			return s.errorf("input %q: %s", p.Name, plain(err))
 		}
 	}
 
 	for i, slot := range s.slots {
 		if err := c.addOutput(slot); err != nil {
-			return s.errorf("output %q: %s", s.nativeOutputs[i], oneLine(err))
+			return s.errorf("output %q: %s", s.nativeOutputs[i], plain(err))
 		}
 	}
 
 	options, release, err := c.options(ctx)
 	if err != nil {
-		return s.errorf("run options: %s", oneLine(err))
+		return s.errorf("run options: %s", plain(err))
 	}
 
 	done := measured()
@@ -150,7 +150,7 @@ func (s *Session) computeOn(ctx context.Context, c *call, inputs tensor.Map, hel
 	done()
 	release()
 	if err != nil {
-		return s.errorf("run: %s", oneLine(err))
+		return s.errorf("run: %s", plain(err))
 	}
 
 	return nil

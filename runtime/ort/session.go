@@ -186,7 +186,7 @@ func (r *replica) create(p *program, options Options) error {
 	}
 
 	if err != nil {
-		return p.errorf("provider %s rejects it: %s", options.Provider, oneLine(err))
+		return p.errorf("provider %s rejects it: %s", options.Provider, plain(err))
 	}
 
 	return nil
@@ -271,7 +271,7 @@ func (s *Session) free() (bool, error) {
 	}
 
 	if err := closeReplicas(all); err != nil {
-		return true, s.errorf("closing: %s", oneLine(err))
+		return true, s.errorf("closing: %s", plain(err))
 	}
 
 	return len(all) > 0, nil

@@ -13,6 +13,8 @@ import (
 	"strings"
 
 	"github.com/nlpodyssey/gopickle/pickle"
+
+	"promptfed/runtime/oneline"
 )
 
 // Options are the limits of a pickle and the meaning of its references.
@@ -84,7 +86,7 @@ func (o Options) Read(r io.Reader) (v any, size int64, err error) {
 			v, err = nil, fmt.Errorf("pickle is malformed (%v)", p)
 		}
 		if err != nil {
-			err = errors.New(OneLine(err.Error()))
+			err = errors.New(oneline.Short(err.Error()))
 		}
 	}()
 
@@ -225,13 +227,4 @@ func (c *copier) argument(op byte, args, from int) error {
 	_, err = io.CopyN(io.Discard, c.r, int64(n))
 	c.at += int64(n)
 	return err
-}
-
-// OneLine returns a text as one line of valid UTF-8 with about 400 bytes at most.
-func OneLine(s string) string {
-	s = strings.Join(strings.Fields(strings.ToValidUTF8(s, "?")), " ")
-	if len(s) > 400 {
-		s = strings.ToValidUTF8(s[:400], "") + "..."
-	}
-	return s
 }

@@ -74,15 +74,3 @@ func TestLimits(t *testing.T) {
 		}
 	}
 }
-
-func TestOneLine(t *testing.T) {
-	for text, want := range map[string]string{
-		"a\n  b\xffc": "a b?c", strings.Repeat("x", 400): strings.Repeat("x", 400),
-		strings.Repeat("x", 401): strings.Repeat("x", 400) + "...", strings.Repeat("x", 399) + "ä": strings.Repeat("x",
-			399) + "...",
-	} {
-		if got := OneLine(text); got != want {
-			t.Errorf("%q: %q", text, got)
-		}
-	}
-}

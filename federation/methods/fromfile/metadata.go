@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"promptfed/federation/method"
+	"promptfed/runtime/oneline"
 	"promptfed/runtime/onnx"
 )
 
@@ -177,7 +178,7 @@ func decode(text []byte, into any) error {
 	}
 
 	if err != nil {
-		return errors.New(strings.Join(strings.Fields(fmt.Sprintf("%.300q", err.Error())), " "))
+		return errors.New(oneline.Text(fmt.Sprintf("%.300q", err.Error())))
 	}
 
 	return nil

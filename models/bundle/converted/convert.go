@@ -15,6 +15,7 @@ import (
 	"promptfed/models/clip"
 	"promptfed/runtime/atomicfile"
 	"promptfed/runtime/graph"
+	"promptfed/runtime/oneline"
 )
 
 // Options are the options of Convert. With the zero value, everything comes from the checkpoint.
@@ -39,7 +40,7 @@ type Options struct {
 func Convert(src, out string, options Options) (*bundle.Bundle, error) {
 	ckpt, err := checkpoint.Open(src, options.Checkpoint)
 	if err != nil {
-		return nil, oneLine(err)
+		return nil, oneline.Error(err)
 	}
 	defer ckpt.Close()
 
@@ -102,16 +103,7 @@ func explain(err error) error {
 	if errors.Is(err, syscall.ENOSPC) {
 		return fmt.Errorf("%w (no partial bundle remains: free space, or choose another disk)", err)
 	}
-	return oneLine(err)
-}
-
-// oneLine writes an error of another package on one line.
-func oneLine(err error) error {
-	text := strings.Join(strings.Fields(err.Error()), " ")
-	if text == err.Error() {
-		return err
-	}
-	return errors.New(text)
+	return oneline.Error(err)
 }
 
 // conversion is one run of Convert.

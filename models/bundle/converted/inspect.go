@@ -7,6 +7,7 @@ import (
 
 	"promptfed/models/bundle"
 	"promptfed/models/checkpoint"
+	"promptfed/runtime/oneline"
 	"promptfed/runtime/safetensors"
 )
 
@@ -14,7 +15,7 @@ import (
 func inspect(path string) (bundle.Report, error) {
 	ckpt, err := checkpoint.Open(path, checkpoint.Options{})
 	if err != nil {
-		return bundle.Report{}, oneLine(err)
+		return bundle.Report{}, oneline.Error(err)
 	}
 	defer ckpt.Close()
 

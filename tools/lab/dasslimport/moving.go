@@ -12,6 +12,7 @@ import (
 
 	"promptfed/configs"
 	"promptfed/runtime/convert"
+	"promptfed/runtime/oneline"
 )
 
 // Unconverted is a setting without an exact equivalent.
@@ -466,7 +467,7 @@ func (im *importer) result(files []File) (Result, error) {
 	}
 
 	for _, l := range im.left {
-		head += "- " + oneLine(l.String()) + "\n"
+		head += "- " + oneline.Text(l.String()) + "\n"
 	}
 
 	root := &yaml.Node{Kind: yaml.MappingNode, HeadComment: head}
@@ -484,7 +485,7 @@ func (im *importer) result(files []File) (Result, error) {
 		if leaf.Kind == yaml.SequenceNode {
 			leaf.Style = yaml.FlowStyle
 		}
-		leaf.LineComment = oneLine(line.from)
+		leaf.LineComment = oneline.Text(line.from)
 		at.Content = append(at.Content, &yaml.Node{Kind: yaml.ScalarNode, Value: path[len(path)-1]}, leaf)
 	}
 

@@ -12,6 +12,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"promptfed/runtime/convert"
+	"promptfed/runtime/oneline"
 )
 
 // File is a Dassl file, with its name for errors and comments.
@@ -85,8 +86,6 @@ func Named(f File) (paths []string) {
 	return paths
 }
 
-func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
-
 func isScript(f File) bool {
 	ext := strings.ToLower(filepath.Ext(f.Name))
 	return ext == ".sh" || ext != ".yaml" && ext != ".yml" && python.Match(f.Text)
@@ -96,7 +95,7 @@ func isScript(f File) bool {
 func yacs(file File, into map[string]value) error {
 	var root yaml.Node
 	if err := yaml.Unmarshal(file.Text, &root); err != nil {
-		return fmt.Errorf("%s: %s", file.Name, oneLine(err.Error()))
+		return fmt.Errorf("%s: %s", file.Name, oneline.Error(err))
 	}
 
 	if len(root.Content) == 0 || root.Content[0].Kind != yaml.MappingNode {
@@ -120,7 +119,7 @@ func yacs(file File, into map[string]value) error {
 			}
 
 			if err := child.Decode(&v); err != nil {
-				return fmt.Errorf("%s: %s: %s", place, name, oneLine(err.Error()))
+				return fmt.Errorf("%s: %s: %s", place, name, oneline.Error(err))
 			}
 
 			if s, ok := v.(string); ok && child.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle) == 0 {

@@ -11,6 +11,7 @@ import (
 
 	"promptfed/configs"
 	"promptfed/runtime/convert"
+	"promptfed/runtime/oneline"
 	"promptfed/tools/lab/figures"
 	"promptfed/tools/lab/results"
 )
@@ -36,7 +37,7 @@ type view struct {
 }
 
 func (v *view) note(format string, a ...any) {
-	v.Notes = append(v.Notes, results.OneLine(fmt.Errorf(format, a...).Error()))
+	v.Notes = append(v.Notes, oneline.Text(fmt.Errorf(format, a...).Error()))
 }
 
 // draw makes the card's figures and the standard figures. A figure that cannot be drawn becomes a note.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"promptfed/federation/engine/metrics"
+	"promptfed/runtime/oneline"
 	"promptfed/runtime/ort"
 	"promptfed/tools/lab/page"
 	"promptfed/tools/lab/results"
@@ -53,7 +54,7 @@ func (r *Report) page() (page.Report, error) {
 			if !known {
 				var err error
 				if shown, err = r.pageRun(g, run, curves); err != nil {
-					report.Notes = append(report.Notes, results.OneLine(err.Error()))
+					report.Notes = append(report.Notes, oneline.Text(err.Error()))
 				}
 			}
 			report.Runs = append(report.Runs, shown)

@@ -12,6 +12,7 @@ import (
 	"promptfed/federation/experiment"
 	"promptfed/federation/experiment/identity"
 	"promptfed/runtime/convert"
+	"promptfed/runtime/oneline"
 	"promptfed/tools/promptfed/runfolder"
 )
 
@@ -390,7 +391,7 @@ func ReproducedDefects(groups []*Group) string {
 
 	var parts []string
 	for _, defect := range SortedKeys(count) {
-		parts = append(parts, fmt.Sprintf("%s (%d of %d runs)", OneLine(defect), count[defect], done))
+		parts = append(parts, fmt.Sprintf("%s (%d of %d runs)", oneline.Text(defect), count[defect], done))
 	}
 
 	if len(parts) == 0 {

@@ -12,6 +12,7 @@ import (
 	"promptfed/configs"
 	"promptfed/federation/engine/record"
 	"promptfed/federation/experiment/identity"
+	"promptfed/runtime/oneline"
 	"promptfed/tools/promptfed/runfolder"
 )
 
@@ -164,7 +165,7 @@ func (l *loader) folder(dir string) error {
 
 	return filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
 		if err != nil {
-			l.notes = append(l.notes, OneLine(err.Error()))
+			l.notes = append(l.notes, oneline.Text(err.Error()))
 			return fs.SkipDir
 		}
 
@@ -195,7 +196,7 @@ func (l *loader) plan(dir string) *planned {
 
 	plan, err := configs.ReadPlan(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		l.notes = append(l.notes, OneLine(err.Error()))
+		l.notes = append(l.notes, oneline.Text(err.Error()))
 	}
 
 	if err == nil {

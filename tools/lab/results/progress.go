@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"promptfed/federation/engine/record"
+	"promptfed/runtime/oneline"
 	"promptfed/tools/promptfed/runfolder"
 )
 
@@ -34,7 +35,7 @@ func (r *Run) progress(calls []call) {
 	case held:
 		r.pace()
 	case last.Error != "":
-		r.State, r.Reason = Failed, OneLine(last.Error)
+		r.State, r.Reason = Failed, oneline.Text(last.Error)
 	case last.Seconds != nil:
 		r.State = Stopped
 	case known:

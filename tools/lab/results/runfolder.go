@@ -17,6 +17,7 @@ import (
 	"promptfed/federation/methods"
 	"promptfed/federation/methods/parts/layer"
 	"promptfed/federation/net/client"
+	"promptfed/runtime/oneline"
 	"promptfed/tools/promptfed/runfolder"
 )
 
@@ -51,10 +52,10 @@ func isFile(dir, name string) bool {
 // readRun reads a run folder. Problems become its state and notes.
 func readRun(dir string) (run *Run, notes []string) {
 	run = &Run{Dir: dir, Name: filepath.Base(dir), Joined: isFile(dir, client.StoreFile)}
-	fail := func(why string) { run.State, run.Reason = Failed, OneLine(why) }
+	fail := func(why string) { run.State, run.Reason = Failed, oneline.Text(why) }
 	note := func(err error) {
 		if err != nil {
-			notes = append(notes, OneLine(err.Error()))
+			notes = append(notes, oneline.Text(err.Error()))
 		}
 	}
 
@@ -107,7 +108,7 @@ func readRun(dir string) (run *Run, notes []string) {
 	case summary != nil:
 		run.State = Done
 		if why := summary.Stopped; why != "" {
-			notes = append(notes, dir+": ended early, "+OneLine(why))
+			notes = append(notes, dir+": ended early, "+oneline.Text(why))
 		}
 		warnings := slices.Clone(summary.Warnings)
 		for i, c := range summary.Limited {
@@ -119,7 +120,7 @@ func readRun(dir string) (run *Run, notes []string) {
 			warnings = append(warnings, c.String())
 		}
 		for _, w := range warnings {
-			notes = append(notes, dir+warned+OneLine(w))
+			notes = append(notes, dir+warned+oneline.Text(w))
 		}
 	default:
 		if text, err := readSmall(filepath.Join(dir, runfolder.ErrorFile), maxError); err != nil || text != nil {
@@ -178,19 +179,13 @@ func (r *Run) readIdentity() error {
 	return nil
 }
 
-// OneLine joins the lines of a text.
-func OneLine(s string) string {
-	return strings.Join(strings.FieldsFunc(strings.TrimSpace(s), func(r rune) bool { return r == '\n' || r == '\r' }),
-		"; ")
-}
-
 // SortedKeys returns the keys of a map in order.
 func SortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
 // Log describes the run, with a line for each round and each warning.
 func (r *Run) Log() []string {
 	var out []string
-	say := func(format string, a ...any) { out = append(out, OneLine(fmt.Sprintf(format, a...))) }
+	say := func(format string, a ...any) { out = append(out, oneline.Text(fmt.Sprintf(format, a...))) }
 	for i, round := range r.Rounds {
 		parts := []string{fmt.Sprintf("loss %.4f", round.Loss)}
 		if e := round.Evaluation; e != nil {

@@ -66,11 +66,6 @@ func Stopped(ctx context.Context) error {
 	return fmt.Errorf("stopped; to continue: %s", runfolder.CommandWith(ctx, "--resume"))
 }
 
-// OneLine joins the lines of an error.
-func OneLine(err error) string {
-	return strings.Join(strings.FieldsFunc(err.Error(), func(r rune) bool { return r == '\n' }), "; ")
-}
-
 // Exactly is cobra.ExactArgs with a usage error.
 func Exactly(n int) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"promptfed/federation/configtags"
+	"promptfed/runtime/oneline"
 	"promptfed/runtime/version"
 	"promptfed/tools/promptfed/cli"
 	"promptfed/tools/promptfed/distributed"
@@ -44,7 +45,7 @@ func Execute(ctx context.Context, args []string) int {
 		err = errors.New("stopped by a signal before it was done; start it again")
 	}
 
-	fmt.Fprintln(os.Stderr, "promptfed: "+cli.OneLine(err))
+	fmt.Fprintln(os.Stderr, "promptfed: "+oneline.Text(err.Error()))
 	return cli.ExitCode(err)
 }
 

@@ -10,6 +10,7 @@ import (
 	"promptfed/configs"
 	"promptfed/federation/data/sets"
 	"promptfed/federation/experiment"
+	"promptfed/runtime/oneline"
 	"promptfed/tools/promptfed/cli"
 )
 
@@ -39,7 +40,7 @@ func compareCounts(path string, changes []string, result *cli.Printer) error {
 		diffs, err := compareSet(row, conf)
 		set := comparedSet{Label: row.Label, Set: row.Set, Found: err == nil, Sizes: diffs}
 		if err != nil {
-			set.Reason = cli.OneLine(err)
+			set.Reason = oneline.Text(err.Error())
 		}
 
 		out.Sets = append(out.Sets, set)

@@ -15,6 +15,7 @@ import (
 	"promptfed/federation/methods"
 	"promptfed/federation/methods/parts/layer"
 	"promptfed/models/bundle"
+	"promptfed/runtime/oneline"
 	"promptfed/tools/lab/tables"
 	"promptfed/tools/lab/traffic"
 	"promptfed/tools/promptfed/cli"
@@ -188,7 +189,7 @@ func listBackbones() []backbone {
 	return each(bundle.List(), func(e bundle.Entry) backbone {
 		b, err := bundle.Find(e.Name)
 		if err != nil {
-			return backbone{Name: e.Name, Folder: e.Dir, Problem: cli.OneLine(err)}
+			return backbone{Name: e.Name, Folder: e.Dir, Problem: oneline.Text(err.Error())}
 		}
 		return backboneOf(b, e.Dir)
 	})
@@ -199,7 +200,8 @@ func (b backbone) line() string { return b.Architecture }
 func (b backbone) details() (any, string) {
 	r, err := bundle.Inspect(cmp.Or(b.Folder, b.Name))
 	if err != nil {
-		return inspected{Report: bundle.Report{Path: b.Folder, Problem: cli.OneLine(err)}}, cli.OneLine(err) + "\n"
+		problem := oneline.Text(err.Error())
+		return inspected{Report: bundle.Report{Path: b.Folder, Problem: problem}}, problem + "\n"
 	}
 	found := inspectedOf(r, false)
 	return found, found.text()

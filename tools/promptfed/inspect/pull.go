@@ -10,6 +10,7 @@ import (
 
 	"promptfed/models/bundle"
 	"promptfed/models/hub"
+	"promptfed/runtime/oneline"
 	"promptfed/tools/promptfed/cli"
 	"promptfed/tools/promptfed/progress"
 )
@@ -45,7 +46,7 @@ func pullCommand() *cobra.Command {
 		}
 
 		if local != nil {
-			fmt.Fprintf(os.Stderr, "note: the files of the cache are used, because %s\n", cli.OneLine(local))
+			fmt.Fprintf(os.Stderr, "note: the files of the cache are used, because %s\n", oneline.Text(local.Error()))
 		}
 
 		f := fetched{writtenBundle{backboneOf(b, b.Dir), b.Text.Context, b.Notes}, b.Origin, model.Backbone()}

@@ -15,6 +15,7 @@ import (
 	"promptfed/federation/experiment"
 	"promptfed/federation/methods/fromfile"
 	"promptfed/federation/methodtest"
+	"promptfed/runtime/oneline"
 	"promptfed/tools/promptfed/cli"
 )
 
@@ -173,8 +174,8 @@ func TestEvaluateTakesTooLong(t *testing.T) {
 	c.SetArgs([]string{"--method", file, "--budget", "1ns", "--json"})
 	c.SilenceErrors, c.SilenceUsage = true, true
 	err = c.Execute()
-	if err == nil || cli.ExitCode(err) != 3 || cli.OneLine(err) != file+" has no score: it takes more than 10 times "+
-		"1ns" || out.Len() > 0 {
+	if err == nil || cli.ExitCode(err) != 3 || oneline.Text(err.Error()) != file+" has no score: it takes more "+
+		"than 10 times 1ns" || out.Len() > 0 {
 		t.Errorf("%v, %s", err, out)
 	}
 	features, err := filepath.Glob(filepath.Join(cache, "*"))

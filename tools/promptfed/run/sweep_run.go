@@ -19,6 +19,7 @@ import (
 	"promptfed/configs"
 	"promptfed/federation/experiment"
 	"promptfed/runtime/atomicfile"
+	"promptfed/runtime/oneline"
 	"promptfed/runtime/ort"
 	"promptfed/tools/promptfed/cli"
 	"promptfed/tools/promptfed/distributed"
@@ -210,7 +211,7 @@ func precheck(ctx context.Context, cells []configs.Cell) error {
 			return cli.Stopped(ctx)
 		}
 		if err := p.Check(c.Config); err != nil {
-			failed[c.Folder] = cli.OneLine(err)
+			failed[c.Folder] = oneline.Text(err.Error())
 		}
 	}
 
@@ -246,7 +247,7 @@ func (r *sweepRun) run(ctx context.Context, cells []configs.Cell, jobs int) erro
 				return nil
 			}
 
-			line := cli.OneLine(err)
+			line := oneline.Text(err.Error())
 			r.mu.Lock()
 			r.failed[cell.Folder] = line
 			r.mu.Unlock()

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/parquet-go/parquet-go"
+
+	"promptfed/runtime/oneline"
 )
 
 // pqColumns are the columns of a file that the reader uses; Domain is nil if there is none.
@@ -129,12 +131,12 @@ func (f *File) Values(column *parquet.Column) (v Values, err error) {
 	for g := range f.File.RowGroups() {
 		chunk, err := f.Chunk(g, column.Index())
 		if err != nil {
-			return v, fmt.Errorf("%s: column %s: %w", f.path, column.Name(), oneLine(err))
+			return v, fmt.Errorf("%s: column %s: %w", f.path, column.Name(), oneline.Error(err))
 		}
 		for _, p := range chunk.Pages {
 			values, _, err := chunk.read(p)
 			if err != nil {
-				return v, fmt.Errorf("%s: column %s: %w", f.path, column.Name(), oneLine(err))
+				return v, fmt.Errorf("%s: column %s: %w", f.path, column.Name(), oneline.Error(err))
 			}
 			for _, x := range values {
 				v.Rows = append(v.Rows, v.code(at, x))

@@ -10,10 +10,11 @@ import (
 	"io/fs"
 	"math/bits"
 	"os"
-	"strings"
 
 	"github.com/parquet-go/parquet-go"
 	"github.com/parquet-go/parquet-go/format"
+
+	"promptfed/runtime/oneline"
 )
 
 // File is an open Parquet file whose pages are read one by one. It is safe for concurrent use.
@@ -52,7 +53,7 @@ func Open(path string) (*File, error) {
 
 	f := &File{path: path, size: st.Size(), Info: st, r: reopened(path)}
 	if f.File, err = readParquet(f.r, f.size); err != nil {
-		return nil, fmt.Errorf("%s: %w", path, oneLine(err))
+		return nil, fmt.Errorf("%s: %w", path, oneline.Error(err))
 	}
 
 	return f, nil
@@ -257,6 +258,3 @@ func (c *pqChunk) read(p pqPage) (values []parquet.Value, size int64, err error)
 
 	return values, size, nil
 }
-
-// oneLine writes an error of the libraries on one line.
-func oneLine(err error) error { return errors.New(strings.Join(strings.Fields(err.Error()), " ")) }

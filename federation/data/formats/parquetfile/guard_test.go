@@ -14,6 +14,7 @@ import (
 	"github.com/parquet-go/parquet-go/format"
 
 	"promptfed/federation/data/datatest"
+	"promptfed/runtime/oneline"
 )
 
 // TestParquetGuard: damage that would make the library allocate without limit is detected first. The bytes follow the
@@ -121,7 +122,7 @@ func readAll(raw []byte) error {
 	file := &File{path: "x.parquet", size: int64(len(raw)), r: bytes.NewReader(raw)}
 	var err error
 	if file.File, err = readParquet(file.r, file.size); err != nil {
-		return oneLine(err)
+		return oneline.Error(err)
 	}
 	c, _, err := file.FindColumns()
 	if err != nil {

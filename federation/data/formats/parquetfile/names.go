@@ -14,6 +14,8 @@ import (
 
 	"github.com/parquet-go/parquet-go"
 	"go.yaml.in/yaml/v3"
+
+	"promptfed/runtime/oneline"
 )
 
 // Feature is the description of a column in a Hugging Face data set.
@@ -137,7 +139,7 @@ func featureFile(path string, read func([]byte) (map[string]map[string]Feature, 
 	got, err := read(raw)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w: repair or remove it; class names may be given in data.class_names", path,
-			oneLine(err))
+			oneline.Error(err))
 	}
 
 	for name, all := range got {

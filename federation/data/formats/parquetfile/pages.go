@@ -6,6 +6,8 @@ import (
 	"sync"
 
 	"github.com/parquet-go/parquet-go"
+
+	"promptfed/runtime/oneline"
 )
 
 // ImagePages reads image files out of Parquet files, page by page, and caches the most recently used pages.
@@ -40,7 +42,7 @@ func NewImagePages() *ImagePages {
 func (x *ImagePages) Bytes(w ChunkID, row int64) ([]byte, error) {
 	v, err := x.value(w, row)
 	if err != nil {
-		return nil, oneLine(err)
+		return nil, oneline.Error(err)
 	}
 
 	if v.IsNull() || len(v.ByteArray()) == 0 {
