@@ -27,6 +27,8 @@ type Counts struct {
 	Differs []string     `config:"differs" help:"how the table is read here, one sentence each"`
 }
 
+// CountedSet is a row of Counts: the sizes of one data set in classes, examples and domains. A size of 0 is not printed
+// in the paper and is not compared.
 type CountedSet struct {
 	Label   string `config:"label" help:"its name in the paper"`
 	Set     string `config:"set" help:"one of promptfed list datasets"`

@@ -30,11 +30,13 @@ type Sweep struct {
 	resolved SweepSection
 }
 
+// Axis is one dimension of a sweep's grid: a name, and the points among which it varies, each with its label and keys.
 type Axis struct {
 	Name   string
 	Points []PointSection
 }
 
+// Labels returns the labels of the points, in their order.
 func (a Axis) Labels() []string {
 	return convert.Slice(a.Points, func(p PointSection) string { return p.Label })
 }
@@ -346,8 +348,11 @@ func (p *Part) String() string {
 	return fmt.Sprintf("%d/%d", p.part, p.Of)
 }
 
+// Type returns the form of a part, which the help of a flag shows in place of a type.
 func (*Part) Type() string { return "I/N" }
 
+// Set reads a part such as 0/8. Parts are numbered from 0. It returns an error, and keeps the value, for any other
+// text.
 func (p *Part) Set(text string) error {
 	var q Part
 	if _, err := fmt.Sscanf(text, "%d/%d", &q.part, &q.Of); err != nil || q.Of < 1 || q.String() != text {

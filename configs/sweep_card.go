@@ -97,6 +97,8 @@ type Views struct {
 	Why     string            `config:"why" json:"why" help:"where the paper states it, in a sentence"`
 }
 
+// Numbers is the section numbers of a card: the numbers that the paper prints, their unit, and the axes whose labels
+// nest them.
 type Numbers struct {
 	Unit   string   `config:"unit" json:"unit,omitempty"`
 	By     []string `config:"by" json:"by,omitempty"`
@@ -111,6 +113,8 @@ func (Numbers) LongHelp() map[string]string {
 	}
 }
 
+// Figure is an entry of a card's figures: the kind of plot, the metric, and the axes of the sweep that its lines,
+// panels and directions stand for.
 type Figure struct {
 	Kind   string `config:"kind" json:"kind"`
 	Title  string `config:"title" json:"title,omitempty" help:"above the figure"`
@@ -145,11 +149,13 @@ const CurvesFigure = "curves"
 // ranks too.
 const RanksFigure = "ranks"
 
+// ProgressAxes lists what the horizontal axis of a curve can be: the rounds, BytesAxis or TimeAxis. The first is the
+// default.
 var ProgressAxes = []string{"round", BytesAxis, TimeAxis}
 
 const (
-	BytesAxis = "bytes"
-	TimeAxis  = "time"
+	BytesAxis = "bytes" // bytes sent so far by all clients, up and down
+	TimeAxis  = "time"  // simulated seconds since the start
 )
 
 // Heading returns the item of the paper and its title.
@@ -436,6 +442,7 @@ type Values struct {
 	under     map[string]*Values
 }
 
+// Empty reports whether there is no number: v is no leaf and has no labels.
 func (v Values) Empty() bool { return !v.leaf && len(v.under) == 0 }
 
 // UnmarshalYAML reads a number, [mean, standard deviation] or a map of labels.

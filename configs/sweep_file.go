@@ -50,6 +50,8 @@ type AxisSection struct {
 	File   string         `config:"file" yaml:",omitempty" help:"file with the points, which sweeps can share"`
 }
 
+// PointSection is one point of an axis: its label, and the keys of the configuration that it sets in the cells with
+// that label.
 type PointSection struct {
 	Label string         `config:"label" help:"name of the point in tables, figures and folder names"`
 	Set   map[string]any `config:"set"`
@@ -62,6 +64,8 @@ func (PointSection) LongHelp() map[string]string {
 	}
 }
 
+// SmokeSection is the section smoke: the keys, the points and the seeds with which --smoke makes the sweep small.
+// Without --smoke it has no effect.
 type SmokeSection struct {
 	Set    map[string]any  `config:"set" help:"keys of every cell, after those of its points"`
 	Points pointKeys       `config:"points" help:"axis: {label: {keys}}, keys of single points"`

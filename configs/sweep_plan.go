@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	PlanFile  = "sweep.json"
-	SweepYAML = "sweep.yaml"
+	PlanFile  = "sweep.json" // the Plan, which reports read
+	SweepYAML = "sweep.yaml" // a sweep file that makes the same cells without options (Sweep.YAML)
 )
 
 // Plan is the content of sweep.json: the cells and their folders.
@@ -31,6 +31,7 @@ type Plan struct {
 	Card  *PaperTable `json:"card,omitempty"`
 }
 
+// PlanAxis is one axis of a Plan: its name and the labels of its kept points, in the order of the grid.
 type PlanAxis struct {
 	Name   string   `json:"name"`
 	Labels []string `json:"labels"`
@@ -43,6 +44,8 @@ type PlanCell struct {
 	Seed   uint64            `json:"seed"`
 }
 
+// Plan returns the content of PlanFile for the sweep. The cells have their labels, seeds and folders, not their
+// configurations.
 func (s *Sweep) Plan() Plan {
 	p := Plan{Name: s.Name, Smoke: s.Smoke, Axes: []PlanAxis{}, Seeds: s.Seeds, Card: s.Card}
 	for _, a := range s.Axes {
@@ -56,6 +59,7 @@ func (s *Sweep) Plan() Plan {
 	return p
 }
 
+// JSON returns the text of PlanFile, indented and with a line break at its end.
 func (p Plan) JSON() ([]byte, error) {
 	b, err := json.MarshalIndent(p, "", "  ")
 	return append(b, '\n'), err
