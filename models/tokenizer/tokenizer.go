@@ -13,7 +13,7 @@ import (
 const (
 	// StartOfText and EndOfText are the two special tokens of every CLIP vocabulary.
 	StartOfText = "<|startoftext|>"
-	EndOfText   = "<|endoftext|>"
+	EndOfText   = "<|endoftext|>" // also the token at whose position CLIP reads the features of a text
 
 	// CLIPMerges is the number of merges in OpenAI's models: 256 bytes, 256 bytes that end a word, these merges and two
 	// special tokens are 49,408 tokens.
