@@ -155,6 +155,7 @@ type Reader struct {
 	R       io.Reader
 }
 
+// Read returns the cause of the context's end once it has ended. A read in progress is not interrupted.
 func (r Reader) Read(p []byte) (int, error) {
 	if r.Context.Err() != nil {
 		return 0, context.Cause(r.Context)

@@ -97,8 +97,10 @@ type Backward struct {
 // NeedsGrad reports whether the gradient of input i is needed.
 func (c *Backward) NeedsGrad(i int) bool { return i < len(c.Needs) && c.Needs[i] }
 
-// Y returns the first output, and G its gradient.
+// Y returns the first output.
 func (c *Backward) Y() Node { return c.Out[0] }
+
+// G returns the gradient of the first output.
 func (c *Backward) G() Node { return c.DY[0] }
 
 // Fail records an error of this operator, which ends the backward pass.

@@ -11,11 +11,22 @@ func (n Node) apply(kind string, attrs Attrs, more ...Node) Node {
 
 // Element-wise operators with broadcasting.
 
+// Add returns n+m.
 func (n Node) Add(m Node) Node { return n.apply("Add", nil, m) }
+
+// Sub returns n-m.
 func (n Node) Sub(m Node) Node { return n.apply("Sub", nil, m) }
+
+// Mul returns the product of the elements, not that of matrices.
 func (n Node) Mul(m Node) Node { return n.apply("Mul", nil, m) }
+
+// Div returns n/m. Integers are divided towards zero.
 func (n Node) Div(m Node) Node { return n.apply("Div", nil, m) }
+
+// Max returns the larger of two elements. Of equal ones each gets half of the gradient.
 func (n Node) Max(m Node) Node { return n.apply("Max", nil, m) }
+
+// Min returns the smaller of two elements. Of equal ones each gets half of the gradient.
 func (n Node) Min(m Node) Node { return n.apply("Min", nil, m) }
 
 // MulScalar returns a*n.
@@ -35,17 +46,37 @@ func (n Node) AddScalar(a float64) Node {
 }
 
 // Square returns n*n.
-func (n Node) Square() Node     { return n.Mul(n) }
-func (n Node) Neg() Node        { return n.apply("Neg", nil) }
-func (n Node) Exp() Node        { return n.apply("Exp", nil) }
-func (n Node) Log() Node        { return n.apply("Log", nil) }
-func (n Node) Sqrt() Node       { return n.apply("Sqrt", nil) }
+func (n Node) Square() Node { return n.Mul(n) }
+
+// Neg returns -n.
+func (n Node) Neg() Node { return n.apply("Neg", nil) }
+
+// Exp returns e^n.
+func (n Node) Exp() Node { return n.apply("Exp", nil) }
+
+// Log returns the natural logarithm of n.
+func (n Node) Log() Node { return n.apply("Log", nil) }
+
+// Sqrt returns the square root of n. Its gradient at 0 is infinite.
+func (n Node) Sqrt() Node { return n.apply("Sqrt", nil) }
+
+// Reciprocal returns 1/n.
 func (n Node) Reciprocal() Node { return n.apply("Reciprocal", nil) }
-func (n Node) Abs() Node        { return n.apply("Abs", nil) }
-func (n Node) Erf() Node        { return n.apply("Erf", nil) }
-func (n Node) Tanh() Node       { return n.apply("Tanh", nil) }
-func (n Node) Sigmoid() Node    { return n.apply("Sigmoid", nil) }
-func (n Node) ReLU() Node       { return n.apply("Relu", nil) }
+
+// Abs returns |n|. Its gradient at 0 is 0.
+func (n Node) Abs() Node { return n.apply("Abs", nil) }
+
+// Erf returns the error function, 2/sqrt(pi) times the integral of exp(-t^2) from 0 to n.
+func (n Node) Erf() Node { return n.apply("Erf", nil) }
+
+// Tanh returns the hyperbolic tangent of n.
+func (n Node) Tanh() Node { return n.apply("Tanh", nil) }
+
+// Sigmoid returns 1/(1+e^-n).
+func (n Node) Sigmoid() Node { return n.apply("Sigmoid", nil) }
+
+// ReLU returns max(n, 0). Its gradient at 0 is 0.
+func (n Node) ReLU() Node { return n.apply("Relu", nil) }
 
 // Softplus returns log(1+e^n), stable for large |n|.
 func (n Node) Softplus() Node { return n.apply("Softplus", nil) }

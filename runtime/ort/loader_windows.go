@@ -28,6 +28,8 @@ func repairHandlers() {}
 // forget does nothing on Windows.
 func forget([]byte) {}
 
-// threadTime and ProcessorTime return 0: processor time is not measured on Windows.
-func threadTime() time.Duration    { return 0 }
+// threadTime returns 0: processor time is not measured on Windows.
+func threadTime() time.Duration { return 0 }
+
+// ProcessorTime returns 0, by which callers know that the system does not report it.
 func ProcessorTime() time.Duration { return 0 }

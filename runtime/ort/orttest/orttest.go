@@ -94,6 +94,7 @@ func CheckOneLineError(t testing.TB, what string, err error, parts ...string) {
 	}
 }
 
+// Write writes a file with mode 0644, and ends the test where this fails.
 func Write(t testing.TB, path, text string) {
 	t.Helper()
 	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
@@ -101,6 +102,7 @@ func Write(t testing.TB, path, text string) {
 	}
 }
 
+// Read returns the content of a file, and ends the test where it cannot be read.
 func Read(t testing.TB, path string) []byte {
 	t.Helper()
 	b, err := os.ReadFile(path)
