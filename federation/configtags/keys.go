@@ -2,6 +2,7 @@ package configtags
 
 import "reflect"
 
+// Key is one field of a struct of the configuration, as a key that files and flags set.
 type Key struct {
 	Name  string              // the tag "config"
 	Help  string              // the meaning of the key, in one phrase

@@ -49,6 +49,7 @@ type Settings struct {
 	Wrap func(message.Cohort) message.Cohort
 }
 
+// Result is what a finished run returns.
 type Result struct {
 	Summary record.Summary
 	Records []record.Record

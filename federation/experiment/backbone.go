@@ -114,8 +114,11 @@ func toys(all []*bundle.Bundle) string {
 // Backbone is a bundle as the engine uses it.
 type Backbone struct{ *bundle.Bundle }
 
+// Name returns the name of the bundle, as in the key backbones.
 func (b Backbone) Name() string { return b.Bundle.Name }
 
+// Task describes the towers. TextLayers is 0 of a text tower whose graph was not recognised, and the fields of the
+// image tower's blocks are 0 where it takes no prompt tokens or is a ResNet.
 func (b Backbone) Task() method.ClientSpec {
 	client := method.ClientSpec{Width: b.Bundle.Text.Width, Dim: b.Bundle.Text.EmbedDim, Patches: b.Patches(),
 		Scale: b.LogitScale, Bias: b.LogitBias, Sigmoid: b.Sigmoid, ImageSize: b.Preprocess.Size}

@@ -91,7 +91,7 @@ const (
 
 const (
 	lastRound = "last"
-	BestVal   = "best-val"
+	BestVal   = "best-val" // the Select of the round with the best validation accuracy
 	localOnly = "local"
 	everyone  = "all"
 	nobody    = "none"
@@ -102,6 +102,7 @@ const (
 	sigmoidLoss = "sigmoid"
 )
 
+// Train is the section train: the local steps, the rounds, and the optimizer.
 type Train struct {
 	Rounds      int            `config:"rounds" in:"1.." help:"number of rounds: clients train, the server merges"`
 	Epochs      int            `config:"epochs" in:"1.." help:"passes over the local data in a round"`
@@ -141,6 +142,8 @@ func (Train) LongHelp() map[string]string {
 	}
 }
 
+// Eval is the section eval: which rounds are tested, on which data, with whose parameters, and which round is the
+// result.
 type Eval struct {
 	Every int `config:"every" in:"1.." help:"rounds between tests; the last round is always tested"`
 	Last  int `config:"last" in:"1.." help:"number of last rounds whose mean is the result"`

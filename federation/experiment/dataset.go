@@ -24,12 +24,14 @@ type DataInfo struct {
 	Notes          []string            `json:"notes,omitempty"`
 }
 
+// EvaluationSetInfo counts the images and classes of one evaluation set.
 type EvaluationSetInfo struct {
 	Name    string `json:"name"`
 	Images  int    `json:"images"`
 	Classes int    `json:"classes"`
 }
 
+// SplitInfo counts the images of one split before the partition into clients.
 type SplitInfo struct {
 	Name     string `json:"name"` // train, val, test or pool
 	Images   int    `json:"images"`

@@ -201,6 +201,7 @@ type Clients struct {
 	Clients []ClientInfo `json:"clients"`
 }
 
+// ClientInfo describes one client: its backbone, its domain, and its examples by class.
 type ClientInfo struct {
 	Backbone string `json:"backbone"`
 	Domain   string `json:"domain,omitempty"`

@@ -165,10 +165,14 @@ func LossOf(m Method, task ClientSpec) (scope *Scope, logits, loss graph.Node) {
 // Method: a call here could not reach the embedding type.
 type Base struct{}
 
+// Loss is the mean cross entropy of the class scores [B,C] with the labels, as Scope.CrossEntropy says.
 func (Base) Loss(scope *Scope, logits graph.Node) graph.Node {
 	return scope.CrossEntropy(logits)
 }
-func (Base) View() View                               { return GlobalView }
+
+// View is the test with the server's parameters.
+func (Base) View() View { return GlobalView }
+
 func (Base) Begin(*Local) error                       { return nil }
 func (Base) AdjustGradients(*Local, tensor.Map) error { return nil }
 func (Base) Finish(*Local, *Upload) error             { return nil }
@@ -181,6 +185,7 @@ func (Base) Join(*Global, []int) error                { return nil }
 // FedAvg is Base with Properties: a base method embeds it whose server needs nothing but the mean.
 type FedAvg struct{ Base }
 
+// Properties declares a mean that is weighted by examples.
 func (FedAvg) Properties() Properties { return Properties{Mean: ByExamples} }
 
 // Merge replaces the shared parameters by their mean over the uploads, weighted by examples (FedAvg: McMahan et al.,

@@ -65,7 +65,7 @@ const (
 type Role string
 
 const (
-	ServerStep      Role = "replace the server's averaging step"
-	DriftCorrection Role = "correct client drift with states of their own"
-	RoundStart      Role = "decide where clients start a round"
+	ServerStep      Role = "replace the server's averaging step"           // as FedOpt does
+	DriftCorrection Role = "correct client drift with states of their own" // as SCAFFOLD and FedDyn do
+	RoundStart      Role = "decide where clients start a round"            // as FedAMP does
 )

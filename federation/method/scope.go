@@ -216,9 +216,9 @@ type Pullback func(dy *tensor.Tensor) ([]*tensor.Tensor, error)
 type Frequency string
 
 const (
-	EveryStep  Frequency = "step"
-	EveryEpoch Frequency = "epoch"
-	EveryRound Frequency = "round"
+	EveryStep  Frequency = "step"  // at the parameters of each step
+	EveryEpoch Frequency = "epoch" // at the start of each pass over the data
+	EveryRound Frequency = "round" // at the start of a client's turn
 )
 
 // HostCall is one use of a host function.

@@ -18,6 +18,8 @@ type Pinned struct {
 	First tensor.Map
 }
 
+// Start is that of the method, after which First replaces the shared parameters and the broadcast tensors that it
+// names.
 func (p Pinned) Start(global *method.Global) error {
 	if err := p.Method.Start(global); err != nil {
 		return err
@@ -45,6 +47,7 @@ func (p Pinned) Params(t method.ClientSpec) []method.Param {
 	return out
 }
 
+// Begin replaces the client's random numbers, and in the first round its private parameters, before that of the method.
 func (p Pinned) Begin(local *method.Local) error {
 	local.Rand = PinnedRand(local.Round, local.Task.Client)
 	if local.Round == 0 {

@@ -16,6 +16,7 @@ type Source struct {
 // normalWidth is the width of layer 127 in math/rand/v2's ziggurat, a float32; all j above lie inside it.
 const normalWidth = 1.6030947938091123e-09
 
+// Uint64 returns the bits for the next number of the sequence.
 func (s *Source) Uint64() uint64 {
 	x := uint32((Value(s.Salt, s.n) + 1) * (1 << 31))
 	s.n++

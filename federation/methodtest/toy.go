@@ -123,6 +123,8 @@ const ToyScale = 4
 
 func (b *Toy) Name() string       { return b.ID }
 func (b *Toy) WeightsDir() string { return "" }
+
+// Task describes towers of ToyVision and Width units, with two patches in an image. The text tower has three blocks.
 func (b *Toy) Task() method.ClientSpec {
 	return method.ClientSpec{Width: b.Width, Dim: b.Dim, Patches: 2, Scale: ToyScale, ImageSize: ToyImage,
 		VisionWidth:  ToyVision,

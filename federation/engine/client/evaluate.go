@@ -17,6 +17,9 @@ import (
 	"promptfed/runtime/tensor"
 )
 
+// ComputeStatistic answers a statistic of the method: its tensors are Upload.Extra, and N is the number of the client's
+// training examples. An instruction that Settings.Guard answers does not reach the method, and its N is 1. The client's
+// state does not change.
 func (w *Worker) ComputeStatistic(client *spec.Client, instruction message.Instruction,
 	state message.ClientState) (method.Upload, error) {
 	if w.Settings.Guard != nil {

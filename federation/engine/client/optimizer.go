@@ -49,6 +49,8 @@ func (w *Worker) OptimizerState() tensor.Map {
 	return w.shared.state
 }
 
+// RestoreOptimizer replaces the state of the shared optimizer by that of OptimizerState, such as the one of a
+// checkpoint. It does nothing where every turn starts with a fresh optimizer.
 func (w *Worker) RestoreOptimizer(state tensor.Map) {
 	if w.shared != nil {
 		w.shared.state = state

@@ -92,6 +92,8 @@ func (w *Worker) Close() error {
 	return err
 }
 
+// Task describes a client to the method: its number, how many clients there are, its backbone, and the number of
+// classes.
 func (w *Worker) Task(client *spec.Client, clients int) method.ClientSpec {
 	return spec.TaskOf(client.Backbone, client.ID, clients, len(w.Experiment.Classes))
 }

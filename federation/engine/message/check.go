@@ -137,6 +137,7 @@ type LimitedClients struct {
 	Unawaited []int `json:"unawaited,omitempty"`
 }
 
+// Refusal is a client whose reply a round ignores, with the reason in words.
 type Refusal struct {
 	Client int    `json:"client"`
 	Reason string `json:"reason"`

@@ -95,6 +95,7 @@ func (s Saved) Get(layer string, text any) (tensor.Map, error) {
 	return s.Tensors.WithoutPrefix(layer), nil
 }
 
+// Kind is what an Instruction asks of a client.
 type Kind string
 
 const (
@@ -148,6 +149,8 @@ func (o Instruction) ForClient(client int) Instruction {
 	return one
 }
 
+// Reply is the answer to an Instruction. It is of one client, or of several where a layer of the cohort shows only
+// their mean.
 type Reply struct {
 	Client   int
 	Upload   method.Upload // of Train and Compute
@@ -236,6 +239,7 @@ func (s Scores) addTables(m tensor.Map) error {
 	return nil
 }
 
+// UploadsOf returns the uploads of replies, in their order.
 func UploadsOf(replies []Reply) []method.Upload {
 	return convert.Slice(replies, func(r Reply) method.Upload { return r.Upload })
 }
@@ -269,6 +273,7 @@ type ClientState struct {
 	Method  tensor.Map // what the method kept
 }
 
+// Tensors returns the state as one map, under private/, own/ and kept/, for checkpoints and messages.
 func (st ClientState) Tensors() tensor.Map {
 	return tensor.Map{}.Put("private", st.Private).Put("own", st.Own).Put("kept", st.Method)
 }

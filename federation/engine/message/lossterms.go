@@ -18,6 +18,7 @@ type LossTerms struct {
 	Terms        []TermStats `json:"terms"`
 }
 
+// TermStats is one term of the loss: its value and the lengths of its gradient.
 type TermStats struct {
 	Name  string  `json:"name"`
 	Value float64 `json:"value"` // as it enters the loss; 0 of Correction

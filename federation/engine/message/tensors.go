@@ -72,6 +72,8 @@ func decode(b []byte, most int64, check func(tensor.Specs) error) (m tensor.Map,
 	return file.Tensors()
 }
 
+// EncodedSize returns the number of bytes that EncodeTensors returns, without encoding. Of tensors that cannot be
+// encoded it returns the bytes of their elements.
 func EncodedSize(m tensor.Map) int {
 	_, n, err := MaxEncodedSize(tensor.SpecsOf(m))
 	if err != nil {
@@ -167,6 +169,7 @@ func roundTrip(m tensor.Map) (tensor.Map, error) {
 	return DecodeTensors(b)
 }
 
+// SortReplies sorts replies in place, by client. A sum over clients, whose client is below 0, comes first.
 func SortReplies(r []Reply) { slices.SortFunc(r, func(a, b Reply) int { return a.Client - b.Client }) }
 
 // WithTensors returns the instruction with the tensors that came with it.

@@ -6,14 +6,14 @@ import (
 )
 
 const (
-	Accuracy   = "accuracy"
-	Weighted   = "weighted"
-	Worst      = "worst"
-	Worst10    = "worst10"
-	ClientStd  = "client-std"
-	Domain     = "domain"
-	DomainMean = "domain-mean"
-	DomainStd  = "domain-std"
+	Accuracy   = "accuracy"    // mean over clients: each counts the same
+	Weighted   = "weighted"    // over test examples: each counts the same
+	Worst      = "worst"       // of the client with the lowest
+	Worst10    = "worst10"     // mean over the tenth of the clients with the lowest
+	ClientStd  = "client-std"  // population standard deviation over clients
+	Domain     = "domain"      // mean over the clients of a domain, which is the argument
+	DomainMean = "domain-mean" // mean of the domains' means
+	DomainStd  = "domain-std"  // population standard deviation of the domains' means
 )
 
 // correct is the number of examples whose largest class score is that of their label; of equal scores the first counts.

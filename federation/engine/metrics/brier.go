@@ -5,6 +5,8 @@ import (
 	"math"
 )
 
+// Brier is the name of the Brier score: the mean over test examples of the squared errors of the class probabilities,
+// from 0 to 2.
 const Brier = "brier"
 
 // squares is the sum over examples of sum_k (p_k - y_k)^2, where p is the softmax of the class scores, and y is 1 for

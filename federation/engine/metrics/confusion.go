@@ -63,6 +63,8 @@ func sortedPairs(m map[[2]int64]int64) [][2]int64 {
 	})
 }
 
+// HasConfusion reports whether a client sent its confusion matrix. Clients may withhold it, since it reveals their
+// labels.
 func (s Statistics) HasConfusion() bool { return s[confusion.Name] != nil }
 
 // Confusion adds the confusion matrices of one evaluation of clients. Its result is nil where no client sent one.

@@ -43,14 +43,15 @@ type Definition struct {
 	Arguments func(r Round) []string
 }
 
+// Unit is the unit of a metric's values. Tables may print a multiple of it, such as minutes.
 type Unit string
 
 const (
-	Percent Unit = "%" // values are shares of 1
-	Byte    Unit = "bytes"
-	Second  Unit = "s"
+	Percent Unit = "%"     // values are shares of 1
+	Byte    Unit = "bytes" // of messages
+	Second  Unit = "s"     // of the server's clock, or simulated
 	Count   Unit = "count" // rounds, numbers in tensors
-	Plain   Unit = ""
+	Plain   Unit = ""      // none, such as a loss
 )
 
 // What stands behind the name of a metric that is one of several.

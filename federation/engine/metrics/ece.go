@@ -6,6 +6,7 @@ import (
 	"slices"
 )
 
+// ECE is the name of the expected calibration error with 15 bins, pooled over the test examples of all clients.
 const ECE = "ece"
 
 // bins is the number of bins of the expected calibration error, as in Guo et al. (On Calibration of Modern Neural

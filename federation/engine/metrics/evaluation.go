@@ -50,6 +50,7 @@ func (e *Evaluation) Value(name string) (float64, bool) {
 	return v, ok
 }
 
+// Accuracy returns the mean accuracy over clients, from 0 to 1. e must not be nil.
 func (e *Evaluation) Accuracy() float64 { return e.Values[Accuracy] }
 
 // OnValidation is the evaluation of validation data, which has less details; nil of nil.

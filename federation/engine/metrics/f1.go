@@ -6,6 +6,7 @@ import (
 	"slices"
 )
 
+// F1 is the name of the macro-F1 score, the mean over clients of each client's mean over classes.
 const F1 = "f1"
 
 // f1 is the mean over the classes that occur among the labels of 2 TP / (2 TP + FP + FN), as in the evaluator of the

@@ -5,6 +5,7 @@ import (
 	"slices"
 )
 
+// Kappa is the name of Cohen's kappa, from -1 to 1. It exists where clients send their confusion matrices.
 const Kappa = "kappa"
 
 // Cohen's kappa (Cohen, A Coefficient of Agreement for Nominal Scales, Educational and Psychological Measurement 20,

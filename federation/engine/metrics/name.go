@@ -93,6 +93,8 @@ func ParseName(full string) (Name, error) {
 
 var views = []string{method.GlobalView.String(), method.PersonalView.String()}
 
+// Names lists the names that ParseName reads, for help and for errors. The last entry is a sentence about windows and
+// evaluations, not a name.
 func Names() []string {
 	out := append([]string{Last, Best, BestVal, Last + "5", Last + "10"}, views...)
 	for _, d := range definitions[1:] { // the first is the accuracy, which has windows for names

@@ -6,8 +6,8 @@ import (
 )
 
 const (
-	Set     = "set"
-	SetMean = "set-mean"
+	Set     = "set"      // accuracy on one evaluation set, whose name is the argument
+	SetMean = "set-mean" // mean over the sets that are not of the experiment's own data set
 )
 
 // Evaluation sets that are made of the experiment's own data set. Those of base-to-new generalisation have CoCoOp's

@@ -163,6 +163,8 @@ func (s Statistics) Tables() tensor.Map {
 	return out
 }
 
+// AddTables adds the tables [rows, columns] of a reply, as Tables returns them. It refuses names that are not of a
+// table, and other types or numbers of columns; Check refuses wrong content.
 func (s Statistics) AddTables(m tensor.Map) error {
 	for _, name := range m.Names() {
 		x, t := find(name), m[name]

@@ -8,16 +8,16 @@ import (
 )
 
 const (
-	Note    = "note" // of a method or of what carries messages, such as epsilon
-	Loss    = "loss"
-	Bytes   = "bytes"
-	Seconds = "seconds"
+	Note    = "note"    // of a method or of what carries messages, such as epsilon
+	Loss    = "loss"    // mean over the clients that trained, of their mean over steps
+	Bytes   = "bytes"   // of one round, of all clients, up and down
+	Seconds = "seconds" // of one round, by the server's clock
 
 	// By the end of a round, or of the first round with an accuracy.
 	TotalBytes      = "total-bytes"
-	TotalParameters = "total-parameters"
-	Simulated       = "simulated" // seconds
-	RoundsTo        = "rounds-to"
+	TotalParameters = "total-parameters" // sent, up and down
+	Simulated       = "simulated"        // seconds
+	RoundsTo        = "rounds-to"        // the argument of this and the next is an accuracy in percent
 	BytesTo         = "bytes-to"
 	ParametersTo    = "parameters-to"
 	SimulatedTo     = "simulated-to"

@@ -144,6 +144,7 @@ type Confusion struct {
 	Personal *metrics.Matrix `json:"personal,omitempty"`
 }
 
+// ConfusionFile is the file of a run folder that holds Confusion. A run has it where clients send their counts.
 const ConfusionFile = "confusion.json"
 
 // ConfusionOf adds the confusion matrices of clients; nil where no client sent one.

@@ -97,6 +97,7 @@ func parseLines(b []byte) (records []Record, err error) {
 	return records, nil
 }
 
+// Add appends the record of a round to the file, and syncs the file. Records has the round only where this succeeded.
 func (j *Journal) Add(record Record) error {
 	line, err := json.Marshal(record)
 	if err != nil {
@@ -120,10 +121,10 @@ func (j *Journal) Add(record Record) error {
 }
 
 const (
-	RoundsFile  = "rounds.jsonl"
-	SummaryFile = "summary.json"
-	PromptsFile = "prompts.safetensors"
-	CheckFolder = "checkpoint"
+	RoundsFile  = "rounds.jsonl"        // a Record for each round, one JSON object a line
+	SummaryFile = "summary.json"        // the Summary of a finished run
+	PromptsFile = "prompts.safetensors" // the learned parameters of a finished run
+	CheckFolder = "checkpoint"          // what a run continues from
 	// EmbeddingsFile holds by backbone B the features of some test images, B/image [N,D] with B/label [N], and those of
 	// the classes, B/text/start [C,D] before round 0 and B/text/end [C,D] after the last. All rows are unit rows.
 	EmbeddingsFile = "embeddings.safetensors"

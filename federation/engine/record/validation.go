@@ -16,6 +16,7 @@ type Validation struct {
 	Examples []int `json:"examples"`          // of each client
 }
 
+// Of returns the evaluation of a view; nil without validation data.
 func (v *Validation) Of(view method.View) *metrics.Evaluation {
 	if v == nil {
 		return nil

@@ -15,6 +15,8 @@ import (
 	"promptfed/federation/method"
 )
 
+// Config is the section simulated_time: how fast each client computes and sends, and what the server does with late
+// uploads. No program waits for this time.
 type Config struct {
 	Speeds    string  `config:"speeds" in:"none|constant|lognormal|uniform|file"`
 	File      string  `config:"file" help:"for speeds: file: CSV with columns client, step_seconds, bandwidth"`
@@ -37,6 +39,8 @@ func (Config) LongHelp() map[string]string {
 	}
 }
 
+// FedBuff is the section simulated_time.fedbuff: asynchronous rounds that merge a buffer of uploads, weighted by their
+// staleness (Nguyen et al., Federated Learning with Buffered Asynchronous Aggregation, AISTATS 2022).
 type FedBuff struct {
 	Buffer       int    `config:"buffer" in:"0.."`
 	Staleness    string `config:"staleness" in:"sqrt|constant|hinge"`
@@ -55,7 +59,7 @@ func (FedBuff) LongHelp() map[string]string {
 }
 
 const (
-	None      = "none"
+	None      = "none" // the Speeds of a run without simulated time
 	constant  = "constant"
 	lognormal = "lognormal"
 	uniform   = "uniform"
@@ -72,6 +76,7 @@ func Defaults() Config {
 	return Config{Speeds: None, Step: 1, Spread: 0.5, Late: drop, FedBuff: FedBuff{Staleness: sqrt, Weights: uniform}}
 }
 
+// Enabled reports whether a run has simulated time.
 func (c Config) Enabled() bool { return c.Speeds != None }
 
 // Check returns an error for values that cannot be used; it opens no files.

@@ -42,6 +42,7 @@ func (o LabelsOnly) Labels() []int64 { return o }
 
 func (o LabelsOnly) Order(*rand.Rand) []int { return nil }
 
+// Batch always returns an error.
 func (o LabelsOnly) Batch([]int, *rand.Rand, ...string) (tensor.Map, error) {
 	return nil, errors.New("the examples of this client are not on this machine")
 }

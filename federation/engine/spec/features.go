@@ -47,6 +47,7 @@ func (f *Features) Pick(index []int) *Features {
 	return p
 }
 
+// RowReader holds rows of features, in memory (InMemory) or in a file. Several clients may share one.
 type RowReader interface {
 	// Read returns rows by their index, in that order.
 	Read(index []int) (*tensor.Tensor, error)
@@ -74,8 +75,11 @@ func (f *Features) Add(what string, rows []RowReader) {
 func (f *Features) Len() int        { return len(f.Class) }
 func (f *Features) Labels() []int64 { return f.Class }
 
+// Order returns a random order that has each example once.
 func (f *Features) Order(r *rand.Rand) []int { return r.Perm(len(f.Class)) }
 
+// Batch draws one of the views for each row, where there are several; all inputs of a row are of that view. Of the
+// other inputs than image and label it reads only those that also names.
 func (f *Features) Batch(rows []int, r *rand.Rand, also ...string) (tensor.Map, error) {
 	view := make([]int, len(rows))
 	if len(f.Views) > 1 {

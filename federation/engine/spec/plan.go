@@ -27,6 +27,7 @@ type Plan struct {
 	Infos     []method.ClientInfo // of each client
 }
 
+// Sample draws the clients that train in a round, sorted. With Poisson each is drawn by itself, and there may be none.
 func (p Plan) Sample(random *rand.Rand) []int {
 	may, n := p.TrainingClients(), p.Sampling()
 	pick := []int{}
@@ -47,6 +48,8 @@ func (p Plan) Sample(random *rand.Rand) []int {
 	return pick
 }
 
+// Sampling describes the draw of Sample, for the accounting of privacy. Size is the number of clients of a round, their
+// mean with Poisson. Otherwise it is whole and at least 1.
 func (p Plan) Sampling() method.Sampling {
 	sampling := method.Sampling{Clients: p.Clients, Poisson: p.Poisson}
 	if len(p.Trainers) > 0 {
@@ -64,6 +67,7 @@ func (p Plan) Sampling() method.Sampling {
 	return sampling
 }
 
+// TrainingClients lists the clients that may train: Trainers, or all.
 func (p Plan) TrainingClients() []int {
 	if len(p.Trainers) > 0 {
 		return p.Trainers
@@ -79,6 +83,7 @@ func (p Plan) Participants() []int {
 	})
 }
 
+// Training holds the settings of the local steps, which are the same for all clients except for Overrides.
 type Training struct {
 	Epochs    int
 	Batch     int

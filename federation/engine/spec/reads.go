@@ -13,6 +13,8 @@ func (e *Experiment) Reads(b Backbone) []string {
 	return Reads(e.Method, TaskOf(b, 0, 1, len(e.Classes)))
 }
 
+// Reads returns those of LargeInputs that a method's class scores or loss read for a client, sorted. It builds the
+// graph to find out.
 func Reads(m method.Method, task method.ClientSpec) []string {
 	_, logits, loss := method.LossOf(m, task)
 	out := LargeInputsOf(method.Inputs(logits, loss))

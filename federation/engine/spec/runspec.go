@@ -37,6 +37,7 @@ type OwnBackbone struct {
 	Tokens func(classes []string, template string) (string, error)
 }
 
+// RunSpec returns the settings of the experiment that a server and its clients compare.
 func (e *Experiment) RunSpec() RunSpec {
 	t := RunSpec{Method: e.MethodName, Options: e.Options, Seed: e.Plan.Seed, Training: fmt.Sprintf("%+v", e.Training),
 		Classes: slices.Clone(e.Classes), Template: e.Template, Secure: e.Secure, Privacy: e.Privacy,

@@ -50,6 +50,8 @@ type position struct {
 // cohortFolder is the prefix of the cohort's tensors.
 const cohortFolder = "cohort"
 
+// SaveCheckpoint commits a round: it replaces CheckpointFile in dir by the server's tensors under shared/, down/, kept/
+// and each/CLIENT/, the cohort's under cohort/, and the checkpoint as metadata.
 func SaveCheckpoint(dir string, global *method.Global, checkpoint Checkpoint) error {
 	m := tensor.Map{}.Put("shared", global.Shared).Put("down", global.Broadcast).Put("kept", global.State).
 		Put(cohortFolder, checkpoint.Cohort.Tensors)

@@ -55,6 +55,7 @@ func Sections(experiment *spec.Experiment, global *method.Global, store *Store,
 	return out
 }
 
+// LoadSections returns the tensors of all parts in one map, as a copy. The first error of a part ends it.
 func LoadSections(parts []func() (tensor.Map, error)) (tensor.Map, error) {
 	out := tensor.Map{}
 	for _, load := range parts {

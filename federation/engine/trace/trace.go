@@ -24,6 +24,7 @@ type Tracer interface {
 	Round(RoundRecord)
 }
 
+// Recorder is a Tracer that keeps everything in memory, until it is written as a trace folder.
 type Recorder struct {
 	mu      sync.Mutex
 	Tensors tensor.Map
@@ -54,8 +55,10 @@ type RoundRecord struct {
 	Staleness []int `json:"staleness,omitempty"`
 }
 
+// NewRecorder returns a Recorder without content.
 func NewRecorder() *Recorder { return &Recorder{Tensors: tensor.Map{}} }
 
+// Put keeps a copy of a tensor. A later tensor of the same name replaces it.
 func (r *Recorder) Put(name string, t *tensor.Tensor) {
 	c := t.Clone()
 	r.mu.Lock()
@@ -87,12 +90,14 @@ func NewClient(t Tracer, round, client int) Client {
 	return Client{t, round, client, fmt.Sprintf("r%d/c%d/", round, client)}
 }
 
+// Put records a tensor under the prefix; nil is left out.
 func (tr Client) Put(name string, t *tensor.Tensor) {
 	if tr.tracer != nil && t != nil {
 		tr.tracer.Put(tr.prefix+name, t)
 	}
 }
 
+// PutAll records the tensors of maps as under/NAME. Of equal names the last counts.
 func (tr Client) PutAll(under string, maps ...tensor.Map) {
 	for _, m := range maps {
 		for k, t := range m {
@@ -101,6 +106,7 @@ func (tr Client) PutAll(under string, maps ...tensor.Map) {
 	}
 }
 
+// Enabled reports whether anything is recorded, so that callers can skip what only a trace needs.
 func (tr Client) Enabled() bool { return tr.tracer != nil }
 
 // Step is one step before its update.
@@ -137,12 +143,14 @@ func (tr Client) Step(step Step) {
 	tr.tracer.Step(step.StepRecord)
 }
 
+// After records the parameters after the update of step n of the turn, as sN/after/NAME.
 func (tr Client) After(n int, params tensor.Map) {
 	if tr.tracer != nil {
 		tr.PutAll(fmt.Sprintf("s%d/after", n), params)
 	}
 }
 
+// TraceAll records tensors of the server as under/NAME, without the prefix of a client.
 func TraceAll(t Tracer, under string, m tensor.Map) {
 	for k, v := range m {
 		t.Put(under+"/"+k, v)
@@ -150,8 +158,8 @@ func TraceAll(t Tracer, under string, m tensor.Map) {
 }
 
 const (
-	InfoFile    = "trace.json"
-	TensorsFile = "trace.safetensors"
+	InfoFile    = "trace.json"        // Info
+	TensorsFile = "trace.safetensors" // every tensor by its name
 )
 
 // Version is that of the trace folder, in trace.json.
@@ -214,6 +222,7 @@ type Parameter struct {
 	Words string `json:"words,omitempty"` // to whose embeddings it is added
 }
 
+// ClientInfos describes the clients of an experiment and their parameters, for Info.Clients.
 func ClientInfos(experiment *spec.Experiment) []ClientInfo {
 	out := make([]ClientInfo, len(experiment.Clients))
 	for i, client := range experiment.Clients {

@@ -162,6 +162,7 @@ type Fact struct {
 	Help  string
 }
 
+// Text returns the value for people: none, on or off, infinite, a number of four digits, or a list with commas.
 func (f Fact) Text() string {
 	switch v := f.Value.(type) {
 	case nil:
@@ -218,8 +219,10 @@ func (f *Fact) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
+// Facts are all facts of one experiment, each name once.
 type Facts []Fact
 
+// Find returns the fact of a name, and whether there is one.
 func (f Facts) Find(name string) (Fact, bool) {
 	for _, x := range f {
 		if x.Name == name {

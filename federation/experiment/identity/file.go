@@ -13,6 +13,7 @@ import (
 	"promptfed/runtime/atomicfile"
 )
 
+// Write writes File into a run folder, as indented JSON, in place of an older one.
 func (id Identity) Write(dir string) error {
 	return atomicfile.Write(filepath.Join(dir, File), atomicfile.JSON(id, "  "))
 }
@@ -52,6 +53,7 @@ type Difference struct {
 	A, B string // what people read; "none" where an identity lacks the key
 }
 
+// Differences lists the values that differ, sorted by key. A is the value of id and B that of other.
 func (id Identity) Differences(other Identity) []Difference {
 	var out []Difference
 	both := []*Identity{&id, &other}

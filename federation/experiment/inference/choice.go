@@ -103,8 +103,11 @@ type evaluated struct {
 func (e evaluated) View() method.View { return e.view }
 
 var (
+	// ErrNothingLearned says that the run folder has no parameters of the chosen client.
 	ErrNothingLearned = errors.New("it left no parameters of its own: no round trained it, or it trained on another " +
 		"machine, whose run folder has them")
+	// ErrNotForAll says that the method has only classifiers of single clients, since its class scores read something
+	// that is not the same for all.
 	ErrNotForAll = errors.New("no global classifier")
 )
 

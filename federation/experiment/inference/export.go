@@ -24,8 +24,8 @@ const (
 )
 
 const (
-	ClassifierInput  = "pixels"
-	ClassifierOutput = "probabilities"
+	ClassifierInput  = "pixels"        // name of the input, in one of the layouts above
+	ClassifierOutput = "probabilities" // name of the output, float32 [B,C]
 )
 
 // Export writes the classifier as one ONNX file at out: pixels of any size in, probabilities of the classes out.
@@ -93,23 +93,23 @@ func (f *Classifier) try(ctx context.Context, model *onnx.ModelProto) error {
 }
 
 const (
-	MetaTask       = "task"       // image-classification
-	MetaClasses    = "classes"    // JSON list of names, in the order of the output's columns
-	MetaInput      = "input"      // layout of the input
-	MetaPreprocess = "preprocess" // JSON object: what the graph does with the pixels, as in bundle.json
-	MetaBackbone   = "backbone"   // name of the frozen encoders
-	MetaDigest     = "backbone_sha256"
-	MetaMethod     = "method"     // that the client learned with
-	MetaWith       = "with"       // JSON list of the method's wrappers, inner to outer
-	MetaOptions    = "options"    // JSON object: options of the method and its wrappers
-	MetaRun        = "run"        // name of the run
-	MetaEvaluation = "evaluation" // global or personal: with whose parameters it classifies
-	MetaClient     = "client"     // number, from 0; absent of a classifier for all
-	MetaClients    = "clients"    // how many there were
-	MetaRounds     = "rounds"     // that made it: with eval.select: best-val those up to the selected one
-	MetaSeed       = "seed"
-	MetaData       = "data"        // name of the data set; only where the run folder has it
-	MetaDataDigest = "data_sha256" // as in provenance.json
+	MetaTask       = "task"            // image-classification
+	MetaClasses    = "classes"         // JSON list of names, in the order of the output's columns
+	MetaInput      = "input"           // layout of the input
+	MetaPreprocess = "preprocess"      // JSON object: what the graph does with the pixels, as in bundle.json
+	MetaBackbone   = "backbone"        // name of the frozen encoders
+	MetaDigest     = "backbone_sha256" // SHA-256 of its files
+	MetaMethod     = "method"          // that the client learned with
+	MetaWith       = "with"            // JSON list of the method's wrappers, inner to outer
+	MetaOptions    = "options"         // JSON object: options of the method and its wrappers
+	MetaRun        = "run"             // name of the run
+	MetaEvaluation = "evaluation"      // global or personal: with whose parameters it classifies
+	MetaClient     = "client"          // number, from 0; absent of a classifier for all
+	MetaClients    = "clients"         // how many there were
+	MetaRounds     = "rounds"          // that made it: with eval.select: best-val those up to the selected one
+	MetaSeed       = "seed"            // of the run
+	MetaData       = "data"            // name of the data set; only where the run folder has it
+	MetaDataDigest = "data_sha256"     // as in provenance.json
 	// of this client on its own test data, in [0,1], or the mean over all clients; only where the run has it
 	MetaAccuracy   = "accuracy"
 	MetaAccuracyAt = "accuracy_round" // the round, from 0, that it was measured after
@@ -121,6 +121,7 @@ var inputLayouts = map[string]string{
 	PixelsFloat: "float32 [B,3,H,W], RGB in [0,1], images of any one size; values are rounded to 8 bits",
 }
 
+// Fact is one entry of the metadata of an exported file, with one of the keys above.
 type Fact struct{ Key, Value string }
 
 func facts(list []*onnx.StringStringEntryProto) []Fact {

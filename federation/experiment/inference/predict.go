@@ -22,6 +22,7 @@ import (
 	"promptfed/runtime/tensor"
 )
 
+// Prediction is the result for one image, of which Image is the name.
 type Prediction struct {
 	Image         string
 	Probabilities []float32 // by class
@@ -114,6 +115,7 @@ func (r *finishedRun) open(config experiment.Config, choice Choice) (*Classifier
 // Classes returns the names of the classes, in the order of probabilities.
 func (f *Classifier) Classes() []string { return f.classes }
 
+// Close frees the compiled graphs of the backbone and the method.
 func (f *Classifier) Close() error { return f.worker.Close() }
 
 // Decode reads an image.

@@ -49,6 +49,7 @@ func OpenFile(path string, o ort.Options) (*File, error) {
 
 func (f *File) Close() error { return f.session.Close() }
 
+// About returns the metadata of the file, in its order. The error is always nil.
 func (f *File) About() ([]Fact, error) { return f.about, nil }
 
 // Classes returns the names of the classes, in the order of probabilities.

@@ -77,6 +77,7 @@ type Proof struct {
 	Chain [][]byte `json:"chain,omitempty"` // of the certificate, DER
 }
 
+// Proof returns the public key with its certificates, for the other side's VerifierOf.
 func (i Identity) Proof() (Proof, error) {
 	der, err := x509.MarshalPKIXPublicKey(i.Key.Public())
 	return Proof{der, i.chain}, err
@@ -139,6 +140,7 @@ type Verifier struct {
 // Valid returns why the certificate of the key is not valid any more.
 func (v Verifier) Valid() error { return v.revoked.Check(v.chain) }
 
+// ErrForged is the error of Signatures.Verify for a signature that is not of the client's key.
 var ErrForged = errors.New("the signature does not belong to the expected sender, or the message is damaged")
 
 // Sign signs a digest.
@@ -149,6 +151,7 @@ func (i Identity) Sign(digest []byte) ([]byte, error) {
 	return i.Key.Sign(rand.Reader, digest, crypto.SHA256)
 }
 
+// Verify reports whether a signature of a digest is of the key, by Ed25519 or ECDSA. Other keys verify nothing.
 func (v Verifier) Verify(digest, signature []byte) bool {
 	switch key := v.Key.(type) {
 	case ed25519.PublicKey:

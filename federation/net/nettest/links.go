@@ -49,6 +49,7 @@ func (a *Authority) TLS(name string) *tls.Config {
 	return conf
 }
 
+// Identity returns the signing identity of a name, by the certificate of TLS.
 func (a *Authority) Identity(name string) certs.Identity {
 	a.t.Helper()
 	who, err := certs.FromTLS(a.TLS(name))
@@ -70,6 +71,8 @@ type SlowLink struct {
 	open  map[net.Conn]bool
 }
 
+// Start listens on a free port of this machine until the test ends, and returns its address. Every connection is
+// carried to s.To.
 func (s *SlowLink) Start(t testing.TB) (address string) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

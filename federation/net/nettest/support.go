@@ -71,10 +71,12 @@ func (l *Logs) String() string {
 	return l.b.String()
 }
 
+// Logger returns a logger that writes all levels to l, as lines of text.
 func (l *Logs) Logger() *slog.Logger {
 	return slog.New(slog.NewTextHandler(l, &slog.HandlerOptions{Level: slog.LevelDebug}))
 }
 
+// BytesOf returns tensors as an encoded message, to compare them bit by bit.
 func BytesOf(t testing.TB, m tensor.Map) string {
 	t.Helper()
 	b, err := message.EncodeTensors(m)
@@ -84,6 +86,8 @@ func BytesOf(t testing.TB, m tensor.Map) string {
 	return string(b)
 }
 
+// WithoutTimes returns records as JSON, after it set their measured times to 0 in place, to compare runs on different
+// machines.
 func WithoutTimes(t testing.TB, records []record.Record) string {
 	t.Helper()
 	for i := range records {

@@ -31,7 +31,9 @@ const (
 var (
 	tensorName = regexp.MustCompile(`^[A-Za-z0-9_.-]+(/[A-Za-z0-9_.-]+)*$`)
 	sumText    = regexp.MustCompile(`^[0-9a-f]{64}$`)
-	Label      = regexp.MustCompile(`^[A-Za-z0-9_ .,:/()-]{0,100}$`)
+	// Label matches the names in messages that logs and pages show, such as domains and evaluation sets: at most 100
+	// printable ASCII characters, maybe none.
+	Label = regexp.MustCompile(`^[A-Za-z0-9_ .,:/()-]{0,100}$`)
 )
 
 // CheckInstruction reports an instruction that no server sends.

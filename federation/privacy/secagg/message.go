@@ -222,25 +222,33 @@ func DecodeJoining(b []byte) (joining Joining, err error) {
 	return joining, err
 }
 
-// Encode and the functions below write and read the messages that are records.
+// Encode returns one record for each client: its advertisement.
 func (r Roster) Encode() []byte { return encode(rosterLayout, r, Advert.Encode) }
 
+// DecodeRoster reads the bytes of Roster.Encode. It does not verify signatures.
 func DecodeRoster(b []byte) (Roster, error) { return decode(rosterLayout, b, DecodeAdvert) }
 
+// Encode returns one record for each client: its signature.
 func (s Signatures) Encode() []byte { return encode(signaturesLayout, s, encodeBytes) }
 
+// DecodeSignatures reads the bytes of Signatures.Encode. It does not verify them.
 func DecodeSignatures(b []byte) (Signatures, error) { return decode(signaturesLayout, b, decodeBytes) }
 
+// Encode returns one record for each client that was asked about: its share.
 func (s Shares) Encode() []byte { return encode(sharesLayout, s, encodeBytes) }
 
+// DecodeShares reads the bytes of Shares.Encode. A share of another size is an error.
 func DecodeShares(b []byte) (Shares, error) { return decode(sharesLayout, b, decodeBytes) }
 
+// Encode returns one record for each client: the commitments, and, of another client than the dealer, the sealed shares
+// and the signature.
 func (l EncryptedShares) Encode() []byte {
 	return encode(encryptedLayout, l, func(x EncryptedShare) []byte {
 		return slices.Concat(x.Commitments[:], x.Sealed, x.Signature)
 	})
 }
 
+// DecodeEncryptedShares reads the bytes of EncryptedShares.Encode. It opens no share and verifies no signature.
 func DecodeEncryptedShares(b []byte) (EncryptedShares, error) {
 	const head = 2 * keySize
 	return decode(encryptedLayout, b, func(b []byte) (x EncryptedShare, err error) {
@@ -255,10 +263,12 @@ func DecodeEncryptedShares(b []byte) (EncryptedShares, error) {
 	})
 }
 
+// Encode returns one record for each dealer: the shared key and its proof, or nothing.
 func (c Complaints) Encode() []byte {
 	return encode(complaintsLayout, c, func(x Complaint) []byte { return slices.Concat(x.Shared, x.Proof) })
 }
 
+// DecodeComplaints reads the bytes of Complaints.Encode. It does not verify proofs.
 func DecodeComplaints(b []byte) (Complaints, error) {
 	return decode(complaintsLayout, b, func(b []byte) (Complaint, error) {
 		switch len(b) {
@@ -308,12 +318,16 @@ func DecodeUnmaskRequest(b []byte) (q UnmaskRequest, err error) {
 
 // Sizes of the largest messages of a client, in bytes, with so many clients.
 
+// MaxJoiningSize is the largest size of a Joining: with a fingerprint of each client's proof.
 func MaxJoiningSize(clients int) int { return 4 + rosterLayout.size + knownLayout.most(clients) }
 
+// MaxEncryptedSharesSize is the largest size of EncryptedShares, for all clients.
 func MaxEncryptedSharesSize(clients int) int { return encryptedLayout.most(clients) }
 
+// MaxComplaintsSize is the largest size of Complaints, about all clients.
 func MaxComplaintsSize(clients int) int { return complaintsLayout.most(clients) }
 
+// MaxSharesSize is the largest size of Shares, for a question about all clients.
 func MaxSharesSize(clients int) int { return sharesLayout.most(clients) }
 
 // MaxSignatureSize is that of a signature of a view.

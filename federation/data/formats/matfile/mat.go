@@ -91,6 +91,7 @@ func Read(path, name string) (dims []int, numbers []float64, err error) {
 	return v.Dims, numbers, err
 }
 
+// Find returns the variable with a name. The error of an unknown name lists the names in the file.
 func Find(vars []*Variable, name string) (*Variable, error) {
 	var have []string
 	for _, v := range vars {

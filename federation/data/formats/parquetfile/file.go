@@ -45,6 +45,8 @@ func guard(err *error) {
 	}
 }
 
+// Open reads the footer of a Parquet file. It opens the file again for each read, so there is nothing to close. An
+// error of a damaged file names the file.
 func Open(path string) (*File, error) {
 	st, err := os.Stat(path)
 	if err != nil {

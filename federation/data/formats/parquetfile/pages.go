@@ -19,6 +19,7 @@ type ImagePages struct {
 	Reads    int          // pages read, for tests
 }
 
+// ChunkID names a column chunk: the numbers of a row group and of a leaf column in an open file, both from 0.
 type ChunkID struct {
 	File          *File
 	Group, Column int
@@ -34,6 +35,7 @@ type cachedPage struct {
 // DefaultCacheBytes is the default of MaxBytes. The page in use is kept whatever its size.
 const DefaultCacheBytes = 128 << 20
 
+// NewImagePages returns an empty cache with the limit DefaultCacheBytes.
 func NewImagePages() *ImagePages {
 	return &ImagePages{MaxBytes: DefaultCacheBytes, chunks: map[ChunkID]*pqChunk{}}
 }

@@ -240,6 +240,7 @@ func newNpArray(dtype any, shape []int, elements any, fortran bool) (*Array, err
 	return array, nil
 }
 
+// Len returns the number of elements: the product of Shape, 1 for a scalar.
 func (a *Array) Len() int {
 	n := 1
 	for _, d := range a.Shape {

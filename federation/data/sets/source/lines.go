@@ -24,6 +24,8 @@ func EachLine(file string, do func(where, line string) error) error {
 	return ScanLines(r, file, do)
 }
 
+// ScanLines is EachLine for an open text, of which file is the name in errors. White space around a line is removed. A
+// line of more than 64 KiB is an error, and the first error of do ends the scan.
 func ScanLines(r io.Reader, file string, do func(where, line string) error) error {
 	sc := bufio.NewScanner(r)
 	n := 1
@@ -93,6 +95,7 @@ func WithoutBOM(r io.Reader) io.Reader {
 	return transform.NewReader(r, unicode.BOMOverride(transform.Nop))
 }
 
+// ReadDelim reads the next token of a JSON text, which must be a certain bracket or brace.
 func ReadDelim(dec *json.Decoder, want json.Delim) error {
 	t, err := dec.Token()
 	if err != nil {
@@ -114,6 +117,7 @@ func JSONError(err error) error {
 	return err
 }
 
+// ShortText returns at most the first 80 bytes of a text for an error, with "..." behind them where it cuts.
 func ShortText(s string) string {
 	if len(s) > 80 {
 		return strings.ToValidUTF8(s[:80], "") + "..."

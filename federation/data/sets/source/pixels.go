@@ -113,6 +113,7 @@ func (p *Pixels) unpack() (*os.File, error) {
 	return out, nil
 }
 
+// Size returns the bytes of one image: one for each pixel and channel.
 func (p *Pixels) Size() int { return p.Width * p.Height * p.Channels }
 
 // Image reads image i.

@@ -87,6 +87,7 @@ func compare(a, b string) int {
 	return cmp.Or(strings.Compare(strings.ToLower(a), strings.ToLower(b)), strings.Compare(a, b))
 }
 
+// SortedKeys returns the keys of a map in the order of Entries, which ignores case.
 func SortedKeys[V any](m map[string]V) []string { return slices.SortedFunc(maps.Keys(m), compare) }
 
 // Folders returns the paths of the folders in dir.
@@ -158,6 +159,7 @@ func (w *Walk) Images(dir string) ([]data.Example, error) {
 	return out, nil
 }
 
+// IsFolder reports whether path is a folder or a link to one. It reports false where path cannot be read.
 func IsFolder(path string) bool {
 	st, err := os.Stat(path)
 	return err == nil && st.IsDir()
