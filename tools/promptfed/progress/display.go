@@ -116,6 +116,7 @@ func New(conf experiment.Config) *Display {
 	return d
 }
 
+// Work prints the progress of preparation, in images, or in MiB for files that are fetched.
 func (d *Display) Work(what string, done, total int) {
 	unit := "images"
 	if strings.HasPrefix(what, experiment.FetchPrefix) {
@@ -159,6 +160,7 @@ func (d *Display) end() {
 	d.what = ""
 }
 
+// Features returns at once: nothing else computes features beside a run.
 func (d *Display) Features(*experiment.Task) func() { return func() {} }
 
 // Start begins the rounds.
@@ -331,6 +333,8 @@ func (d *Display) Fallback(why error) {
 	}
 }
 
+// Close removes the live line, and warns once if a device did not capture graphs. A later run of a series counts
+// without the rounds that this one left out.
 func (d *Display) Close() {
 	d.mu.Lock()
 	defer d.mu.Unlock()

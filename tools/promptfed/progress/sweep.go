@@ -131,6 +131,7 @@ func (d *Sweep) less(units int) {
 	}
 }
 
+// Failed ends a cell and prints why it failed. A reason that another cell had is printed as that of the first.
 func (d *Sweep) Failed(c configs.Cell, why string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -145,6 +146,7 @@ func (d *Sweep) Failed(c configs.Cell, why string) {
 	d.show()
 }
 
+// Close removes the live line.
 func (d *Sweep) Close() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -174,10 +176,12 @@ func (c *Cell) locked(do func()) {
 	c.all.show()
 }
 
+// Work shows preparation as the state of the cell in the live line.
 func (c *Cell) Work(what string, done, total int) {
 	c.locked(func() { c.at = fmt.Sprintf("%s %d/%d", what, done, total) })
 }
 
+// Opened prints the description of the data, once for all cells that have the same.
 func (c *Cell) Opened(t *experiment.Task) {
 	c.locked(func() {
 		for _, line := range opened(t) {
@@ -186,23 +190,28 @@ func (c *Cell) Opened(t *experiment.Task) {
 	})
 }
 
+// Note prints a line behind the folder of the cell.
 func (c *Cell) Note(line string) {
 	c.locked(func() { c.all.once("%s: %s", c.folder, line) })
 }
 
+// Warn prints a warning, once for all cells that have it.
 func (c *Cell) Warn(line string) {
 	c.locked(func() { c.all.once("warning: %s", line) })
 }
 
+// Features waits while another cell computes the same features. The cell must call done when it has them.
 func (c *Cell) Features(t *experiment.Task) func() {
 	c.locked(func() { c.at = "waiting for features" })
 	return c.wait.Lock(t)
 }
 
+// Start begins the rounds, of which the live line shows the number.
 func (c *Cell) Start(rounds, clients int) {
 	c.locked(func() { c.clients, c.at = clients, fmt.Sprintf("round 1/%d", rounds) })
 }
 
+// Turn counts the training of one client as its part of a round.
 func (c *Cell) Turn(instruction message.Instruction, _ int) {
 	c.locked(func() {
 		c.fresh = true
@@ -221,6 +230,8 @@ func (c *Cell) move(to int) {
 	}
 }
 
+// Round counts a finished round and prints its warnings. Rounds of an earlier call, which come without turns, are taken
+// out of the work to do.
 func (c *Cell) Round(r record.Record) {
 	c.locked(func() {
 		c.round0, c.turned = r.Round+1, 0
