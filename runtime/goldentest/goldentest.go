@@ -1,21 +1,132 @@
-// Package goldentest reads the expected values of tests. It imports nothing of this module, and only tests import it.
+// Package goldentest has what tests of every package need: files, expected values and expected errors. It imports
+// nothing of this module, and only tests import it.
 package goldentest
 
 import (
+	"bytes"
+	"compress/gzip"
 	"encoding/json"
+	"io"
 	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 )
 
-// ReadJSON reads a JSON file into a value, and stops the test where it cannot.
+// ReadJSON reads a JSON file, which gzip packed if its name ends so, into a value.
 func ReadJSON(t testing.TB, path string, into any) {
 	t.Helper()
-	text, err := os.ReadFile(path)
+	var text io.Reader = bytes.NewReader(Read(t, path))
+	if strings.HasSuffix(path, ".gz") {
+		unpacked, err := gzip.NewReader(text)
+		if err != nil {
+			t.Fatal(path, err)
+		}
+		text = unpacked
+	}
+
+	content, err := io.ReadAll(text)
 	if err == nil {
-		err = json.Unmarshal(text, into)
+		err = json.Unmarshal(content, into)
 	}
 
 	if err != nil {
 		t.Fatal(path, err)
+	}
+}
+
+// JSON returns the JSON text of a value.
+func JSON(t testing.TB, v any) []byte {
+	t.Helper()
+	text, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+// Read returns the content of a file.
+func Read(t testing.TB, path string) []byte {
+	t.Helper()
+	content, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return content
+}
+
+// Write writes a file, and makes its folder where there is none.
+func Write[T ~string | ~[]byte](t testing.TB, path string, content T) {
+	t.Helper()
+	err := os.MkdirAll(filepath.Dir(path), 0o755)
+	if err == nil {
+		err = os.WriteFile(path, []byte(content), 0o644)
+	}
+
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// CopyDir copies a folder to a new place, and returns that.
+func CopyDir(t testing.TB, to, from string) string {
+	t.Helper()
+	if err := os.CopyFS(to, os.DirFS(from)); err != nil {
+		t.Fatal(err)
+	}
+	return to
+}
+
+// Module returns the folder of go.mod.
+func Module(t testing.TB) string {
+	t.Helper()
+	dir, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	for {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			return dir
+		}
+		if dir == filepath.Dir(dir) {
+			t.Fatal("no go.mod above the test")
+		}
+		dir = filepath.Dir(dir)
+	}
+}
+
+// Shared returns the path of a folder of real images beside the module, or skips the test.
+func Shared(t testing.TB, name string) string {
+	t.Helper()
+	path := filepath.Join(Module(t), "..", "shared", "data", name)
+	if _, err := os.Stat(path); err != nil {
+		t.Skip("no shared/data beside the module")
+	}
+	return path
+}
+
+// WantError checks that an error is one line that contains every word.
+func WantError(t testing.TB, err error, words ...string) {
+	t.Helper()
+	WantErrorOf(t, "error", err, words...)
+}
+
+// WantErrorOf is WantError where a failure has to say what the error is of.
+func WantErrorOf(t testing.TB, what string, err error, words ...string) {
+	t.Helper()
+	if err == nil {
+		t.Errorf("%s: none; want one with %q", what, words)
+		return
+	}
+
+	if strings.Contains(err.Error(), "\n") {
+		t.Errorf("%s: %q is more than a line", what, err)
+	}
+
+	for _, word := range words {
+		if !strings.Contains(err.Error(), word) {
+			t.Errorf("%s: %q does not say %q", what, err, word)
+		}
 	}
 }

@@ -88,7 +88,7 @@ func TestOneReaderOfExternalData(t *testing.T) {
 
 func TestNoTextOfAnErrorIsSearched(t *testing.T) {
 	noType := []string{"federation/net/client/link.go", "federation/net/certs/explain.go"} // alerts of crypto/tls
-	forTests := []string{"federation/data/datatest", "federation/methodtest", "runtime/ort/orttest"}
+	forTests := []string{"federation/data/datatest", "federation/methodtest", "runtime/goldentest", "runtime/ort/orttest"}
 	eachGoFile(t, append(noType, forTests...), func(file string, source []byte) ([]string, error) {
 		if strings.HasSuffix(file, "_test.go") {
 			return nil, nil

@@ -2,29 +2,34 @@ package enginetest
 
 import (
 	"context"
-	"os"
 	"path/filepath"
 	"testing"
 
-	"promptfed/federation/data/datatest"
 	"promptfed/federation/engine"
 	"promptfed/federation/engine/record"
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/method"
 	"promptfed/federation/methods"
 	"promptfed/federation/methodtest"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/optim"
 )
 
 // Toy returns an experiment with FedPHA, which has shared and private prompts, on four toy clients.
 func Toy(t testing.TB) *spec.Experiment {
 	t.Helper()
-	m, err := methods.Build("fedpha", nil, map[string]any{"global_tokens": 3, "local_tokens": []int{2, 4},
-		"projector": "exact-null"})
+	return WithMethod(Build(t, "fedpha", nil, map[string]any{"global_tokens": 3, "local_tokens": []int{2, 4},
+		"projector": "exact-null"}))
+}
+
+// Build returns a method with wrappers and options.
+func Build(t testing.TB, name string, with []string, options map[string]any) method.Method {
+	t.Helper()
+	m, err := methods.Build(name, with, options)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return WithMethod(m)
+	return m
 }
 
 // WithMethod returns an experiment of three rounds on four toy clients.
@@ -49,15 +54,11 @@ func Run(t testing.TB, experiment *spec.Experiment, set engine.Settings) *engine
 func Refused(t testing.TB, experiment *spec.Experiment, set engine.Settings, words ...string) {
 	t.Helper()
 	_, err := engine.Run(context.Background(), experiment, set)
-	datatest.WantError(t, err, words...)
+	goldentest.WantError(t, err, words...)
 }
 
 // Prompts returns the bytes of the prompts of a run folder.
 func Prompts(t testing.TB, dir string) string {
 	t.Helper()
-	b, err := os.ReadFile(filepath.Join(dir, record.PromptsFile))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(b)
+	return string(goldentest.Read(t, filepath.Join(dir, record.PromptsFile)))
 }

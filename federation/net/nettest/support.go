@@ -2,22 +2,21 @@ package nettest
 
 import (
 	"bytes"
-	"context"
-	"encoding/json"
 	"fmt"
 	"log/slog"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 
+	protobuf "google.golang.org/protobuf/proto"
+
 	"promptfed/federation/engine"
+	"promptfed/federation/engine/enginetest"
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/record"
 	"promptfed/federation/engine/spec"
-	"promptfed/federation/methods"
 	"promptfed/federation/methodtest"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/optim"
 	"promptfed/runtime/tensor"
 )
@@ -41,11 +40,7 @@ var FedPHA = Stack{"fedpha", nil, map[string]any{"global_tokens": 3, "local_toke
 // Experiment is an experiment on four toy clients.
 func (s Stack) Experiment(t testing.TB) *spec.Experiment {
 	t.Helper()
-	m, err := methods.Build(s.Method, s.With, s.Options)
-	if err != nil {
-		t.Fatal(err)
-	}
-
+	m := enginetest.Build(t, s.Method, s.With, s.Options)
 	return &spec.Experiment{Name: "toy", MethodName: strings.Join(append([]string{s.Method}, s.With...), "+"),
 		Options: fmt.Sprint(s.Options),
 		Method:  m, Classes: methodtest.Classes, Template: "a {}.", Clients: methodtest.ClientsOfOneBackbone(9, 5, 6,
@@ -76,6 +71,16 @@ func (l *Logs) Logger() *slog.Logger {
 	return slog.New(slog.NewTextHandler(l, &slog.HandlerOptions{Level: slog.LevelDebug}))
 }
 
+// Marshal returns the bytes of a message.
+func Marshal(t testing.TB, m protobuf.Message) []byte {
+	t.Helper()
+	b, err := protobuf.Marshal(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
 // BytesOf returns tensors as an encoded message, to compare them bit by bit.
 func BytesOf(t testing.TB, m tensor.Map) string {
 	t.Helper()
@@ -94,29 +99,15 @@ func WithoutTimes(t testing.TB, records []record.Record) string {
 		records[i].Seconds, records[i].Phases = 0, nil
 	}
 
-	text, err := json.Marshal(records)
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	return string(text)
+	return string(goldentest.JSON(t, records))
 }
 
 // OneProcess returns the result of the same experiment in one process.
 func OneProcess(t testing.TB, experiment *spec.Experiment) (prompts, records string) {
 	t.Helper()
 	dir := t.TempDir()
-	r, err := engine.Run(context.Background(), experiment, engine.Settings{Dir: dir, Workers: 2})
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	b, err := os.ReadFile(filepath.Join(dir, record.PromptsFile))
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	return string(b), WithoutTimes(t, r.Records)
+	r := enginetest.Run(t, experiment, engine.Settings{Dir: dir, Workers: 2})
+	return enginetest.Prompts(t, dir), WithoutTimes(t, r.Records)
 }
 
 // WithEvaluationSet adds an evaluation set to an experiment, with the examples of client 0.

@@ -4,11 +4,22 @@ import (
 	"encoding/binary"
 	"fmt"
 	"strings"
+	"testing"
 
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"promptfed/runtime/onnx"
 )
+
+// Marshal returns the bytes of a model.
+func Marshal(t testing.TB, m *onnx.ModelProto) []byte {
+	t.Helper()
+	content, err := onnx.Marshal(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return content
+}
 
 // Hostile values for every number and every name of a model.
 var (
