@@ -12,6 +12,7 @@ import (
 	"promptfed/runtime/graph"
 	"promptfed/runtime/onnx"
 	"promptfed/runtime/ort"
+	"promptfed/runtime/ort/orttest"
 	"promptfed/runtime/tensor"
 )
 
@@ -19,11 +20,7 @@ type node = graph.Node
 
 func modelOf(t *testing.T, outputs ...graph.Output) *onnx.ModelProto {
 	t.Helper()
-	b, err := graph.Model(outputs...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b
+	return orttest.Model(t, outputs...)
 }
 
 func TestDetachStopsTheGradient(t *testing.T) {
@@ -44,10 +41,7 @@ func TestIndependentInputsGetZeros(t *testing.T) {
 	g := graph.New()
 	x, y := g.Input("x", graph.Float, graph.Static(2)), g.Input("y", graph.Float, graph.Shape{graph.Sym("B"),
 		graph.StaticDim(2)})
-	dx, err := grad.Of(x.Add(y.Detach().Sum()).Sum(), x, y)
-	if err != nil {
-		t.Fatal(err)
-	}
+	dx := orttest.Gradients(t, x.Add(y.Detach().Sum()).Sum(), x, y)
 	nan := float32(0) / tensor.New(1).Data[0]
 	got := run(t, modelOf(t, graph.Output{Name: "copy", Node: y.Identity()}, graph.Output{Name: "dy", Node: dx[1]}),
 		tensor.Map{"y": tensor.Of([]float32{1, nan, 3, 4, 5, 6}, 3, 2)})["dy"]
@@ -60,10 +54,7 @@ func TestTiesShareTheGradient(t *testing.T) {
 	g := graph.New()
 	x, y := g.Input("x", graph.Float, graph.Static(4)), g.Input("y", graph.Float, graph.Static(4))
 	loss := x.Max(y).Sum().Add(g.Apply(graph.Standard, "ReduceMax", nil, x).Sum())
-	d, err := grad.Of(loss, x, y)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := orttest.Gradients(t, loss, x, y)
 	got := run(t, modelOf(t, graph.Output{Name: "dx", Node: d[0]}, graph.Output{Name: "dy", Node: d[1]}),
 		tensor.Map{"x": tensor.Of([]float32{1, 5, 5, 2}, 4), "y": tensor.Of([]float32{1, 6, 2, 3}, 4)})
 	// By hand: both are equal at 0 (halves), y is larger at 1 and 3, x at 2; the maxima of x are at 1 and 2 (halves).
@@ -79,15 +70,8 @@ func TestRepeatedRowsAddUp(t *testing.T) {
 	g := graph.New()
 	x := g.Input("x", graph.Float, graph.Static(2, width))
 	index := g.Input("i", graph.Int64, graph.Static(n))
-	dx, err := grad.Of(x.Rows(index).Sum(), x)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := ort.NewSession(modelOf(t, graph.Output{Name: "dx", Node: dx[0]}), ort.Options{IntraThreads: 4})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
+	dx := orttest.Gradients(t, x.Rows(index).Sum(), x)
+	s := orttest.Open(t, modelOf(t, graph.Output{Name: "dx", Node: dx[0]}), ort.Options{IntraThreads: 4})
 	for range 5 {
 		out, err := s.Run(t.Context(), tensor.Map{"i": tensor.OfInts(make([]int64, n), n)})
 		if err != nil {
@@ -169,14 +153,8 @@ func TestGradientIsShared(t *testing.T) {
 	g := graph.New()
 	x := g.Input("x", graph.Float, graph.Static(2, 3))
 	loss := x.Softmax(-1).Log().Sum()
-	a, err := grad.Of(loss, x)
-	if err != nil {
-		t.Fatal(err)
-	}
-	b, err := grad.Of(loss, x)
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := orttest.Gradients(t, loss, x)
+	b := orttest.Gradients(t, loss, x)
 	if a[0] != b[0] {
 		t.Errorf("%v and %v are two nodes", a[0], b[0])
 	}
@@ -189,12 +167,9 @@ func exported(t *testing.T) *graph.File {
 	x := g.Input("x", graph.Float, graph.Shape{graph.Sym("N"), graph.StaticDim(4)})
 	k := g.Input("k", graph.Int64, graph.Static(1))
 	w := g.Weight("w", graph.Float, graph.External{File: "weights.bin", Offset: 16, Length: 48}, 3, 4)
-	m, err := graph.Model(graph.Output{Name: "y", Node: x.Linear(w, node{}).ReLU()}, graph.Output{Name: "same",
+	m := orttest.Model(t, graph.Output{Name: "y", Node: x.Linear(w, node{}).ReLU()}, graph.Output{Name: "same",
 		Node: k.Identity()},
 		graph.Output{Name: "d", Node: g.Apply(graph.Standard, "Det", nil, x)})
-	if err != nil {
-		t.Fatal(err)
-	}
 	for _, p := range m.Graph.Node {
 		p.Name = "layer/" + p.OpType
 	}

@@ -6,6 +6,7 @@ import (
 
 	"promptfed/runtime/graph"
 	"promptfed/runtime/onnx"
+	"promptfed/runtime/onnx/onnxtest"
 	"promptfed/runtime/ort/orttest"
 	"promptfed/runtime/tensor"
 )
@@ -33,17 +34,11 @@ func TestFixSizes(t *testing.T) {
 	if g.Err() != nil {
 		t.Fatal(g.Err())
 	}
-	m, err := graph.Model(outputs...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := orttest.Model(t, outputs...)
 	if sizes, _ := orttest.OffDevice(m); len(sizes) < 8 {
 		t.Fatalf("the graph has %q only", sizes)
 	}
-	before, err := onnx.Marshal(m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	before := onnxtest.Marshal(t, m)
 	for _, rows := range []int{1, 5, 8} {
 		in := tensor.Map{"x": tensor.New(rows, 300), "y": tensor.New(7)}
 		for i := range in["x"].Data {
@@ -76,10 +71,7 @@ func TestFixSizes(t *testing.T) {
 func TestFixSizesOfLongLoop(t *testing.T) {
 	g := graph.New()
 	n := graph.While(101, g.Scalar(1), halve, g.Input("x", graph.Float, graph.Shape{graph.Sym("N")}), g.Scalar(2))[0]
-	m, err := graph.Model(graph.Output{Name: "y", Node: n.MulScalar(3)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := orttest.Model(t, graph.Output{Name: "y", Node: n.MulScalar(3)})
 	out, fixed := orttest.RunFixed(t, m, "", tensor.Map{"x": tensor.Of([]float32{8}, 1)})
 	sizes, _ := orttest.OffDevice(fixed)
 	if !slices.Equal(out["y"].Data, []float32{3}) || len(sizes) == 0 || sizes[0] != "Loop of int64 []" {

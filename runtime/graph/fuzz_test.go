@@ -80,6 +80,16 @@ func model(version int64, nodes ...*onnx.NodeProto) *onnx.ModelProto {
 			Output: []*onnx.ValueInfoProto{info("y", onnx.TensorProto_FLOAT)}}}
 }
 
+// read reads a model that must be valid.
+func read(t testing.TB, m *onnx.ModelProto) *graph.File {
+	t.Helper()
+	f, err := graph.ReadModel(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
 func info(name string, t onnx.TensorProto_DataType, dims ...int64) *onnx.ValueInfoProto {
 	tt := &onnx.TypeProto_Tensor{ElemType: int32(t)}
 	if dims != nil {

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"promptfed/runtime/grad"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/onnx"
 	"promptfed/runtime/ort/orttest"
@@ -53,26 +52,17 @@ func TestBranches(t *testing.T) {
 	x := tensor.New(2, 3, 4)
 	x.Data[5] = 3
 	for v, want := range map[byte]float32{1: -6, 0: 3} {
-		f, err := graph.ReadModel(chosen(flag(v)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		f := read(t, chosen(flag(v)))
 		y, _ := f.Output("y")
 		if got := value(t, tensor.Map{"x": x}, y); got[5] != want || y.Shape().String() != "[2,3,4]" {
 			t.Errorf("flag %d, read: %v of %v, want %v", v, got[5], y, want)
 		}
-		f, err = graph.ReadModel(chosen(nil))
-		if err != nil {
-			t.Fatal(err)
-		}
+		f = read(t, chosen(nil))
 		y, _ = f.Output("y")
 		in, _ := f.Node("x")
 		open, _ := f.Node("flag")
-		other, err := graph.ReadModel(model(18, &onnx.NodeProto{OpType: "Identity", Input: []string{"x"},
+		other := read(t, model(18, &onnx.NodeProto{OpType: "Identity", Input: []string{"x"},
 			Output: []string{"y"}}))
-		if err != nil {
-			t.Fatal(err)
-		}
 		g := other.Graph
 		constant, err := graph.Inline(g, []graph.Node{f.Graph.Ints(int(v)).Slice(0, 0, 1).Squeeze(0)}, nil)
 		if err != nil {
@@ -138,10 +128,7 @@ func TestInlineOfHalfPrecision(t *testing.T) {
 	m.Graph.Node[2].Name = "last"
 	m.Graph.Initializer = []*onnx.TensorProto{{Name: "c", DataType: int32(graph.Half), Dims: []int64{1},
 		RawData: []byte{0, 0x3e}}}
-	f, err := graph.ReadModel(m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := read(t, m)
 	y, _ := f.Output("y")
 	in, _ := f.Node("x")
 	if y.DType() != graph.Half {
@@ -175,10 +162,7 @@ func TestInlineOfABranch(t *testing.T) {
 	branches := m.Graph.Node[1].Attribute
 	branches[0].G.Name, branches[1].G.Name = "no", "yes"
 	branches[1].G.Initializer, branches[1].G.Node = nil, []*onnx.NodeProto{node("Add", "h h", "sum")}
-	open, err := graph.ReadModel(m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	open := read(t, m)
 	y, _ := open.Output("y")
 	in, _ := open.Node("x")
 	at, _ := open.Node("flag")
@@ -204,10 +188,7 @@ func TestInlineOfABranch(t *testing.T) {
 	})[0]
 	for flag, want := range map[int64]float32{1: -2 * 3 * 11, 0: 3 * 11} {
 		in := tensor.Map{"x": tensor.Of([]float32{3}, 1), "flag": tensor.OfInts([]int64{flag})}
-		m, err := graph.Model(graph.Output{Name: "y", Node: twice}, graph.Output{Name: "scaled", Node: scaled})
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := orttest.Model(t, graph.Output{Name: "y", Node: twice}, graph.Output{Name: "scaled", Node: scaled})
 		got, _ := orttest.RunFixed(t, m, "", in) // no device captures a branch
 		if a, b := got["y"].Data[0], got["scaled"].Data[0]; a != want || b != 100*want {
 			t.Errorf("flag %d: %v and, for h 100 times, %v, want %v", flag, a, b, want)
@@ -228,10 +209,7 @@ func TestInlineOfABranchOfHalfPrecision(t *testing.T) {
 			v.Type.GetTensorType().ElemType = int32(graph.Half)
 		}
 	}
-	f, err := graph.ReadModel(m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := read(t, m)
 	y, _ := f.Output("y")
 	in, _ := f.Node("x")
 	at, _ := f.Node("flag")
@@ -241,9 +219,7 @@ func TestInlineOfABranchOfHalfPrecision(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if m, err = graph.Model(graph.Output{Name: "y", Node: out[0]}); err != nil {
-		t.Fatal(err)
-	}
+	m = orttest.Model(t, graph.Output{Name: "y", Node: out[0]})
 	for flag, want := range map[int64]float32{1: -6, 0: 3} {
 		got, _ := orttest.RunFixed(t, m, "", tensor.Map{"x": tensor.Of([]float32{3}, 1),
 			"flag": tensor.OfInts([]int64{flag})})
@@ -266,10 +242,7 @@ func TestTransformOfABranchOfConstants(t *testing.T) {
 	m := model(18, node("Not", "flag", "not"), node("If", "not", "y", attribute("then_branch", constant("yes", 1)),
 		attribute("else_branch", constant("no", 2))))
 	m.Graph.Input = []*onnx.ValueInfoProto{info("flag", onnx.TensorProto_BOOL)}
-	f, err := graph.ReadModel(m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := read(t, m)
 	y, _ := f.Output("y")
 	changed := graph.Transform([]graph.Node{y}, func(op *graph.Op, in []graph.Node) []graph.Node {
 		if op.Kind == "Not" {
@@ -293,10 +266,7 @@ func TestWithGradient(t *testing.T) {
 		}, x)
 	}
 	y := own("three", 3)
-	dx, err := grad.Of(y.Sum(), x)
-	if err != nil {
-		t.Fatal(err)
-	}
+	dx := orttest.Gradients(t, y.Sum(), x)
 	in := tensor.Map{"x": tensor.Of([]float32{1, -2}, 2)}
 	if got := value(t, in, y); !slices.Equal(got, []float32{1, 4}) {
 		t.Errorf("x*x is %v", got)
@@ -319,10 +289,7 @@ func TestWithGradient(t *testing.T) {
 
 // Transforms see every operator once, with its new inputs; what they return takes its place.
 func TestInlineWith(t *testing.T) {
-	f, err := graph.ReadModel(model(18, node("Neg", "x", "h"), node("Exp", "h", "e"), node("Add", "e h", "y")))
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := read(t, model(18, node("Neg", "x", "h"), node("Exp", "h", "e"), node("Add", "e h", "y")))
 	y, _ := f.Output("y")
 	x, _ := f.Node("x")
 	g := graph.New()

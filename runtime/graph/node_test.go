@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"promptfed/runtime/graph"
+	"promptfed/runtime/ort/orttest"
 	"promptfed/runtime/tensor"
 )
 
@@ -108,10 +109,7 @@ func TestNodeErrors(t *testing.T) {
 // releases).
 func TestIRVersion(t *testing.T) {
 	for set, want := range map[int64]int64{18: 8, 19: 9, 20: 9, 21: 10, 22: 10, 23: 11, 24: 11, 25: 12} {
-		f, err := graph.ReadModel(model(set, node("Neg", "x", "y")))
-		if err != nil {
-			t.Fatal(err)
-		}
+		f := read(t, model(set, node("Neg", "x", "y")))
 		m, err := graph.Model(f.Outputs...)
 		if err != nil || m.IrVersion != want || m.OpsetImport[0].Version != set {
 			t.Errorf("operator set %d became %v of version %d, want %d: %v", set, m.OpsetImport, m.IrVersion, want, err)
@@ -127,10 +125,7 @@ func TestNamesInModels(t *testing.T) {
 	norm.Output = append(norm.Output, "", "deviation", "")
 	m := model(18, norm, node("Neg", "h", "y"))
 	m.Graph.Input = append(m.Graph.Input, info("scale", graph.Float, 4))
-	f, err := graph.ReadModel(m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := read(t, m)
 	y, _ := f.Output("y")
 	x, _ := f.Node("x")
 	scale, _ := f.Node("scale")
@@ -148,11 +143,8 @@ func TestNamesInModels(t *testing.T) {
 	if got := len(twice[0].Op().In[0].Op().Out); got != 3 {
 		t.Errorf("the norm has %d outputs, want 3", got)
 	}
-	out, err := graph.Model(graph.Output{Name: "first", Node: twice[0].Exp()}, graph.Output{Name: "y",
+	out := orttest.Model(t, graph.Output{Name: "first", Node: twice[0].Exp()}, graph.Output{Name: "y",
 		Node: twice[1].Exp()})
-	if err != nil {
-		t.Fatal(err)
-	}
 	names := []string{}
 	for _, n := range out.Graph.Node {
 		names = append(names, n.OpType+" "+n.Name)

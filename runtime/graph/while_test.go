@@ -2,10 +2,9 @@ package graph_test
 
 import (
 	"slices"
-	"strings"
 	"testing"
 
-	"promptfed/runtime/grad"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/ort/orttest"
 	"promptfed/runtime/tensor"
@@ -20,10 +19,7 @@ func halve(state []graph.Node) ([]graph.Node, graph.Node) {
 
 func value(t *testing.T, feed tensor.Map, n graph.Node) []float32 {
 	t.Helper()
-	model, err := graph.Model(graph.Output{Name: "y", Node: n})
-	if err != nil {
-		t.Fatal(err)
-	}
+	model := orttest.Model(t, graph.Output{Name: "y", Node: n})
 	return orttest.Run(t, model, "", feed)["y"].Data
 }
 
@@ -68,10 +64,7 @@ func TestWhileIsInternedAndRewritten(t *testing.T) {
 	if got := value(t, tensor.Map{"x": tensor.Of([]float32{8}, 1)}, both); !slices.Equal(got, []float32{1, 0.5}) {
 		t.Errorf("%v, want 1 and 0.5", got)
 	}
-	d, err := grad.Of(a.Mul(x).Sum(), x)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := orttest.Gradients(t, a.Mul(x).Sum(), x)
 	if got := value(t, tensor.Map{"x": tensor.Of([]float32{8}, 1)}, d[0].Add(x.MulScalar(0))); got[0] != 1 {
 		t.Errorf("the gradient of x times a loop is %v, want the loop's 1", got)
 	}
@@ -98,9 +91,7 @@ func TestWhileErrors(t *testing.T) {
 		g := graph.New()
 		on, x := g.Const(tensor.Of([]float32{1}, 1, 1)), g.Input("x", graph.Float, graph.Static(1, 1))
 		out := graph.While(3, on, body, x)
-		if _, err := graph.Model(graph.Output{Name: "y", Node: out[0]}); err == nil || !strings.Contains(err.Error(),
-			want) {
-			t.Errorf("%v, want %q", err, want)
-		}
+		_, err := graph.Model(graph.Output{Name: "y", Node: out[0]})
+		goldentest.WantError(t, err, want)
 	}
 }

@@ -3,18 +3,20 @@ package kernels_test
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/grad"
 	"promptfed/runtime/graph"
 	_ "promptfed/runtime/ops"
 	"promptfed/runtime/ort"
+	"promptfed/runtime/ort/orttest"
 	"promptfed/runtime/tensor"
 )
 
@@ -54,15 +56,8 @@ func manyRows(t *testing.T, heads, threads int) tensor.Map {
 		spans = append(spans, 0, min(i+1, 17), max(17, i-7), max(17, i+1), i)
 	}
 	outputs, feeds := step(heads, rows, spans)
-	model, err := graph.Model(outputs...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	got, err := ort.RunOnce(t.Context(), model, ort.Options{IntraThreads: threads}, feeds)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return got
+	model := orttest.Model(t, outputs...)
+	return orttest.RunOnce(t, model, ort.Options{IntraThreads: threads}, feeds)
 }
 
 // Results are the same bytes for any number of threads.
@@ -105,10 +100,7 @@ func TestKernelsOfEverySet(t *testing.T) {
 		if out, err := child.CombinedOutput(); err != nil {
 			t.Fatalf("%s: %v\n%s", off, err, out)
 		}
-		b, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := goldentest.Read(t, path)
 		got := make([]float32, len(b)/4)
 		if _, err := binary.Decode(b, binary.LittleEndian, got); err != nil {
 			t.Fatal(err)
@@ -128,15 +120,9 @@ func TestKernelsOfEverySet(t *testing.T) {
 // NaN propagates, so that checks for finite values further up see it.
 func TestKernelsKeepNaN(t *testing.T) {
 	outputs, feeds := step(4, 2, []int64{0, 1, 0, 0, 0, 0, 1, 1, 2, 1})
-	model, err := graph.Model(outputs...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	model := orttest.Model(t, outputs...)
 	feeds["x"].Data[3] = float32(math.NaN()) // of the first row's query; the layer norm makes its whole row NaN
-	got, err := ort.RunOnce(t.Context(), model, ort.Options{}, feeds)
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := orttest.RunOnce(t, model, ort.Options{}, feeds)
 	for name, v := range got {
 		for i, x := range v.Data {
 			if !math.IsNaN(float64(x)) {
@@ -151,13 +137,8 @@ func TestKernelsRefuseSpans(t *testing.T) {
 	for _, spans := range [][]int64{{0, 3, 0, 0, 1}, {-1, 1, 0, 0, 1}, {0, 0, 1, 1, 1}, {2, 1, 0, 2, 1},
 		{0, 1, 1, 1 << 62, 1}, {0, 1, math.MinInt64, 1, 1}, {0, 1, 0, 0, 2}, {0, 1, 0, 0, -1}} {
 		outputs, feeds := step(4, 2, append([]int64{0, 1, 0, 0, 0}, spans...))
-		model, err := graph.Model(outputs...)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := ort.RunOnce(t.Context(), model, ort.Options{}, feeds); err == nil || !strings.Contains(err.Error(),
-			"spans do not fit") {
-			t.Errorf("spans %v gave %v", spans, err)
-		}
+		model := orttest.Model(t, outputs...)
+		_, err := ort.RunOnce(t.Context(), model, ort.Options{}, feeds)
+		goldentest.WantErrorOf(t, fmt.Sprint(spans), err, "spans do not fit")
 	}
 }

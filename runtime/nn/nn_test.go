@@ -17,10 +17,7 @@ func eval(t *testing.T, x *tensor.Tensor, build func(g *graph.Graph, x graph.Nod
 	t.Helper()
 	g := graph.New()
 	y := build(g, g.Input("x", graph.Float, graph.Static(x.Shape...)))
-	model, err := graph.Model(graph.Output{Name: "y", Node: y})
-	if err != nil {
-		t.Fatal(err)
-	}
+	model := orttest.Model(t, graph.Output{Name: "y", Node: y})
 	return orttest.Run(t, model, "", tensor.Map{"x": x})["y"]
 }
 

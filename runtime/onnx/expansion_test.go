@@ -4,8 +4,9 @@ import (
 	"fmt"
 	"testing"
 
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/onnx"
-	"promptfed/runtime/ort/orttest"
+	"promptfed/runtime/onnx/onnxtest"
 )
 
 // levels is a model that calls a function, whose body is twice that of the next function, and so on.
@@ -58,17 +59,14 @@ func TestExpansionIsRefused(t *testing.T) {
 		{levels(2, loop), "functions are nested more than 64 deep, or a function calls itself", false},
 		{levels(9, branches), "graphs are nested more than 8 deep", true}, // takes twice as long for each level
 	} {
-		b, err := onnx.Marshal(c.m)
-		if err != nil {
-			t.Fatal(err)
-		}
-		orttest.Write(t, dir+"/m.onnx", string(b))
-		_, err = onnx.ReadFile(dir + "/m.onnx")
-		orttest.CheckOneLineError(t, "a file", err, c.want)
+		b := onnxtest.Marshal(t, c.m)
+		goldentest.Write(t, dir+"/m.onnx", b)
+		_, err := onnx.ReadFile(dir + "/m.onnx")
+		goldentest.WantErrorOf(t, "a file", err, c.want)
 		_, err = onnx.OpenFile(dir, "m.onnx")
-		orttest.CheckOneLineError(t, "a file with its weights left in it", err, c.want)
+		goldentest.WantErrorOf(t, "a file with its weights left in it", err, c.want)
 		if err := onnx.Upgrade(c.m); !c.runs {
-			orttest.CheckOneLineError(t, "a model", err, c.want)
+			goldentest.WantErrorOf(t, "a model", err, c.want)
 		} else if err != nil {
 			t.Error(err)
 		}

@@ -1,13 +1,13 @@
 package onnx_test
 
 import (
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"google.golang.org/protobuf/proto"
 
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/onnx"
 	"promptfed/runtime/onnx/onnxtest"
 )
@@ -31,10 +31,7 @@ func seeds(f *testing.F) [][]byte {
 		m.OpsetImport = append(m.OpsetImport, &onnx.OperatorSetIdProto{Domain: "own", Version: 1})
 		m.Graph.Initializer = []*onnx.TensorProto{outside, large}
 		m.Graph.SparseInitializer = []*onnx.SparseTensorProto{sparse}
-		b, err := onnx.Marshal(m)
-		if err != nil {
-			f.Fatal(err)
-		}
+		b := onnxtest.Marshal(f, m)
 		out = append(out, b)
 	}
 	return out
@@ -48,9 +45,7 @@ func FuzzOpenFile(f *testing.F) {
 		f.Add(b[:len(b)/2])
 	}
 	dir := f.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "w.bin"), []byte("0123456789ab"), 0o644); err != nil {
-		f.Fatal(err)
-	}
+	goldentest.Write(f, filepath.Join(dir, "w.bin"), "0123456789ab")
 	f.Fuzz(func(t *testing.T, b []byte) { same(t, dir, b) })
 }
 
@@ -62,9 +57,7 @@ func FuzzFields(f *testing.F) {
 		f.Add(uint8(i), uint16(11*i), -n, "x")
 	}
 	dir := f.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "w.bin"), []byte("0123456789ab"), 0o644); err != nil {
-		f.Fatal(err)
-	}
+	goldentest.Write(f, filepath.Join(dir, "w.bin"), "0123456789ab")
 	f.Fuzz(func(t *testing.T, which uint8, field uint16, number int64, name string) {
 		m := &onnx.ModelProto{}
 		if err := proto.Unmarshal(models[int(which)%len(models)], m); err != nil {
@@ -83,9 +76,7 @@ func FuzzFields(f *testing.F) {
 }
 
 func same(t *testing.T, dir string, b []byte) {
-	if err := os.WriteFile(filepath.Join(dir, "m.onnx"), b, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.Write(t, filepath.Join(dir, "m.onnx"), b)
 	m, err := onnx.OpenFile(dir, "m.onnx")
 	if err != nil {
 		if strings.ContainsAny(err.Error(), "\n\r") {
@@ -112,10 +103,7 @@ func same(t *testing.T, dir string, b []byte) {
 		}
 		return
 	}
-	again, err := onnx.Marshal(m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	again := onnxtest.Marshal(t, m)
 	if err := proto.Unmarshal(again, &onnx.ModelProto{}); err != nil {
 		t.Fatal(err)
 	}

@@ -1,7 +1,6 @@
 package onnx_test
 
 import (
-	"context"
 	"testing"
 
 	"google.golang.org/protobuf/proto"
@@ -10,6 +9,7 @@ import (
 	"promptfed/runtime/onnx"
 	_ "promptfed/runtime/ops"
 	"promptfed/runtime/ort"
+	"promptfed/runtime/ort/orttest"
 	"promptfed/runtime/tensor"
 )
 
@@ -17,11 +17,8 @@ import (
 // 2x+3 : 2x) -> 4(...), by hand.
 func TestMerge(t *testing.T) {
 	times := func(k float64) *onnx.ModelProto {
-		m, err := graph.Model(graph.Output{Name: "y", Node: graph.New().Input("x", graph.Float,
+		m := orttest.Model(t, graph.Output{Name: "y", Node: graph.New().Input("x", graph.Float,
 			graph.Static(1)).MulScalar(k)})
-		if err != nil {
-			t.Fatal(err)
-		}
 		return m
 	}
 	middle := times(1)
@@ -48,10 +45,7 @@ func TestMerge(t *testing.T) {
 		Feeds: map[string]string{"x": "a/y"}}, onnx.Part{Name: "c", Model: times(4),
 		Feeds: map[string]string{"x": "b/y"}})
 	for x, want := range map[float32]float32{3: 36, 0.25: 2} {
-		out, err := ort.RunOnce(context.Background(), m, ort.Options{}, tensor.Map{"x": tensor.Of([]float32{x}, 1)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		out := orttest.RunOnce(t, m, ort.Options{}, tensor.Map{"x": tensor.Of([]float32{x}, 1)})
 		if got := out["y"].Data[0]; got != want {
 			t.Errorf("%v gives %v, expected %v", x, got, want)
 		}

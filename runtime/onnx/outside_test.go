@@ -5,8 +5,9 @@ import (
 	"strings"
 	"testing"
 
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/onnx"
-	"promptfed/runtime/ort/orttest"
+	"promptfed/runtime/onnx/onnxtest"
 )
 
 const (
@@ -158,17 +159,14 @@ func TestMalformedGraphsAreRefused(t *testing.T) {
 	path := filepath.Join(dir, "m.onnx")
 	for want, m := range malformed() {
 		want = strings.TrimSpace(want)
-		b, err := onnx.Marshal(m)
-		if err != nil {
-			t.Fatal(err)
-		}
-		orttest.Write(t, path, string(b))
-		_, err = onnx.Unmarshal(b)
-		orttest.CheckOneLineError(t, "bytes", err, want)
+		b := onnxtest.Marshal(t, m)
+		goldentest.Write(t, path, b)
+		_, err := onnx.Unmarshal(b)
+		goldentest.WantErrorOf(t, "bytes", err, want)
 		_, err = onnx.ReadFile(path)
-		orttest.CheckOneLineError(t, "a file", err, path, want)
+		goldentest.WantErrorOf(t, "a file", err, path, want)
 		_, err = onnx.OpenFile(dir, "m.onnx")
-		orttest.CheckOneLineError(t, "a file with its weights left in it", err, want)
+		goldentest.WantErrorOf(t, "a file with its weights left in it", err, want)
 	}
 	unlisted := loop("Loop") // old files list constants after the inputs that the loop feeds
 	body := unlisted.Graph.Node[0].Attribute[0].G

@@ -1,7 +1,6 @@
 package onnx_test
 
 import (
-	"context"
 	"encoding/binary"
 	"fmt"
 	"math"
@@ -14,6 +13,7 @@ import (
 	"promptfed/runtime/onnx"
 	"promptfed/runtime/onnx/onnxtest"
 	"promptfed/runtime/ort"
+	"promptfed/runtime/ort/orttest"
 	"promptfed/runtime/tensor"
 )
 
@@ -46,10 +46,7 @@ func lowered(t *testing.T, dir string, x []float32, weights []*onnx.TensorProto,
 	for i, m := range []*onnx.ModelProto{m, onnxtest.LowerPrecision(m, onnx.TensorProto_FLOAT16)} {
 		m.Graph.Input = m.Graph.Input[:1]
 		o := ort.Options{Provider: ort.CPU, OptLevel: ort.OptNone, WeightsDir: dir}
-		got, err := ort.RunOnce(context.Background(), m, o, tensor.Map{"x": tensor.Of(x, 2, 3)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		got := orttest.RunOnce(t, m, o, tensor.Map{"x": tensor.Of(x, 2, 3)})
 		out[i] = got["y"].Data
 	}
 	return out[0], out[1]

@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/onnx"
-	"promptfed/runtime/ort/orttest"
 )
 
 // WeightFiles rejects a file that was written, replaced (with the same size and time) or removed after a model named
@@ -16,7 +16,7 @@ func TestWeightsThatChangeAreSeen(t *testing.T) {
 	at := time.Now().Add(-time.Hour).Truncate(time.Second)
 	put := func(path, text string, at time.Time) {
 		t.Helper()
-		orttest.Write(t, path, text)
+		goldentest.Write(t, path, text)
 		if err := os.Chtimes(path, at, at); err != nil {
 			t.Fatal(err)
 		}
@@ -49,13 +49,13 @@ func TestWeightsThatChangeAreSeen(t *testing.T) {
 			}
 		}
 		change(path)
-		orttest.CheckOneLineError(t, what, s.Check(named("w"), dir), path, "changed while it is used: start again")
+		goldentest.WantErrorOf(t, what, s.Check(named("w"), dir), path, "changed while it is used: start again")
 		if err := s.Check(named("v"), dir); err != nil {
 			t.Error(err)
 		}
 		if err := os.Remove(path); err != nil {
 			t.Fatal(err)
 		}
-		orttest.CheckOneLineError(t, "gone", s.Check(named("w"), dir), path)
+		goldentest.WantErrorOf(t, "gone", s.Check(named("w"), dir), path)
 	}
 }

@@ -230,18 +230,12 @@ func TestWitnesses(t *testing.T) {
 		for i, d := range dx {
 			outputs = append(outputs, graph.Output{Name: "grad/" + w.inputs[i], Node: d})
 		}
-		model, err := graph.Model(outputs...)
-		if err != nil {
-			t.Fatal(err)
-		}
+		model := orttest.Model(t, outputs...)
 		feeds := tensor.Map{"c": want["c"]}
 		for _, name := range w.inputs {
 			feeds[name] = want[name]
 		}
-		got, err := ort.RunOnce(t.Context(), model, ort.Options{}, feeds)
-		if err != nil {
-			t.Fatal(err)
-		}
+		got := orttest.RunOnce(t, model, ort.Options{}, feeds)
 		for _, o := range outputs {
 			for i, v := range want[o.Name].Data {
 				d, limit := math.Abs(float64(got[o.Name].Data[i]-v)), orttest.Tolerance(1e-5)*want[o.Name].MaxAbs()

@@ -4,7 +4,6 @@ import (
 	"math"
 	"testing"
 
-	"promptfed/runtime/grad"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/ort/orttest"
 	"promptfed/runtime/tensor"
@@ -80,17 +79,11 @@ func TestLayerNormOnDevice(t *testing.T) {
 			scale := g.Const(tensor.Of([]float32{1, -2, 3, 0.5, 1, 1, 0.1, 2, 1, 1}, 10))
 			at := attrs{"epsilon": graph.Attr(1e-5)}
 			y := g.ApplyN(graph.Standard, "LayerNormalization", at, 3, x, scale, scale)[0]
-			d, err := grad.Of(y.Mul(x.Square()).MulScalar(size).Sum(), x, scale)
-			if err != nil {
-				t.Fatal(err)
-			}
+			d := orttest.Gradients(t, y.Mul(x.Square()).MulScalar(size).Sum(), x, scale)
 			for i, n := range d {
 				out = append(out, graph.Output{Name: []string{"x", "scale"}[i] + "'", Node: n})
 			}
-			m, err := graph.Model(out...)
-			if err != nil {
-				t.Fatal(err)
-			}
+			m := orttest.Model(t, out...)
 			return orttest.Run(t, m, "", in)
 		}
 		got, want := gradients(false), gradients(true)

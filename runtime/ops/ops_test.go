@@ -1,14 +1,15 @@
 package ops_test
 
 import (
-	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 
 	"promptfed/runtime/convert"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/graph"
+	"promptfed/runtime/ort/orttest"
 )
 
 // TestAttributesAreDeclared checks that every attribute that a rule reads, by type and name, is declared by an
@@ -21,10 +22,7 @@ func TestAttributesAreDeclared(t *testing.T) {
 	files, _ := filepath.Glob("*.go")
 	count := 0
 	for _, f := range files {
-		source, err := os.ReadFile(f)
-		if err != nil {
-			t.Fatal(err)
-		}
+		source := goldentest.Read(t, f)
 		for _, m := range reads.FindAllSubmatch(source, -1) {
 			count++
 			if want := string(m[2]) + " " + words[string(m[1])]; !strings.Contains(all, ", "+want+",") {
@@ -49,10 +47,7 @@ func TestYoungOperatorsRaiseTheOperatorSet(t *testing.T) {
 		},
 	} {
 		x := graph.New().Input("x", graph.Float, graph.Static(1, 6, 4))
-		m, err := graph.Model(graph.Output{Name: "y", Node: build(x)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := orttest.Model(t, graph.Output{Name: "y", Node: build(x)})
 		if got := m.OpsetImport[0].Version; got != want {
 			t.Errorf("operator set %d, want %d", got, want)
 		}

@@ -5,6 +5,7 @@ import (
 
 	"promptfed/runtime/graph"
 	"promptfed/runtime/ort"
+	"promptfed/runtime/ort/orttest"
 	"promptfed/runtime/tensor"
 )
 
@@ -62,16 +63,10 @@ func TestMatMulNBitsByHand(t *testing.T) {
 	y := g.Apply(graph.Microsoft, "MatMulNBits", attrs{"K": graph.Attr(16), "N": graph.Attr(1), "bits": graph.Attr(4),
 		"block_size": graph.Attr(16)}, x, g.Const(tensor.OfInts(b, 1, 1, 8)).Cast(graph.Uint8),
 		g.Const(tensor.Of([]float32{0.5}, 1)))
-	m, err := graph.Model(graph.Output{Name: "y", Node: y})
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := orttest.Model(t, graph.Output{Name: "y", Node: y})
 	in := tensor.New(1, 16)
 	in.Data[0], in.Data[1] = 1, 10
-	out, err := ort.RunOnce(t.Context(), m, ort.Options{}, tensor.Map{"x": in})
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := orttest.RunOnce(t, m, ort.Options{}, tensor.Map{"x": in})
 	if v := out["y"].Data[0]; v != -14 {
 		t.Errorf("%g, want -14", v)
 	}

@@ -15,8 +15,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/ort"
-	"promptfed/runtime/ort/orttest"
 	"promptfed/runtime/tensor"
 )
 
@@ -66,7 +66,7 @@ func TestSignalsReachGo(t *testing.T) {
 	symlink(t, library, beside)
 	fake := filepath.Join(dir, "libonnxruntime_providers_shared.so")
 	cc := exec.Command("cc", "-shared", "-fPIC", "-Wl,-z,nodelete", "-o", fake, "-x", "c", "-")
-	cc.Stdin = bytes.NewReader(orttest.Read(t, "testdata/handlers.c"))
+	cc.Stdin = bytes.NewReader(goldentest.Read(t, "testdata/handlers.c"))
 	if out, err := cc.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}

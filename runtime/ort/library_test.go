@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/ort"
 )
 
@@ -122,10 +123,8 @@ func TestFindLibrary(t *testing.T) {
 		if err := os.MkdirAll(filepath.Join(checkout, dir, "c"), 0o755); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(filepath.Join(checkout, dir, "go.mod"), []byte("// head\nmodule "+module+
-			"\n\ngo 1.26\n"), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		goldentest.Write(t, filepath.Join(checkout, dir, "go.mod"), []byte("// head\nmodule "+module+
+			"\n\ngo 1.26\n"))
 	}
 	if got := probe(t, "find", exe, filepath.Join(checkout, "a", "b", "c"), "XDG_CACHE_HOME="+cache); got != built {
 		t.Errorf("in the checkout: %q", got)
@@ -150,9 +149,7 @@ func TestFindLibrary(t *testing.T) {
 		t.Errorf("named: %q", got)
 	}
 	bad := filepath.Join(empty, "no.so")
-	if err := os.WriteFile(bad, []byte("not a library"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.Write(t, bad, "not a library")
 	for path, part := range map[string]string{filepath.Join(empty, "gone"): "correct or unset it",
 		empty: "names the folder", bad: "ONNX Runtime 1.24 or later"} {
 		got := probe(t, "load", exe, checkout, ort.LibraryVariable+"="+path)

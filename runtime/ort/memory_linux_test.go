@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"promptfed/runtime/busytest"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/ort"
 	"promptfed/runtime/tensor"
 )
@@ -26,10 +27,7 @@ func inUse(t testing.TB) float64 {
 func private(t testing.TB) float64 {
 	t.Helper()
 	debug.FreeOSMemory()
-	raw, err := os.ReadFile("/proc/self/statm")
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw := goldentest.Read(t, "/proc/self/statm")
 	var size, rss, shared float64
 	if _, err := fmt.Sscan(string(raw), &size, &rss, &shared); err != nil {
 		t.Fatal(err)

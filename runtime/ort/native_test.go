@@ -8,6 +8,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"promptfed/runtime/goldentest"
 )
 
 // The C compiler compares the indices of functions with those of OrtApi in the binding's header.
@@ -18,10 +20,7 @@ func TestIndicesOfOrtApi(t *testing.T) {
 	}
 	var used [][]string
 	for _, header := range []string{"native.h", "../kernels/domain.h"} {
-		source, err := os.ReadFile(header)
-		if err != nil {
-			t.Fatal(err)
-		}
+		source := goldentest.Read(t, header)
 		found := regexp.MustCompile(`(?m)^\t([A-Z]\w+) = (\d+),$`).FindAllStringSubmatch(string(source), -1)
 		if len(found) < 10 {
 			t.Fatalf("%d functions found in %s", len(found), header)

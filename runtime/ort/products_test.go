@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"promptfed/runtime/convert"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/kernels"
 	"promptfed/runtime/onnx"
 	"promptfed/runtime/ort"
@@ -61,9 +62,7 @@ type products struct {
 
 func (p products) model(t testing.TB, dir string) *onnx.ModelProto {
 	t.Helper()
-	if err := os.WriteFile(filepath.Join(dir, p.file), bytesOf(p.w.Data), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.Write(t, filepath.Join(dir, p.file), bytesOf(p.w.Data))
 	var in dims
 	for range p.x.Shape[:len(p.x.Shape)-1] {
 		in = append(in, fmt.Sprint("d", len(in)))

@@ -4,11 +4,11 @@ import (
 	"context"
 	"math"
 	"reflect"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/onnx"
 	"promptfed/runtime/ort"
 	"promptfed/runtime/tensor"
@@ -143,18 +143,8 @@ func TestEveryOptionComputesTheSame(t *testing.T) {
 	}
 }
 
-func wantError(t testing.TB, err error, parts ...string) {
+// wantError checks that an error of this package is one line that contains every word.
+func wantError(t testing.TB, err error, words ...string) {
 	t.Helper()
-	if err == nil {
-		t.Errorf("no error; want one with %q", parts)
-		return
-	}
-	for _, p := range append(parts, "ort: ") {
-		if !strings.Contains(err.Error(), p) {
-			t.Errorf("error %q lacks %q", err, p)
-		}
-	}
-	if strings.Contains(err.Error(), "\n") {
-		t.Errorf("error of several lines: %q", err)
-	}
+	goldentest.WantError(t, err, append(words, "ort: ")...)
 }

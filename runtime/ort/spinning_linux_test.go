@@ -9,8 +9,8 @@ import (
 	"testing"
 
 	"promptfed/runtime/busytest"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/ort"
-	"promptfed/runtime/ort/orttest"
 	"promptfed/runtime/tensor"
 )
 
@@ -33,11 +33,11 @@ func TestSpinningEndsWithTheRun(t *testing.T) {
 		for _, id := range own {
 			thread := "/proc/self/task/" + id
 			var took int
-			if _, err := fmt.Sscan(string(orttest.Read(t, thread+"/schedstat")), &took); err != nil {
+			if _, err := fmt.Sscan(string(goldentest.Read(t, thread+"/schedstat")), &took); err != nil {
 				t.Fatal(err)
 			}
 			ns += took
-			asleep = asleep && strings.Contains(string(orttest.Read(t, thread+"/status")), "State:\tS")
+			asleep = asleep && strings.Contains(string(goldentest.Read(t, thread+"/status")), "State:\tS")
 		}
 		return ns, asleep
 	}

@@ -7,7 +7,9 @@ import (
 	"path/filepath"
 	"testing"
 
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/onnx"
+	"promptfed/runtime/onnx/onnxtest"
 	"promptfed/runtime/ort"
 	"promptfed/runtime/tensor"
 )
@@ -22,9 +24,7 @@ func safetensors(t testing.TB, path string, pad int, data []float32) int {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(path, file, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.Write(t, path, file)
 	return 8 + len(header)
 }
 
@@ -100,13 +100,8 @@ func TestOpenTakesTheFolderOfTheFile(t *testing.T) {
 	dir := t.TempDir()
 	offset := safetensors(t, filepath.Join(dir, "m.safetensors"), 1, weights)
 	path := filepath.Join(dir, "m.onnx")
-	b, err := onnx.Marshal(externalLinear(t, "m.safetensors", offset, 24))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, b, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	b := onnxtest.Marshal(t, externalLinear(t, "m.safetensors", offset, 24))
+	goldentest.Write(t, path, b)
 	s, err := ort.Open(path, ort.Options{})
 	if err != nil {
 		t.Fatal(err)

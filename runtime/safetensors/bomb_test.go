@@ -9,18 +9,15 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+
+	"promptfed/runtime/goldentest"
 )
 
 // A file that is cut short at any byte is rejected with its name.
 func TestCutAnywhere(t *testing.T) {
-	whole, err := os.ReadFile("testdata/all.safetensors")
-	if err != nil {
-		t.Fatal(err)
-	}
+	whole := goldentest.Read(t, "testdata/all.safetensors")
 	path := filepath.Join(t.TempDir(), "cut.safetensors")
-	if err := os.WriteFile(path, whole, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.Write(t, path, whole)
 	for n := len(whole) - 1; n >= 0; n-- {
 		if err := os.Truncate(path, int64(n)); err != nil {
 			t.Fatal(err)

@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -19,6 +18,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/tensor"
 )
 
@@ -42,14 +42,8 @@ func factOf(t *tensor.Tensor) fact {
 // golden is written by tools/golden/checkpoint.py from PyTorch's values.
 func golden(t *testing.T) map[string]fact {
 	t.Helper()
-	b, err := os.ReadFile("testdata/expected.json")
-	if err != nil {
-		t.Fatal(err)
-	}
 	want := map[string]fact{}
-	if err := json.Unmarshal(b, &want); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.ReadJSON(t, "testdata/expected.json", &want)
 	return want
 }
 
@@ -62,10 +56,7 @@ func TestReadsWhatPyTorchHolds(t *testing.T) {
 	}
 	defer f.Close()
 	got := map[string]fact{}
-	whole, err := os.ReadFile("testdata/all.safetensors")
-	if err != nil {
-		t.Fatal(err)
-	}
+	whole := goldentest.Read(t, "testdata/all.safetensors")
 	for _, name := range f.Names() {
 		x, err := f.Tensor(name)
 		if err != nil {
@@ -253,12 +244,10 @@ func TestUnreadableValues(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := f.Tensor("a"); err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: error %v, want %q", c.dtype, err, c.want)
-		}
-		if _, err := f.Tensor("b"); err == nil || !strings.Contains(err.Error(), `no tensor "b"`) {
-			t.Errorf("missing name: %v", err)
-		}
+		_, err = f.Tensor("a")
+		goldentest.WantErrorOf(t, c.dtype, err, c.want)
+		_, err = f.Tensor("b")
+		goldentest.WantErrorOf(t, "missing name", err, `no tensor "b"`)
 	}
 }
 
@@ -269,9 +258,7 @@ func TestWriteRefuses(t *testing.T) {
 		"for shape [3]": {"a": {Shape: []int{3}, Data: make([]float32, 2)}},
 		"at once":       {"a": {Shape: []int{1}, Data: make([]float32, 1), Ints: make([]int64, 1)}},
 	} {
-		if err := Write(&bytes.Buffer{}, m, nil); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("error %v, want %q", err, want)
-		}
+		goldentest.WantError(t, Write(&bytes.Buffer{}, m, nil), want)
 	}
 }
 
@@ -324,10 +311,7 @@ func TestFullDiskKeepsTheOldFile(t *testing.T) {
 }
 
 func FuzzParse(f *testing.F) {
-	good, err := os.ReadFile("testdata/all.safetensors")
-	if err != nil {
-		f.Fatal(err)
-	}
+	good := goldentest.Read(f, "testdata/all.safetensors")
 	f.Add(good)
 	f.Add(good[:len(good)-3])
 	f.Add(file(one("F16", "[1,2]", "[0,4]"), 4))

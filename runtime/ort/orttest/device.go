@@ -2,7 +2,6 @@ package orttest
 
 import (
 	"bytes"
-	"context"
 	"encoding/binary"
 	"fmt"
 	"slices"
@@ -152,11 +151,7 @@ func RunFixed(t testing.TB, model *onnx.ModelProto, dir string, in tensor.Map) (
 	}
 
 	compute := func(m *onnx.ModelProto, level ort.OptLevel) tensor.Map {
-		out, err := ort.RunOnce(context.Background(), m, ort.Options{WeightsDir: dir, OptLevel: level}, in)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return out
+		return RunOnce(t, m, ort.Options{WeightsDir: dir, OptLevel: level}, in)
 	}
 
 	out, got := compute(model, ort.OptAll), compute(fixed, ort.OptAll)
