@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/ort/orttest"
 )
 
@@ -23,9 +24,7 @@ func folder(t *testing.T) (dir, file string) {
 	t.Setenv("HOME", os.Getenv("XDG_CACHE_HOME"))
 	dir = t.TempDir()
 	file = filepath.Join(dir, "weights")
-	if err := os.WriteFile(file, make([]byte, leastKept), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.Write(t, file, make([]byte, leastKept))
 	orttest.Settle(t, file)
 	return dir, file
 }
@@ -86,9 +85,7 @@ func planted(t *testing.T, dir string, change func(*known)) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(path, data, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.Write(t, path, data)
 }
 
 // An unchanged file is read once; with all, it is always read.
@@ -123,9 +120,7 @@ func TestRecordIsNotBelieved(t *testing.T) {
 		"another file in its place": func(t *testing.T, dir, file string) {
 			planted(t, dir, nil)
 			st := info(t, file)
-			if err := os.WriteFile(file+"2", make([]byte, leastKept), 0o644); err != nil {
-				t.Fatal(err)
-			}
+			goldentest.Write(t, file+"2", make([]byte, leastKept))
 			if err := os.Chtimes(file+"2", st.ModTime(), st.ModTime()); err != nil {
 				t.Fatal(err)
 			}
@@ -145,14 +140,9 @@ func TestRecordIsNotBelieved(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			data, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
+			data := goldentest.Read(t, path)
 			data = bytes.Replace(data, []byte("planted"), []byte("plantef"), 1)
-			if err := os.WriteFile(path, data, 0o644); err != nil {
-				t.Fatal(err)
-			}
+			goldentest.Write(t, path, data)
 		},
 	} {
 		t.Run(what, func(t *testing.T) {
@@ -178,9 +168,7 @@ func TestNotKept(t *testing.T) {
 	if sumOf(t, dir); len(recorded(dir)) > 0 {
 		t.Error("a file of the future is kept")
 	}
-	if err := os.WriteFile(file, []byte("small"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.Write(t, file, "small")
 	orttest.Settle(t, file)
 	if sumOf(t, dir); len(recorded(dir)) > 0 {
 		t.Error("a small file is kept")
@@ -191,9 +179,7 @@ func TestNotKept(t *testing.T) {
 func TestContentsWithoutCache(t *testing.T) {
 	dir, _ := folder(t)
 	file := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(file, nil, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.Write(t, file, "")
 	for _, cache := range []string{file, "/proc/none", ""} {
 		t.Setenv("XDG_CACHE_HOME", cache)
 		t.Setenv("HOME", cache)
@@ -245,9 +231,7 @@ func TestRecordIsBounded(t *testing.T) {
 	old := time.Now().Add(-time.Hour)
 	for i := range maxFolders {
 		name := filepath.Join(filepath.Dir(path), "old"+string(rune('a'+i%26))+strings.Repeat("x", i/26))
-		if err := os.WriteFile(name, nil, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		goldentest.Write(t, name, "")
 		if err := os.Chtimes(name, old, old); err != nil {
 			t.Fatal(err)
 		}

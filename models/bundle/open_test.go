@@ -14,8 +14,10 @@ import (
 
 	"promptfed/models/clip"
 	"promptfed/models/tokenizer"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/onnx"
+	"promptfed/runtime/onnx/onnxtest"
 )
 
 // stub keeps what it is asked for.
@@ -77,20 +79,8 @@ func made(t *testing.T, dir, file, content string) string {
 	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.Write(t, path, content)
 	return filepath.Dir(path)
-}
-
-// refuses checks a message from its beginning or to its end.
-func refuses(t *testing.T, what string, err error, parts ...string) {
-	t.Helper()
-	for _, p := range parts {
-		if err == nil || !strings.Contains(err.Error(), p) {
-			t.Errorf("%s: error %v, want %s", what, err, p)
-		}
-	}
 }
 
 // Names are found in order: as a folder, as the folder inside a search folder, as the name inside such a folder, as a
@@ -121,18 +111,18 @@ func TestFind(t *testing.T) {
 		t.Errorf("%+v, %v", found, err)
 	}
 	_, err := Find("broken")
-	refuses(t, "broken", err, "it is broken")
+	goldentest.WantErrorOf(t, "broken", err, "it is broken")
 	_, err = Find("")
-	refuses(t, "no name", err, "no bundle named: give a name or the path of a folder")
+	goldentest.WantErrorOf(t, "no name", err, "no bundle named: give a name or the path of a folder")
 	_, err = Find("x", dir)
-	refuses(t, "unknown", err, `no bundle "x" in `+dir+", "+other+", bundles, ",
+	goldentest.WantErrorOf(t, "unknown", err, `no bundle "x" in `+dir+", "+other+", bundles, ",
 		"; there is a, broken, named, part of the program: give")
 	_, err = Find("folder=x", dir)
-	refuses(t, "unknown in a specification", err, `no bundle "x"`)
+	goldentest.WantErrorOf(t, "unknown in a specification", err, `no bundle "x"`)
 	_, err = Find("colour=x", dir)
-	refuses(t, "unknown key", err, "colour")
+	goldentest.WantErrorOf(t, "unknown key", err, "colour")
 	_, err = Find("./x", dir)
-	refuses(t, "a path", err, "x: no such folder")
+	goldentest.WantErrorOf(t, "a path", err, "x: no such folder")
 	want := []Entry{{"a", b}, {"broken", ""}, {"named", a}, {"part of the program", ""}}
 	if got := List(dir); !slices.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)
@@ -174,12 +164,12 @@ func TestOpen(t *testing.T) {
 		t.Errorf("%+v, %v", b, err)
 	}
 	_, err = openSpec(Spec{Folder: plain, Variant: "fp16"})
-	refuses(t, "a variant", err, plain+` was converted and has no variant "fp16"`)
+	goldentest.WantErrorOf(t, "a variant", err, plain+` was converted and has no variant "fp16"`)
 	_, err = Open(none)
-	refuses(t, "no bundle", err, none+" is not a bundle: it has no bundle.json")
+	goldentest.WantErrorOf(t, "no bundle", err, none+" is not a bundle: it has no bundle.json")
 	forms = forms[:1]
 	_, err = openSpec(Spec{Image: "i", Text: "t"})
-	refuses(t, "two folders", err, "folders of one tower each are not supported here")
+	goldentest.WantErrorOf(t, "two folders", err, "folders of one tower each are not supported here")
 	for name, good := range map[string]bool{"a": true, "ViT-B 16.v2": true, "": false, ".": false, "..": false,
 		"a/b": false, `a\b`: false, "a:b": false, "a\nb": false, "a\x00": false, strings.Repeat("a", 200): true,
 		strings.Repeat("a", 201): false} {
@@ -231,14 +221,14 @@ func TestInspect(t *testing.T) {
 		}
 	}
 	_, err := Inspect("x")
-	refuses(t, "a name", err, "no such file", `no bundle "x"`)
+	goldentest.WantErrorOf(t, "a name", err, "no such file", `no bundle "x"`)
 	_, err = Inspect("./x")
-	if refuses(t, "a path", err, "no such file"); strings.Contains(err.Error(), "no bundle") {
+	if goldentest.WantErrorOf(t, "a path", err, "no such file"); strings.Contains(err.Error(), "no bundle") {
 		t.Error(err)
 	}
 	forms = forms[:1]
 	_, err = Inspect(filepath.Join(dir, "c"))
-	refuses(t, "no format", err, "c: no known format")
+	goldentest.WantErrorOf(t, "no format", err, "c: no known format")
 }
 
 // An ONNX file is described with its operators, values and the files that hold its weights.
@@ -280,10 +270,7 @@ func TestInspectONNX(t *testing.T) {
 			Node: []*onnx.NodeProto{{OpType: "Neg", Input: []string{"x"}, Output: []string{"any"}},
 				{OpType: "Neg", Input: []string{"any"}, Output: []string{"h"}},
 				{OpType: "QuickGelu", Domain: onnx.Microsoft, Input: []string{"h"}, Output: []string{"y"}}}}}
-	b, err := onnx.Marshal(m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := onnxtest.Marshal(t, m)
 	made(t, dir, "w.bin", strings.Repeat("\x00", 32))
 	path := filepath.Join(made(t, dir, "m.ONNX", string(b)), "m.ONNX")
 	r, err := Inspect(path)
@@ -336,10 +323,10 @@ func TestTexts(t *testing.T) {
 		t.Errorf("%v, %v", s.ids, err)
 	}
 	_, err = b.Sentences(g, []string{"cat cat cat cat"})
-	refuses(t, "a long text", err, `bundle b: text "cat cat cat cat" takes 6 tokens with start and end, the context `+
-		"has 5: shorten it")
+	goldentest.WantErrorOf(t, "a long text", err,
+		`bundle b: text "cat cat cat cat" takes 6 tokens with start and end, the context has 5: shorten it`)
 	_, err = b.Sentences(g, nil)
-	refuses(t, "no text", err, "bundle b: no texts")
+	goldentest.WantErrorOf(t, "no text", err, "bundle b: no texts")
 	ids, err := b.ClassTokens([]string{"cat"})
 	if err != nil || fmt.Sprint(ids) != fmt.Sprint([][]int{{cat[0], stop[0], eot}}) {
 		t.Errorf("%v, %v", ids, err)
@@ -356,7 +343,7 @@ func TestTexts(t *testing.T) {
 	}
 	for _, template := range []string{"cat", "cat{}"} {
 		_, _, err = b.SplitTemplate([]string{"cat"}, template)
-		refuses(t, template, err, "must have {} for the class, with a space in front")
+		goldentest.WantErrorOf(t, template, err, "must have {} for the class, with a space in front")
 	}
 	b.suffixes = nil
 	for i := range maxSuffixes + 1 {
@@ -382,10 +369,10 @@ func TestEmbeddingRows(t *testing.T) {
 	}
 	for _, id := range []int{3, -1} {
 		_, err := EmbeddingRows(r, 4, "F32", 3, 2, []int{id})
-		refuses(t, "an unknown token", err, fmt.Sprintf("no token %d: the vocabulary has 3", id))
+		goldentest.WantErrorOf(t, "an unknown token", err, fmt.Sprintf("no token %d: the vocabulary has 3", id))
 	}
 	_, err := EmbeddingRows(r, 8, "F32", 3, 2, []int{2})
-	refuses(t, "a short file", err, "token 2: EOF")
+	goldentest.WantErrorOf(t, "a short file", err, "token 2: EOF")
 }
 
 // The vocabulary may be smaller than the embedding, not larger. It is read once.

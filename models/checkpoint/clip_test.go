@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"promptfed/models/clip"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/tensor"
 )
 
@@ -75,10 +76,7 @@ func TestDetect(t *testing.T) {
 func list(t *testing.T, w *Weights) tensor.Map {
 	m := tensor.Map{}
 	for _, h := range w.Fused() {
-		x, err := h.Load()
-		if err != nil {
-			t.Fatal(err)
-		}
+		x := loaded(t, h.Handle)
 		if fmt.Sprint(x.Shape) != fmt.Sprint(h.Shape) {
 			t.Errorf("%s: shape %v, handle says %v", h.Name, x.Shape, h.Shape)
 		}
@@ -147,10 +145,7 @@ func renamed(t *testing.T, path string, change func(string) string) tensor.Map {
 	m := tensor.Map{}
 	for _, n := range c.Names() {
 		h, _ := c.Tensor(n)
-		x, err := h.Load()
-		if err != nil {
-			t.Fatal(err)
-		}
+		x := loaded(t, h)
 		if to := change(n); to != "" {
 			m[to] = x
 		}
@@ -322,15 +317,13 @@ func TestWrongArchitectures(t *testing.T) {
 	extra := renamed(t, oc, same)
 	extra["transformer.resblocks.0.lora"] = tensor.New(1)
 	ckpt, _ := FromMap(StateDict, extra, nil, Options{})
-	if _, err := Detect(ckpt); err == nil || !strings.Contains(err.Error(), `"transformer.resblocks.0.lora"`) {
-		t.Errorf("a tensor without a place: %v", err)
-	}
+	_, err := Detect(ckpt)
+	goldentest.WantErrorOf(t, "a tensor without a place", err, `"transformer.resblocks.0.lora"`)
 	ints := renamed(t, oc, same)
 	ints["ln_final.weight"] = tensor.OfInts(make([]int64, 8), 8)
 	ckpt, _ = FromMap(StateDict, ints, nil, Options{})
-	if _, err := Detect(ckpt); err == nil || !strings.Contains(err.Error(), "quantised") {
-		t.Errorf("integer weights: %v", err)
-	}
+	_, err = Detect(ckpt)
+	goldentest.WantErrorOf(t, "integer weights", err, "quantised")
 }
 
 // Sizes follow OpenAI's rule, heads = width/64, and for configurations the defaults of transformers and OpenCLIP.

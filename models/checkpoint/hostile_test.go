@@ -5,11 +5,12 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
-	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
+
+	"promptfed/runtime/goldentest"
 )
 
 // zipOf builds an archive, as torch.save would, from named members.
@@ -54,9 +55,7 @@ func tensorOf(count int32, offset int32, shape, stride string) string {
 func opening(t testing.TB, data []byte) error {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "x.pt")
-	if err := os.WriteFile(path, data, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.Write(t, path, data)
 	c, err := Open(path, Options{})
 	if err != nil {
 		return err
@@ -177,10 +176,7 @@ func allocated() uint64 {
 
 func seeds(f *testing.F) (archives [][]byte) {
 	for _, name := range []string{"tricky.pt", "legacy.pt", "huggingface/model.safetensors"} {
-		b, err := os.ReadFile(filepath.Join("testdata", name))
-		if err != nil {
-			f.Fatal(err)
-		}
+		b := goldentest.Read(f, filepath.Join("testdata", name))
 		archives = append(archives, b)
 	}
 	archives = append(archives, zipOf(f, zip.Deflate, "data.pkl", tensorOf(4, 0, tuple(2, 2), tuple(1, 2)), "data/0",
@@ -276,10 +272,7 @@ func FuzzPickle(f *testing.F) {
 func FuzzConfig(f *testing.F) {
 	for _, name := range []string{"huggingface/config.json", "openclip/open_clip_config.json",
 		"sharded/model.safetensors.index.json"} {
-		b, err := os.ReadFile(filepath.Join("testdata", name))
-		if err != nil {
-			f.Fatal(err)
-		}
+		b := goldentest.Read(f, filepath.Join("testdata", name))
 		f.Add(b)
 	}
 	f.Add([]byte(`{"model_type":"clip","vision_config":{"image_size":[[],[]],"num_attention_heads":0}}`))

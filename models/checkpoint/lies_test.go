@@ -65,14 +65,9 @@ func TestArchivesThatLieAboutTheirSize(t *testing.T) {
 // Every kind of file, truncated at every byte, gives an error that names the file, and no tensors.
 func TestCutAnywhere(t *testing.T) {
 	for _, name := range []string{"tricky.pt", "legacy.pt", "huggingface/model.safetensors"} {
-		whole, err := os.ReadFile(filepath.Join("testdata", name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		whole := goldentest.Read(t, filepath.Join("testdata", name))
 		path := filepath.Join(t.TempDir(), filepath.Base(name))
-		if err := os.WriteFile(path, whole, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		goldentest.Write(t, path, whole)
 		for n := len(whole) - 1; n >= 0; n -= 1 + len(whole)/5000 {
 			if err := os.Truncate(path, int64(n)); err != nil {
 				t.Fatal(err)
@@ -93,11 +88,7 @@ func TestCutAnywhere(t *testing.T) {
 // For files with a wrong name, the bytes determine the format, and the error for other files names the file.
 func TestMislabelled(t *testing.T) {
 	read := func(name string) []byte {
-		b, err := os.ReadFile(filepath.Join("testdata", name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return b
+		return goldentest.Read(t, filepath.Join("testdata", name))
 	}
 	jpeg := "\xff\xd8\xff\xe0\x00\x10JFIF\x00\x01"
 	for _, c := range []struct {
@@ -116,9 +107,7 @@ func TestMislabelled(t *testing.T) {
 		{"weights.pt", "\x80\x04K\x01.", "magic number is missing"},
 	} {
 		path := filepath.Join(t.TempDir(), c.name)
-		if err := os.WriteFile(path, []byte(c.content), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		goldentest.Write(t, path, c.content)
 		f, err := Open(path, Options{})
 		switch {
 		case err == nil:
@@ -209,9 +198,7 @@ func TestLongNames(t *testing.T) {
 	name := strings.Repeat("\x7f", 513)
 	dir := t.TempDir()
 	index := filepath.Join(dir, "model.safetensors.index.json")
-	if err := os.WriteFile(index, []byte(`{"weight_map":{"`+name+`":"a"}}`), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.Write(t, index, `{"weight_map":{"`+name+`":"a"}}`)
 	_, err := Open(dir, Options{})
 	_, other := handlesOf(map[string]*view{name: nil}, "x", nil)
 	for _, err := range []error{err, other} {
@@ -224,10 +211,7 @@ func TestLongNames(t *testing.T) {
 // FuzzIndex opens a folder of two shards with any bytes as its index.
 func FuzzIndex(f *testing.F) {
 	const index = "model.safetensors.index.json"
-	raw, err := os.ReadFile(filepath.Join("testdata/sharded", index))
-	if err != nil {
-		f.Fatal(err)
-	}
+	raw := goldentest.Read(f, filepath.Join("testdata/sharded", index))
 	f.Add(raw)
 	f.Add([]byte(`{"weight_map":{"a":"../../../etc/passwd","b":"model.safetensors.index.json"}}`))
 	f.Add([]byte(`{"weight_map":{"a":"model-00001-of-00002.safetensors","a":"model-00009-of-00002.safetensors"}}`))
@@ -244,9 +228,7 @@ func FuzzIndex(f *testing.F) {
 		}
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		if err := os.WriteFile(filepath.Join(dir, index), b, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		goldentest.Write(t, filepath.Join(dir, index), b)
 		c, err := Open(dir, Options{})
 		if err != nil {
 			oneLined(t, err)

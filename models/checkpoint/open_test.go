@@ -52,6 +52,16 @@ func open(t testing.TB, path string, opts Options) *Checkpoint {
 	return c
 }
 
+// loaded returns the values of a tensor.
+func loaded(t testing.TB, h *Handle) *tensor.Tensor {
+	t.Helper()
+	x, err := h.Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return x
+}
+
 // Every value of every tensor in every format is the one that PyTorch reads.
 func TestReadsWhatPyTorchReads(t *testing.T) {
 	formats := map[string]Format{"openai.pt": OpenAI, "huggingface": HuggingFace, "sharded": HuggingFace,
@@ -68,10 +78,7 @@ func TestReadsWhatPyTorchReads(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			x, err := h.Load()
-			if err != nil {
-				t.Fatal(err)
-			}
+			x := loaded(t, h)
 			got[n] = truthOf(x)
 			if d := cmp.Diff(append([]int{}, h.Shape...), got[n].Shape); d != "" {
 				t.Errorf("%s %s: the handle's shape differs from the tensor's: %s", name, n, d)
@@ -90,10 +97,7 @@ func raw(t *testing.T, file string, h *Handle, x *tensor.Tensor) {
 	if h.File == "" || h.DType != "F32" {
 		return
 	}
-	b, err := os.ReadFile(h.File)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := goldentest.Read(t, h.File)
 	var want bytes.Buffer
 	binary.Write(&want, binary.LittleEndian, x.Data)
 	if !bytes.Equal(want.Bytes(), b[h.Offset:h.Offset+h.Length]) {
@@ -136,10 +140,7 @@ func TestRows(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		x, err := part.Load()
-		if err != nil {
-			t.Fatal(err)
-		}
+		x := loaded(t, part)
 		if d := cmp.Diff(want, x.Data); d != "" || x.Shape[0] != 1 {
 			t.Errorf("%s: shape %v, %s", name, x.Shape, d)
 		}
@@ -171,15 +172,6 @@ func TestFolderFiles(t *testing.T) {
 	}
 }
 
-func copyDir(t *testing.T, from string) string {
-	t.Helper()
-	dir := t.TempDir()
-	if err := os.CopyFS(dir, os.DirFS(from)); err != nil {
-		t.Fatal(err)
-	}
-	return dir
-}
-
 // Hub repositories hold several formats.
 func TestFolderWithBoth(t *testing.T) {
 	for _, c := range []struct {
@@ -192,16 +184,11 @@ func TestFolderWithBoth(t *testing.T) {
 		{"huggingface", "openclip/open_clip_pytorch_model.bin", "open_clip_pytorch_model.bin", `{"model_type":"clip"}`,
 			HuggingFace},
 	} {
-		dir := copyDir(t, "testdata/"+c.from)
-		b, err := os.ReadFile("testdata/" + c.add)
-		if err != nil {
-			t.Fatal(err)
-		}
+		dir := goldentest.CopyDir(t, t.TempDir(), "testdata/"+c.from)
+		b := goldentest.Read(t, "testdata/"+c.add)
 		for name, text := range map[string][]byte{c.as: b, "config.json": []byte(c.config),
 			"open_clip_config.json": []byte("{}")} {
-			if err := os.WriteFile(filepath.Join(dir, name), text, 0o644); err != nil {
-				t.Fatal(err)
-			}
+			goldentest.Write(t, filepath.Join(dir, name), text)
 		}
 		if got := open(t, dir, Options{}).Format(); got != c.want {
 			t.Errorf("%s beside %s, config %s: read as %s, want %s", c.as, c.from, c.config, got, c.want)
@@ -213,24 +200,19 @@ func TestOpenRefuses(t *testing.T) {
 	write := func(name, text string) func(string) string {
 		return func(dir string) string {
 			path := filepath.Join(dir, name)
-			if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-				t.Fatal(err)
-			}
+			goldentest.Write(t, path, text)
 			return path
 		}
 	}
 	cut := func(name string, keep int) func(string) string {
 		return func(dir string) string {
-			b, err := os.ReadFile(filepath.Join("testdata", name))
-			if err != nil {
-				t.Fatal(err)
-			}
+			b := goldentest.Read(t, filepath.Join("testdata", name))
 			return write(filepath.Base(name), string(b[:len(b)*keep/100]))(dir)
 		}
 	}
 	shard := func(where string) func(string) string {
 		return func(string) string {
-			dir := copyDir(t, "testdata/sharded")
+			dir := goldentest.CopyDir(t, t.TempDir(), "testdata/sharded")
 			return filepath.Dir(write("model.safetensors.index.json", `{"weight_map":{"logit_scale":`+where+`}}`)(dir))
 		}
 	}
@@ -256,7 +238,7 @@ func TestOpenRefuses(t *testing.T) {
 		{"truncated safetensors", cut("huggingface/model.safetensors", 90), "truncated"},
 		{"safetensors of 5 bytes", write("x.safetensors", "12345"), "too short"},
 		{"config is a list", func(string) string {
-			dir := copyDir(t, "testdata/huggingface")
+			dir := goldentest.CopyDir(t, t.TempDir(), "testdata/huggingface")
 			write("config.json", "[1]")(dir)
 			return dir
 		}, "not a JSON object"},
@@ -266,14 +248,10 @@ func TestOpenRefuses(t *testing.T) {
 		{"tensor not in its shard", shard(`"model-00002-of-00002.safetensors"`), "not in the shard"},
 	} {
 		_, err := Open(c.make(t.TempDir()), Options{})
-		if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
-			t.Errorf("%s: error %v, want one line with %q", c.name, err, c.want)
-		}
+		goldentest.WantErrorOf(t, c.name, err, c.want)
 	}
-	if _, err := Open("testdata/openai.pt", Options{Activation: "relu"}); err == nil || !strings.Contains(err.Error(),
-		"quick_gelu") {
-		t.Errorf("activation relu: %v", err)
-	}
+	_, err := Open("testdata/openai.pt", Options{Activation: "relu"})
+	goldentest.WantErrorOf(t, "activation relu", err, "quick_gelu")
 }
 
 // Needed names in turn what Open reads, of each layout, and nothing else of a repository: no other framework's
@@ -311,13 +289,8 @@ func TestNeeded(t *testing.T) {
 			}
 			steps = append(steps, strings.Join(m, " "))
 			for _, name := range m {
-				data, err := os.ReadFile(filepath.Join(c.from, name))
-				if err != nil {
-					t.Fatal(err)
-				}
-				if err := os.WriteFile(filepath.Join(dir, name), data, 0o644); err != nil {
-					t.Fatal(err)
-				}
+				data := goldentest.Read(t, filepath.Join(c.from, name))
+				goldentest.Write(t, filepath.Join(dir, name), data)
 			}
 		}
 		if got := strings.Join(steps, "; "); got != c.want {
@@ -329,7 +302,6 @@ func TestNeeded(t *testing.T) {
 			o.Close()
 		}
 	}
-	if _, err := Needed(t.TempDir(), others); err == nil || !strings.Contains(err.Error(), "no weights there") {
-		t.Errorf("without weights: %v", err)
-	}
+	_, err := Needed(t.TempDir(), others)
+	goldentest.WantErrorOf(t, "without weights", err, "no weights there")
 }

@@ -1,11 +1,8 @@
 package checkpoint
 
 import (
-	"compress/gzip"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -14,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"promptfed/models/clip"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/tensor"
 )
 
@@ -21,19 +19,8 @@ import (
 // PyTorch modules of the published sizes, whose numbers of parameters it compares with OpenCLIP's list.
 func published(t testing.TB) map[string]map[string][]int {
 	t.Helper()
-	f, err := os.Open("testdata/shapes.json.gz")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	z, err := gzip.NewReader(f)
-	if err != nil {
-		t.Fatal(err)
-	}
 	out := map[string]map[string][]int{}
-	if err := json.NewDecoder(z).Decode(&out); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.ReadJSON(t, "testdata/shapes.json.gz", &out)
 	return out
 }
 
@@ -210,10 +197,8 @@ func TestResNetNames(t *testing.T) {
 	} {
 		m := named("visual.", true)
 		c.change(m)
-		if _, err := Detect(shapesOnly(HuggingFace, m, nil)); err == nil || !strings.Contains(err.Error(), c.want) ||
-			strings.Contains(err.Error(), "\n") {
-			t.Errorf("%s: error %v, want one line with %q", what, err, c.want)
-		}
+		_, err := Detect(shapesOnly(HuggingFace, m, nil))
+		goldentest.WantErrorOf(t, what, err, c.want)
 	}
 }
 
@@ -237,10 +222,7 @@ func TestFolded(t *testing.T) {
 	kernel.Shape = []int{2, 2, 1, 1}
 	w, b := convolution{weight: kernel, gain: one("gain", 3, 1), bias: one("bias", 1, 0), mean: one("mean", 2, 0),
 		variance: one("var", 4-1e-5, 0.25-1e-5)}.folded()
-	weight, err := w.Load()
-	if err != nil {
-		t.Fatal(err)
-	}
+	weight := loaded(t, w)
 	bias, err := b.Load()
 	if err != nil {
 		t.Fatal(err)

@@ -32,10 +32,7 @@ func loadOne(t *testing.T, data []byte) []float32 {
 	if err != nil {
 		t.Fatal(err)
 	}
-	x, err := h.Load()
-	if err != nil {
-		t.Fatal(err)
-	}
+	x := loaded(t, h)
 	return x.Data
 }
 

@@ -14,9 +14,9 @@ import (
 	"time"
 
 	"promptfed/models/clip"
-	"promptfed/runtime/grad"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/ort"
+	"promptfed/runtime/ort/orttest"
 	"promptfed/runtime/tensor"
 )
 
@@ -117,10 +117,7 @@ func textStep(t testing.TB, w onDisk, s *clip.Suffixes, prompts int, plain, kern
 		loss = loss.Add(f.Mul(g.Const(formula("cotangent", []int{len(s.IDs), text.EmbedDim}))).Sum())
 		wrt = append(wrt, ps[i].Ctx)
 	}
-	d, err := grad.Of(loss, wrt...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := orttest.Gradients(t, loss, wrt...)
 	out := []graph.Output{{Name: "loss", Node: loss}}
 	for i := range d {
 		out = append(out, graph.Output{Name: fmt.Sprintf("d%d", i), Node: d[i]})
@@ -180,10 +177,7 @@ func visionStep(t testing.TB, w onDisk, v clip.Vision, images int, kernels bool,
 	image, _ := v.PromptedFeatures(g, w, g.Input("pixels", graph.Float, graph.Shape{graph.Sym("B"), graph.StaticDim(3),
 		graph.StaticDim(v.Image), graph.StaticDim(v.Image)}), clip.VisionPrompts{Tokens: tokens, Normed: true})
 	loss := image.Square().Sum()
-	d, err := grad.Of(loss, tokens)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := orttest.Gradients(t, loss, tokens)
 	o.WeightsDir = w.dir
 	return step{compile(t, o, graph.Output{Name: "loss", Node: loss}, graph.Output{Name: "d", Node: d[0]}), in}
 }

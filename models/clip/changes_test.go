@@ -5,11 +5,10 @@ import (
 	"fmt"
 	"os"
 	"slices"
-	"strings"
 	"testing"
 
 	"promptfed/models/clip"
-	"promptfed/runtime/grad"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/ort/orttest"
 	"promptfed/runtime/tensor"
@@ -110,10 +109,7 @@ func TestChangesEqualPyTorch(t *testing.T) {
 			loss := f.Mul(g.Const(formula("cotangent", []int{rows, changedText.EmbedDim}))).Sum()
 			outputs := []graph.Output{{Name: "features", Node: f}}
 			for name, x := range node {
-				d, err := grad.Of(loss, x)
-				if err != nil {
-					t.Fatal(err)
-				}
+				d := orttest.Gradients(t, loss, x)
 				outputs = append(outputs, graph.Output{Name: "grad " + name, Node: d[0]})
 			}
 			out := evaluate(t, "", in, outputs...)
@@ -161,9 +157,7 @@ func TestWrongChanges(t *testing.T) {
 		g := graph.New()
 		clip.Text{TextArch: changedText}.Prompts(g, formulaWeights(changedText.Shapes()), classes(t, 2, 32),
 			[]clip.Prompt{build(g)})
-		if err := g.Err(); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("got %v, want %q", err, want)
-		}
+		goldentest.WantError(t, g.Err(), want)
 	}
 }
 

@@ -5,8 +5,8 @@ import (
 	"testing"
 
 	"promptfed/models/clip"
-	"promptfed/runtime/grad"
 	"promptfed/runtime/graph"
+	"promptfed/runtime/ort/orttest"
 )
 
 // The counts from the architecture equal those of the products and convolutions of the graph: for each, the size of its
@@ -51,10 +51,7 @@ func TestVisionFLOPs(t *testing.T) {
 		}
 		tokens := g.Input("tokens", graph.Float, graph.Static(5, a.Width))
 		image, _ = v.PromptedFeatures(g, w, pixels, clip.VisionPrompts{Tokens: tokens, Normed: true})
-		d, err := grad.Of(image.Sum(), tokens)
-		if err != nil {
-			t.Fatal(err)
-		}
+		d := orttest.Gradients(t, image.Sum(), tokens)
 		// The gradient of the last attention needs no gradient of a query: w² + 4nw less in all.
 		if got, want := v.FLOPs(5, true), count(image, d[0]); math.Abs(got-want) > 0.02*want {
 			t.Errorf("%+v, a step: %g, the graph has %g", a, got, want)

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"promptfed/models/clip"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/onnx"
 	"promptfed/runtime/ort/orttest"
@@ -75,11 +76,7 @@ func TestWeightsAsInputs(t *testing.T) {
 		g := graph.New()
 		ctx := g.Input("ctx", graph.Float, graph.Static(4, tiny.Width))
 		f := clip.Text{TextArch: tiny}.Prompts(g, w, classes(t, 5, tiny.Width), []clip.Prompt{{Ctx: ctx}})[0]
-		model, err := graph.Model(graph.Output{Name: "f", Node: f})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return model
+		return orttest.Model(t, graph.Output{Name: "f", Node: f})
 	}
 	ctx := formula("ctx", []int{4, tiny.Width})
 	features := func(w clip.Weights, in tensor.Map) []float32 {
@@ -161,9 +158,7 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 			return g.Err()
 		},
 	} {
-		if err := build(graph.New()); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("error %v, want one with %q", err, want)
-		}
+		goldentest.WantError(t, build(graph.New()), want)
 	}
 }
 

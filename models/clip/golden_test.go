@@ -6,8 +6,8 @@ import (
 
 	"promptfed/models/clip"
 	"promptfed/runtime/goldentest"
-	"promptfed/runtime/grad"
 	"promptfed/runtime/graph"
+	"promptfed/runtime/ort/orttest"
 	"promptfed/runtime/tensor"
 )
 
@@ -106,10 +106,7 @@ func checkText(t *testing.T, golden golden, arch clip.TextArch, weights func(map
 				for _, f := range features {
 					loss = loss.Add(f.Mul(cot).Sum())
 				}
-				d, err := grad.Of(loss, wrt...)
-				if err != nil {
-					t.Fatal(err)
-				}
+				d := orttest.Gradients(t, loss, wrt...)
 				var outputs []graph.Output
 				for i := range d {
 					outputs = append(outputs, graph.Output{Name: fmt.Sprintf("f%d", i), Node: features[i]},

@@ -118,10 +118,7 @@ func TestVisionStepBytes(t *testing.T) {
 // resident returns the resident memory of this process, in bytes.
 func resident(t *testing.T) float64 {
 	t.Helper()
-	raw, err := os.ReadFile("/proc/self/statm")
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw := goldentest.Read(t, "/proc/self/statm")
 	pages, err := strconv.Atoi(strings.Fields(string(raw))[1])
 	if err != nil {
 		t.Fatal(err)

@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"promptfed/models/clip"
-	"promptfed/runtime/grad"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/ort"
 	"promptfed/runtime/ort/orttest"
@@ -76,34 +75,19 @@ func sequence(t testing.TB, g *graph.Graph, s *clip.Suffixes, p clip.Prompt, wid
 
 func compile(t testing.TB, o ort.Options, outputs ...graph.Output) *ort.Session {
 	t.Helper()
-	model, err := graph.Model(outputs...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := ort.NewSession(model, o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { s.Close() })
-	return s
+	model := orttest.Model(t, outputs...)
+	return orttest.Open(t, model, o)
 }
 
 // evaluate runs a graph whose weights lie in dir, as orttest.Run does. A tower of published size has the operators of a
 // small one and is not run again with fixed sizes.
 func evaluate(t testing.TB, dir string, in tensor.Map, outputs ...graph.Output) tensor.Map {
 	t.Helper()
-	model, err := graph.Model(outputs...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	model := orttest.Model(t, outputs...)
 	if info, err := os.Stat(filepath.Join(dir, "weights")); err != nil || info.Size() < 16<<20 {
 		return orttest.Run(t, model, dir, in)
 	}
-	out, err := ort.RunOnce(t.Context(), model, ort.Options{WeightsDir: dir}, in)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return out
+	return orttest.RunOnce(t, model, ort.Options{WeightsDir: dir}, in)
 }
 
 // near checks that the largest difference is at most tol of the largest value; see orttest.Tolerance.
@@ -181,10 +165,7 @@ func TestPromptsEqualPlain(t *testing.T) {
 				for i := range f {
 					loss = loss.Add(f[i].Mul(cot).Sum())
 				}
-				d, err := grad.Of(loss, wrt...)
-				if err != nil {
-					t.Fatal(err)
-				}
+				d := orttest.Gradients(t, loss, wrt...)
 				var out []graph.Output
 				for i := range f {
 					out = append(out, graph.Output{Name: fmt.Sprintf("feature%d", i), Node: f[i]},
@@ -268,10 +249,7 @@ func TestOperatorsOfAStep(t *testing.T) {
 		images := g.Input("images", graph.Float, graph.Static(32, text.EmbedDim))
 		logits := images.MatMulT(f.L2Normalize()).MulScalar(100)
 		loss := graph.CrossEntropy(logits, g.Input("labels", graph.Int64, graph.Static(32)))
-		d, err := grad.Of(loss, p[0].Ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
+		d := orttest.Gradients(t, loss, p[0].Ctx)
 		m, err := graph.Model(graph.Output{Name: "loss", Node: loss.Reshape(1)}, graph.Output{Name: "d", Node: d[0]})
 		if err == nil {
 			m, err = graph.FixSizes(m, nil)

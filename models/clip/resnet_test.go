@@ -8,8 +8,8 @@ import (
 
 	"promptfed/models/clip"
 	"promptfed/runtime/goldentest"
-	"promptfed/runtime/grad"
 	"promptfed/runtime/graph"
+	"promptfed/runtime/ort/orttest"
 	"promptfed/runtime/tensor"
 )
 
@@ -122,10 +122,7 @@ func checkResNet(t *testing.T, c resnetCase, slack float64) {
 		graph.StaticDim(c.Image)})
 	joint, patches := clip.Vision{VisionArch: arch}.Features(g, writeWeights(t, dir, stored(arch), resnetFormula),
 		pixels)
-	d, err := grad.Of(joint.Mul(g.Const(formula("cotangent", []int{c.Batch, c.Joint}))).Sum(), pixels)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := orttest.Gradients(t, joint.Mul(g.Const(formula("cotangent", []int{c.Batch, c.Joint}))).Sum(), pixels)
 	out := evaluate(t, dir, tensor.Map{"pixels": squares(c.Batch, c.Image)}, graph.Output{Name: "joint", Node: joint},
 		graph.Output{Name: "patches", Node: patches}, graph.Output{Name: "gradient", Node: d[0]})
 	near(t, "joint", every(out["joint"].Data, c.Every), c.Features, torchTolerance)

@@ -3,12 +3,10 @@ package clip_test
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"testing"
 
 	"promptfed/models/clip"
 	"promptfed/runtime/goldentest"
-	"promptfed/runtime/grad"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/ort/orttest"
 	"promptfed/runtime/tensor"
@@ -75,10 +73,7 @@ func checkPrompts(t *testing.T, arch clip.VisionArch, w clip.Weights, c promptCa
 		Add(patches.Mul(g.Const(formula("cotangent/patches", []int{batch, arch.Patches(), arch.EmbedDim}))).Sum())
 	outputs := []graph.Output{{Name: "joint", Node: joint}, {Name: "patches", Node: patches}}
 	for name, x := range node {
-		d, err := grad.Of(loss, x)
-		if err != nil {
-			t.Fatal(err)
-		}
+		d := orttest.Gradients(t, loss, x)
 		outputs = append(outputs, graph.Output{Name: "grad " + name, Node: d[0]})
 	}
 	out := evaluate(t, "", in, outputs...)
@@ -154,8 +149,6 @@ func TestWrongVisionPrompts(t *testing.T) {
 		g := graph.New()
 		pixels := g.Input("pixels", graph.Float, graph.Static(1, 3, c.arch.Image, c.arch.Image))
 		clip.Vision{VisionArch: c.arch}.PromptedFeatures(g, formulaWeights(c.arch.Shapes()), pixels, c.build(g))
-		if err := g.Err(); err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("got %v, want %q", err, c.want)
-		}
+		goldentest.WantError(t, g.Err(), c.want)
 	}
 }

@@ -25,6 +25,7 @@ import (
 	"promptfed/models/bundle/converted"
 	"promptfed/models/hub/hubtest"
 	"promptfed/runtime/busytest"
+	"promptfed/runtime/goldentest"
 )
 
 // checkpointDir holds a small CLIP that transformers wrote, with random weights of 50,676 bytes.
@@ -213,9 +214,7 @@ func TestPull(t *testing.T) {
 	if err != nil || again.Digest() != b.Digest() || len(s.Requests) != before+1 {
 		t.Errorf("%v, requests %v", err, s.Requests[before:])
 	}
-	if err := os.WriteFile(filepath.Join(b.Dir, "image.onnx"), []byte("x"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.Write(t, filepath.Join(b.Dir, "image.onnx"), "x")
 	if again, err = pull(t, h, "ORG/NAME"); err != nil || again.Verify() != nil || s.Asked("GET /"+weights) != 1 {
 		t.Errorf("a damaged bundle is not made again of the files in the cache: %v, %v", err, s.Requests)
 	}
@@ -279,9 +278,7 @@ func TestResume(t *testing.T) {
 			if err := os.MkdirAll(filepath.Dir(blob), 0o755); err != nil {
 				t.Fatal(err)
 			}
-			if err := os.WriteFile(blob+".incomplete", []byte(c.part), 0o644); err != nil {
-				t.Fatal(err)
-			}
+			goldentest.Write(t, blob+".incomplete", c.part)
 			if _, err := pull(t, h, "ORG/NAME"); err != nil {
 				t.Fatal(err)
 			}
@@ -305,9 +302,7 @@ func TestWithoutSizes(t *testing.T) {
 	if err := os.MkdirAll(filepath.Dir(blob), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(blob+".incomplete", s.Files[weights], 0o644); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.Write(t, blob+".incomplete", s.Files[weights])
 	if _, err := pull(t, h, "ORG/NAME"); err != nil || s.Asked("GET /"+weights) != 2 {
 		t.Errorf("%v, %v", err, s.Requests)
 	}
@@ -383,9 +378,7 @@ func TestDamage(t *testing.T) {
 		t.Fatal(err)
 	}
 	blob := blobOf(t, s, h, weights)
-	if err := os.WriteFile(blob, []byte("damaged"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.Write(t, blob, "damaged")
 	t.Setenv("HF_HUB_OFFLINE", "1")
 	_, err = pull(t, client(t), "ORG/NAME")
 	refused(t, err, blob, "SHA-256", "of 7 bytes", "remove it, and repeat the command with a network")
@@ -703,10 +696,7 @@ func TestCancelled(t *testing.T) {
 // in its address. Once it is here, no network is needed.
 func TestArchive(t *testing.T) {
 	s := serve(t)
-	data, err := os.ReadFile("../bundle/converted/testdata/openai.pt")
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := goldentest.Read(t, "../bundle/converted/testdata/openai.pt")
 	before, vocab := archives["RN50"], vocabulary
 	defer func() { archives["RN50"], vocabulary = before, vocab }()
 	const sum = "OPENAI"
@@ -787,8 +777,7 @@ func TestParse(t *testing.T) {
 	}
 	for _, value := range []string{"x", "ftp://x", "https://", ":"} {
 		t.Setenv("HF_ENDPOINT", value)
-		if _, err := New(); err == nil || !strings.Contains(err.Error(), "HF_ENDPOINT") {
-			t.Errorf("HF_ENDPOINT %q: %v", value, err)
-		}
+		_, err := New()
+		goldentest.WantErrorOf(t, value, err, "HF_ENDPOINT")
 	}
 }

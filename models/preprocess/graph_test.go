@@ -9,6 +9,7 @@ import (
 
 	"promptfed/runtime/graph"
 	"promptfed/runtime/ort"
+	"promptfed/runtime/ort/orttest"
 	"promptfed/runtime/tensor"
 )
 
@@ -20,16 +21,8 @@ func (p Preprocess) session(t testing.TB, dtype graph.DType) *ort.Session {
 	if dtype == graph.Float {
 		shape = graph.Shape{graph.Sym("B"), graph.StaticDim(3), graph.Sym("H"), graph.Sym("W")}
 	}
-	model, err := graph.Model(graph.Output{Name: "out", Node: p.Graph(g.Input("pixels", dtype, shape))})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := ort.NewSession(model, ort.Options{IntraThreads: 2})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { s.Close() })
-	return s
+	model := orttest.Model(t, graph.Output{Name: "out", Node: p.Graph(g.Input("pixels", dtype, shape))})
+	return orttest.Open(t, model, ort.Options{IntraThreads: 2})
 }
 
 // feed returns images of one size as inputs of the graph: bytes by pixel, or torchvision's ToTensor.
@@ -120,10 +113,7 @@ func TestUnpack(t *testing.T) {
 	p := CLIP(64)
 	g, side := graph.New(), graph.StaticDim(p.Size)
 	packed := g.Input("pixels", graph.Float, graph.Shape{graph.Sym("B"), graph.StaticDim(1), side, side})
-	model, err := graph.Model(graph.Output{Name: "out", Node: p.Unpack(packed)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	model := orttest.Model(t, graph.Output{Name: "out", Node: p.Unpack(packed)})
 	var feeds, want []float32
 	for i := range 3 {
 		m := noise(p.Size, p.Size, rand.New(rand.NewPCG(1, uint64(i))))
@@ -132,11 +122,8 @@ func TestUnpack(t *testing.T) {
 		}
 		feeds, want = append(feeds, Pack(p.Levels(m, nil))...), append(want, p.Pixels(m)...)
 	}
-	out, err := ort.RunOnce(t.Context(), model, ort.Options{}, tensor.Map{"pixels": tensor.Of(feeds, 3, 1, p.Size,
+	out := orttest.RunOnce(t, model, ort.Options{}, tensor.Map{"pixels": tensor.Of(feeds, 3, 1, p.Size,
 		p.Size)})
-	if err != nil {
-		t.Fatal(err)
-	}
 	if got := out["out"]; !slices.Equal(got.Shape, []int{3, 3, p.Size, p.Size}) || !slices.Equal(got.Data, want) {
 		t.Errorf("other pixels, %v", got)
 	}

@@ -7,10 +7,11 @@ import (
 	"image"
 	"image/color"
 	"math"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"promptfed/runtime/goldentest"
 )
 
 // pngHeader is a PNG that claims a size and has no data.
@@ -22,10 +23,7 @@ func pngHeader(w, h uint32) []byte {
 }
 
 func TestDecodeErrors(t *testing.T) {
-	noise, err := os.ReadFile("testdata/noise.png")
-	if err != nil {
-		t.Fatal(err)
-	}
+	noise := goldentest.Read(t, "testdata/noise.png")
 	for _, c := range []struct {
 		name string
 		data []byte
@@ -74,10 +72,7 @@ func FuzzDecode(f *testing.F) {
 		if strings.HasSuffix(name, ".json") {
 			continue
 		}
-		data, err := os.ReadFile(name)
-		if err != nil {
-			f.Fatal(err)
-		}
+		data := goldentest.Read(f, name)
 		f.Add(data)
 	}
 	f.Add(pngHeader(1<<31-1, 1<<31-1))

@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
-	"errors"
 	"image"
 	"math"
 	"math/rand/v2"
@@ -167,7 +166,7 @@ func TestJPEGAgainstPillow(t *testing.T) {
 		Pixels []byte
 	}
 	readJSON(t, "pacs.json", &rows)
-	root := sharedData(t, "pacs")
+	root := goldentest.Shared(t, "pacs")
 	p := CLIP(32)
 	sum, top := 0.0, 0
 	for _, r := range rows {
@@ -179,25 +178,6 @@ func TestJPEGAgainstPillow(t *testing.T) {
 	if sum > 0.5 || top > 16 {
 		t.Errorf("mean %.3f, most %d levels", sum, top)
 	}
-}
-
-func sharedData(t testing.TB, name string) string {
-	t.Helper()
-	dir, err := filepath.Abs(".")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for {
-		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
-			break
-		}
-		dir = filepath.Dir(dir)
-	}
-	path := filepath.Join(dir, "../shared/data", name)
-	if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
-		t.Skip("no shared data")
-	}
-	return path
 }
 
 // TestAugment: one seed gives one view, also under concurrent use; views of different seeds differ.

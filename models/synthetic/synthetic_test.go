@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"promptfed/runtime/goldentest"
 )
 
 func all() []string { return slices.Concat(Classes(), Textures()) }
@@ -88,13 +90,10 @@ func TestSeedsDiffer(t *testing.T) {
 }
 
 func TestErrorsListWhatThereIs(t *testing.T) {
-	if _, err := New("blob", "photo", 0, Default()); err == nil || !strings.Contains(err.Error(), `"blob"`) ||
-		!strings.Contains(err.Error(), "crescent moon") {
-		t.Errorf("unknown class: %v", err)
-	}
-	if _, err := New("star", "fresco", 0, Default()); err == nil || !strings.Contains(err.Error(), "mosaic") {
-		t.Errorf("unknown domain: %v", err)
-	}
+	_, err := New("blob", "photo", 0, Default())
+	goldentest.WantErrorOf(t, "unknown class", err, `"blob"`, "crescent moon")
+	_, err = New("star", "fresco", 0, Default())
+	goldentest.WantErrorOf(t, "unknown domain", err, "mosaic")
 	for _, size := range []int{-1, 0, 3, maxSize + 1} {
 		if _, err := sample("star", "photo", 0).Image(size); err == nil {
 			t.Errorf("size %d: no error", size)

@@ -10,6 +10,7 @@ import (
 
 	"promptfed/models/checkpoint"
 	"promptfed/models/tokenizer"
+	"promptfed/runtime/goldentest"
 )
 
 // The relations of the four backbones are those of the published ones: patches of the transformers differ by a factor
@@ -81,9 +82,8 @@ func TestBackbones(t *testing.T) {
 	if len(joint) < 3 {
 		t.Errorf("embedding dimensions %v", joint)
 	}
-	if _, err := FS("tiny-vit-l14"); err == nil || !strings.Contains(err.Error(), "tiny-vit-b16, tiny-vit-b32") {
-		t.Errorf("an unknown name gives %v", err)
-	}
+	_, err := FS("tiny-vit-l14")
+	goldentest.WantErrorOf(t, "an unknown name", err, "tiny-vit-b16, tiny-vit-b32")
 }
 
 func TestMerges(t *testing.T) {

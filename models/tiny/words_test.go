@@ -1,13 +1,13 @@
 package tiny_test
 
 import (
-	"context"
 	"math"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"promptfed/models/bundle/bundletest"
 	"promptfed/models/bundle/converted"
 	"promptfed/models/clip"
 	"promptfed/models/tiny"
@@ -39,10 +39,7 @@ func TestWordsAreTheText(t *testing.T) {
 	one := g.Input("one", graph.Float, graph.Static(1))
 	var outputs []graph.Output
 	compare := func(name string, f graph.Node, texts ...string) {
-		whole, err := b.Sentences(g, texts)
-		if err != nil {
-			t.Fatal(err)
-		}
+		whole := bundletest.Sentences(t, b, g, texts...)
 		outputs = append(outputs, graph.Output{Name: "got " + name, Node: f.Mul(one)},
 			graph.Output{Name: "want " + name, Node: whole.Mul(one)})
 	}
@@ -67,24 +64,15 @@ func TestWordsAreTheText(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, err := b.Prompts(g, classes, append(prompts, clip.Prompt{Ctx: g.Const(words), Own: alone}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := bundletest.Prompts(t, b, g, classes, append(prompts, clip.Prompt{Ctx: g.Const(words), Own: alone})...)
 	for i, template := range templates {
 		texts := convert.Slice(classes, func(c string) string { return strings.ReplaceAll(template, "{}", c) })
 		compare(template, f[i], texts...)
 	}
 	compare("without a class", f[len(templates)], "a photo of a.")
-	model, err := graph.Model(outputs...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := ort.RunOnce(context.Background(), model, ort.Options{WeightsDir: b.WeightsDir()},
+	model := orttest.Model(t, outputs...)
+	out := orttest.RunOnce(t, model, ort.Options{WeightsDir: b.WeightsDir()},
 		tensor.Map{"one": tensor.Of([]float32{1}, 1)})
-	if err != nil {
-		t.Fatal(err)
-	}
 	for name, got := range out {
 		what, ok := strings.CutPrefix(name, "got ")
 		if !ok {

@@ -3,13 +3,14 @@ package tokenizer
 import (
 	"bytes"
 	"compress/gzip"
-	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
+
+	"promptfed/runtime/goldentest"
 )
 
 func packed(t testing.TB, data []byte) []byte {
@@ -37,10 +38,7 @@ func forms(t testing.TB) []map[string][]byte {
 	if err := tok.Write(&whole); err != nil {
 		t.Fatal(err)
 	}
-	vocab, err := json.Marshal(tok.ids)
-	if err != nil {
-		t.Fatal(err)
-	}
+	vocab := goldentest.JSON(t, tok.ids)
 	return []map[string][]byte{{jsonName: whole.Bytes()}, {vocabName: vocab, mergesName: list}, {mergesName: list},
 		{"list.txt.gz": packed(t, list)}}
 }
@@ -52,9 +50,7 @@ func TestCutAnywhere(t *testing.T) {
 		for cut, data := range form {
 			dir := t.TempDir()
 			for name, data := range form {
-				if err := os.WriteFile(filepath.Join(dir, name), data, 0o644); err != nil {
-					t.Fatal(err)
-				}
+				goldentest.Write(t, filepath.Join(dir, name), data)
 			}
 			path := filepath.Join(dir, cut)
 			from := path
@@ -105,9 +101,7 @@ func TestMislabelled(t *testing.T) {
 		{openAIName + ".gz", zip, "is not two tokens"},
 	} {
 		path := filepath.Join(t.TempDir(), c.name)
-		if err := os.WriteFile(path, c.data, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		goldentest.Write(t, path, c.data)
 		if _, err := Load(path); err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(),
 			path) {
 			t.Errorf("%s with %.20q: %v, want %q", c.name, c.data, err, c.want)
@@ -148,9 +142,7 @@ func TestBombs(t *testing.T) {
 			"puts 0 tokens before a text and 0 after it", 32 << 20},
 	} {
 		path := filepath.Join(t.TempDir(), c.name)
-		if err := os.WriteFile(path, c.data, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		goldentest.Write(t, path, c.data)
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
 		_, err := Load(path)

@@ -2,12 +2,12 @@ package tokenizer
 
 import (
 	"cmp"
-	"compress/gzip"
-	"encoding/json"
 	"os"
 	"path/filepath"
 	"slices"
 	"testing"
+
+	"promptfed/runtime/goldentest"
 )
 
 // TestFiles encodes strings with tokenizers of every kind. The ids are those of Hugging Face's library, version 0.22.2
@@ -15,22 +15,11 @@ import (
 // end tokens with other names, so it follows its file, without OpenAI's cleaning.
 func TestFiles(t *testing.T) {
 	dir := cmp.Or(os.Getenv("FILES"), "testdata/files")
-	f, err := os.Open(filepath.Join(dir, "ids.json.gz"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	z, err := gzip.NewReader(f)
-	if err != nil {
-		t.Fatal(err)
-	}
 	var golden struct {
 		Texts []string
 		IDs   map[string][][]int
 	}
-	if err := json.NewDecoder(z).Decode(&golden); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.ReadJSON(t, filepath.Join(dir, "ids.json.gz"), &golden)
 	for name, all := range golden.IDs {
 		tok, err := Load(filepath.Join(dir, name))
 		if err != nil {

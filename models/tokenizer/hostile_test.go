@@ -1,12 +1,13 @@
 package tokenizer
 
 import (
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"unicode"
 	"unicode/utf8"
+
+	"promptfed/runtime/goldentest"
 )
 
 // TestDamagedFiles reads files that must be refused, and checks the messages.
@@ -45,9 +46,7 @@ func TestDamagedFiles(t *testing.T) {
 	} {
 		dir := t.TempDir()
 		for name, data := range c.files {
-			if err := os.WriteFile(filepath.Join(dir, name), []byte(data), 0o644); err != nil {
-				t.Fatal(err)
-			}
+			goldentest.Write(t, filepath.Join(dir, name), data)
 		}
 		_, err := Load(dir)
 		if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), dir) ||
@@ -218,10 +217,7 @@ func FuzzReadHF(f *testing.F) {
 		f.Add([]byte(kind.data))
 	}
 	for _, name := range []string{"bert", "gemma", "t5", "words"} {
-		data, err := os.ReadFile("testdata/files/" + name + "/tokenizer.json")
-		if err != nil {
-			f.Fatal(err)
-		}
+		data := goldentest.Read(f, "testdata/files/"+name+"/tokenizer.json")
 		f.Add(data)
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -238,10 +234,7 @@ func reload(t *testing.T, tok *Tokenizer) {
 	if err := tok.WriteHF(dir); err != nil {
 		t.Fatal(err)
 	}
-	back, err := Load(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	back := load(t, dir)
 	same(t, tok, back)
 	if ids, err := tok.Encode("aaa ing low aaaab"); err == nil {
 		tok.Decode(ids)

@@ -2,14 +2,13 @@ package tokenizer
 
 import (
 	"bytes"
-	"compress/gzip"
-	"encoding/json"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"promptfed/runtime/goldentest"
 )
 
 // openCLIP holds results that tools/golden/openclip_tokens.py computed with OpenCLIP 3.3.0: whole sequences of Context
@@ -27,18 +26,7 @@ type openCLIP struct {
 
 func readOpenCLIP(t testing.TB) (golden openCLIP) {
 	t.Helper()
-	f, err := os.Open("testdata/openclip.json.gz")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	z, err := gzip.NewReader(f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := json.NewDecoder(z).Decode(&golden); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.ReadJSON(t, "testdata/openclip.json.gz", &golden)
 	return golden
 }
 
@@ -49,24 +37,12 @@ func withSpecial(t testing.TB, name string, special map[string]string) *Tokenize
 		return small(t)
 	}
 	dir := t.TempDir()
-	data, err := os.ReadFile("testdata/files/" + name + "/tokenizer.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	config, err := json.Marshal(special)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := goldentest.Read(t, "testdata/files/"+name+"/tokenizer.json")
+	config := goldentest.JSON(t, special)
 	for file, data := range map[string][]byte{jsonName: data, ConfigName: config} {
-		if err := os.WriteFile(filepath.Join(dir, file), data, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		goldentest.Write(t, filepath.Join(dir, file), data)
 	}
-	tok, err := Load(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return tok
+	return load(t, dir)
 }
 
 // Whole sequences, including padding, are those of OpenCLIP's HFTokenizer and SimpleTokenizer for every tokenizer and
@@ -159,28 +135,22 @@ func TestSeparator(t *testing.T) {
 		tok := small(t)
 		if c.name != "merges-1000.txt" {
 			dir := t.TempDir()
-			data, err := os.ReadFile("testdata/files/" + c.name + "/tokenizer.json")
-			if err != nil {
-				t.Fatal(err)
-			}
+			data := goldentest.Read(t, "testdata/files/"+c.name+"/tokenizer.json")
 			files := map[string][]byte{jsonName: data}
 			if c.config != "" {
 				files[ConfigName] = []byte(`{"sep_token":` + c.config + `}`)
 			}
 			for file, data := range files {
-				if err := os.WriteFile(filepath.Join(dir, file), data, 0o644); err != nil {
-					t.Fatal(err)
-				}
+				goldentest.Write(t, filepath.Join(dir, file), data)
 			}
+			var err error
 			if tok, err = Load(dir); err != nil {
 				t.Fatal(err)
 			}
 		}
 		treated, err := tok.WithCleaning(TextCleaning{StripSep: true, Sep: c.sep})
 		if c.want != "" {
-			if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
-				t.Errorf("%s: %v, want %q", c.name, err, c.want)
-			}
+			goldentest.WantErrorOf(t, c.name, err, c.want)
 			continue
 		}
 		if err != nil {
@@ -205,9 +175,8 @@ func TestTreatmentErrors(t *testing.T) {
 		`clean is "upper", must be one of [lower whitespace canonicalize]`: {Clean: "upper"},
 		`sep_token is "x" without strip_sep_token`:                         {Sep: "x"},
 	} {
-		if _, err := small(t).WithCleaning(x); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%v, want %q", err, want)
-		}
+		_, err := small(t).WithCleaning(x)
+		goldentest.WantError(t, err, want)
 	}
 	for want, x := range map[string]TextCleaning{
 		"": {}, "cleaned: canonicalize": {Clean: Canonicalize},
@@ -224,10 +193,7 @@ func TestTreatmentErrors(t *testing.T) {
 func FuzzTreatment(f *testing.F) {
 	all := []*Tokenizer{small(f)}
 	for _, name := range []string{"bert", "xlm", "clip"} {
-		tok, err := Load("testdata/files/" + name)
-		if err != nil {
-			f.Fatal(err)
-		}
+		tok := load(f, "testdata/files/"+name)
 		all = append(all, tok)
 	}
 	for _, text := range readOpenCLIP(f).Texts {

@@ -2,7 +2,6 @@ package converted_test
 
 import (
 	"cmp"
-	"compress/gzip"
 	"encoding/base64"
 	"encoding/binary"
 	"encoding/csv"
@@ -18,9 +17,10 @@ import (
 	"testing"
 
 	"promptfed/models/bundle"
+	"promptfed/models/bundle/bundletest"
 	"promptfed/models/bundle/converted"
 	"promptfed/models/clip"
-	"promptfed/runtime/grad"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/ort/orttest"
 	"promptfed/runtime/safetensors"
@@ -100,18 +100,7 @@ func TestArchitectures(t *testing.T) {
 }
 
 func readArchitectures(t *testing.T) (all architectures) {
-	f, err := os.Open("testdata/architectures.json.gz")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	z, err := gzip.NewReader(f)
-	if err == nil {
-		err = json.NewDecoder(z).Decode(&all)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.ReadJSON(t, "testdata/architectures.json.gz", &all)
 	return all
 }
 
@@ -124,7 +113,7 @@ func (a architecture) convert(t *testing.T) (*bundle.Bundle, error) {
 	}
 	weights := "model.safetensors"
 	for name, text := range a.Files {
-		orttest.Write(t, filepath.Join(src, name), string(text))
+		goldentest.Write(t, filepath.Join(src, name), text)
 		if name == "open_clip_config.json" {
 			weights = "open_clip_model.safetensors"
 		}
@@ -196,25 +185,13 @@ func (a architecture) compare(t *testing.T, all architectures, b *bundle.Bundle)
 	differs("image", sketch(image), a.Want.Image)
 	g := graph.New()
 	ctx := g.Input("prompt", graph.Float, graph.Static(3, b.Text.Width))
-	texts, err := b.Sentences(g, all.Texts)
-	if err != nil {
-		t.Fatal(err)
-	}
-	prompts, err := b.Prompts(g, all.Classes, []clip.Prompt{{Ctx: ctx}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	texts := bundletest.Sentences(t, b, g, all.Texts...)
+	prompts := bundletest.Prompts(t, b, g, all.Classes, clip.Prompt{Ctx: ctx})
 	logits := g.Const(image).L2Normalize().MatMul(prompts[0].L2Normalize().Transpose(1, 0)).MulScalar(b.LogitScale)
 	loss := graph.CrossEntropy(logits, g.Ints(all.Labels...))
-	d, err := grad.Of(loss, ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	model, err := graph.Model(graph.Output{Name: "text", Node: texts}, graph.Output{Name: "prompts", Node: prompts[0]},
+	d := orttest.Gradients(t, loss, ctx)
+	model := orttest.Model(t, graph.Output{Name: "text", Node: texts}, graph.Output{Name: "prompts", Node: prompts[0]},
 		graph.Output{Name: "loss", Node: loss}, graph.Output{Name: "gradient", Node: d[0]})
-	if err != nil {
-		t.Fatal(err)
-	}
 	out := orttest.Run(t, model, b.WeightsDir(), tensor.Map{"prompt": formula("prompt", 3, b.Text.Width)})
 	differs("text", sketch(out["text"]), a.Want.Text)
 	differs("prompts", sketch(out["prompts"]), a.Want.Prompts)
@@ -229,10 +206,7 @@ func (a architecture) image(t *testing.T, b *bundle.Bundle, in tensor.Map) *tens
 	if err != nil {
 		t.Fatal(err)
 	}
-	model, err := graph.Model(graph.Output{Name: "image", Node: n})
-	if err != nil {
-		t.Fatal(err)
-	}
+	model := orttest.Model(t, graph.Output{Name: "image", Node: n})
 	return orttest.Run(t, model, b.WeightsDir(), in)["image"]
 }
 
@@ -307,7 +281,8 @@ func sketch(x *tensor.Tensor) []float64 {
 func (all architectures) sameLists(t *testing.T, results []string) {
 	var list strings.Builder
 	w := csv.NewWriter(&list)
-	rows, page := [][]string{{"library", "configuration", "result"}}, string(orttest.Read(t, "../../../docs/models.md"))
+	rows := [][]string{{"library", "configuration", "result"}}
+	page := string(goldentest.Read(t, "../../../docs/models.md"))
 	for _, l := range libraries {
 		exact, before := 0, len(rows)
 		for i, a := range all.Entries {
@@ -328,8 +303,8 @@ func (all architectures) sameLists(t *testing.T, results []string) {
 	}
 	path := "testdata/architectures.csv"
 	if os.Getenv("UPDATE") != "" {
-		orttest.Write(t, path, list.String())
-	} else if list.String() != string(orttest.Read(t, path)) {
+		goldentest.Write(t, path, list.String())
+	} else if list.String() != string(goldentest.Read(t, path)) {
 		t.Errorf("%s lists other results; UPDATE=1 go test -run TestArchitectures writes it", path)
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"promptfed/models/bundle/converted"
-	"promptfed/runtime/ort/orttest"
+	"promptfed/runtime/goldentest"
 )
 
 // rewrite changes a JSON file of a copied checkpoint.
@@ -59,11 +59,11 @@ func TestEndToken(t *testing.T) {
 		{"end token first", swapped, "end token, 0, which is not the last of the vocabulary, 529", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			dir := copyDir(t, "testdata/huggingface")
+			dir := goldentest.CopyDir(t, t.TempDir(), "testdata/huggingface")
 			c.change(t, dir)
 			b, err := converted.Convert(dir, filepath.Join(t.TempDir(), "small"), converted.Options{})
 			if c.mistaken != "" {
-				orttest.CheckOneLineError(t, c.name, err, c.mistaken, "--vocab")
+				goldentest.WantErrorOf(t, c.name, err, c.mistaken, "--vocab")
 				return
 			}
 			if err != nil {

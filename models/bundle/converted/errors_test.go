@@ -11,7 +11,7 @@ import (
 
 	"promptfed/models/bundle"
 	"promptfed/models/bundle/converted"
-	"promptfed/runtime/ort/orttest"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/safetensors"
 	"promptfed/runtime/tensor"
 )
@@ -28,25 +28,11 @@ func untouched(t *testing.T, what, dir string) {
 	}
 }
 
-func copyDir(t *testing.T, from string) string {
-	t.Helper()
-	to := t.TempDir()
-	if err := os.CopyFS(to, os.DirFS(from)); err != nil {
-		t.Fatal(err)
-	}
-	return to
-}
-
 func TestConvertRefuses(t *testing.T) {
-	whole, err := os.ReadFile("testdata/openai.pt")
-	if err != nil {
-		t.Fatal(err)
-	}
+	whole := goldentest.Read(t, "testdata/openai.pt")
 	cut := filepath.Join(t.TempDir(), "cut.pt")
-	if err := os.WriteFile(cut, whole[:len(whole)/2], 0o644); err != nil {
-		t.Fatal(err)
-	}
-	cutSafe := copyDir(t, "testdata/huggingface")
+	goldentest.Write(t, cut, whole[:len(whole)/2])
+	cutSafe := goldentest.CopyDir(t, t.TempDir(), "testdata/huggingface")
 	if err := os.Truncate(filepath.Join(cutSafe, "model.safetensors"), 50_000); err != nil {
 		t.Fatal(err)
 	}
@@ -55,17 +41,10 @@ func TestConvertRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	short := filepath.Join(t.TempDir(), "short.txt")
-	if err := os.WriteFile(short, []byte("#version\ni n\nt h\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	lines, err := os.ReadFile("testdata/merges.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.Write(t, short, "#version\ni n\nt h\n")
+	lines := goldentest.Read(t, "testdata/merges.txt")
 	larger := filepath.Join(t.TempDir(), "larger.txt")
-	if err := os.WriteFile(larger, append(lines, "q q\n"...), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.Write(t, larger, append(lines, "q q\n"...))
 	for _, c := range []struct {
 		what, src string
 		o         converted.Options
@@ -85,22 +64,20 @@ func TestConvertRefuses(t *testing.T) {
 	} {
 		dir := t.TempDir()
 		_, err := converted.Convert(c.src, filepath.Join(dir, "out"), c.o)
-		orttest.CheckOneLineError(t, c.what, err, c.parts...)
+		goldentest.WantErrorOf(t, c.what, err, c.parts...)
 		untouched(t, c.what, dir)
 	}
 	dir := t.TempDir()
-	_, err = converted.Convert("testdata/huggingface", filepath.Join(dir, "a:b"), converted.Options{})
-	orttest.CheckOneLineError(t, "bad name", err, `"a:b"`)
+	_, err := converted.Convert("testdata/huggingface", filepath.Join(dir, "a:b"), converted.Options{})
+	goldentest.WantErrorOf(t, "bad name", err, `"a:b"`)
 	untouched(t, "bad name", dir)
 }
 
 func TestConvertKeepsWhatIsThere(t *testing.T) {
 	full := t.TempDir()
-	if err := os.WriteFile(filepath.Join(full, "thesis.txt"), []byte("x"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.Write(t, filepath.Join(full, "thesis.txt"), "x")
 	_, err := converted.Convert("testdata/huggingface", full, converted.Options{})
-	orttest.CheckOneLineError(t, "a folder with files", err, full, "has no bundle.json")
+	goldentest.WantErrorOf(t, "a folder with files", err, full, "has no bundle.json")
 	if list, _ := os.ReadDir(full); len(list) != 1 {
 		t.Errorf("the folder holds %v now", list)
 	}
@@ -138,7 +115,7 @@ func TestConvertKeepsWhatIsThere(t *testing.T) {
 	}
 	src := filepath.Join(dir, "weights.safetensors")
 	_, err = converted.Convert(src, dir, converted.Options{})
-	orttest.CheckOneLineError(t, "source inside the bundle", err, "choose another")
+	goldentest.WantErrorOf(t, "source inside the bundle", err, "choose another")
 }
 
 // Weights that are NaN are detected, whether they are converted (half precision) or linked (float32).
@@ -150,7 +127,7 @@ func TestConvertRefusesNaN(t *testing.T) {
 		{"testdata/openclip", "open_clip_model.safetensors", "ln_final.bias", []byte{0, 0x7e}},
 		{"testdata/huggingface", "model.safetensors", "text_model.final_layer_norm.bias", []byte{0, 0, 0xc0, 0x7f}},
 	} {
-		src := copyDir(t, c.src)
+		src := goldentest.CopyDir(t, t.TempDir(), c.src)
 		path := filepath.Join(src, c.file)
 		f, err := safetensors.Open(path)
 		if err != nil {
@@ -161,17 +138,12 @@ func TestConvertRefusesNaN(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		data, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := goldentest.Read(t, path)
 		copy(data[info.Offset+int64(3*len(c.nan)):], c.nan)
-		if err := os.WriteFile(path, data, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		goldentest.Write(t, path, data)
 		_, err = converted.Convert(src, filepath.Join(t.TempDir(), "out"),
 			converted.Options{Vocab: "testdata/huggingface"})
-		orttest.CheckOneLineError(t, c.src, err, c.tensor, "NaN")
+		goldentest.WantErrorOf(t, c.src, err, c.tensor, "NaN")
 	}
 }
 
@@ -223,7 +195,7 @@ func TestOpenFindsDamage(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err := bundle.Open(b.WeightsDir())
-		orttest.CheckOneLineError(t, c.what, err, c.parts...)
+		goldentest.WantErrorOf(t, c.what, err, c.parts...)
 	}
 }
 

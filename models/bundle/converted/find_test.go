@@ -12,7 +12,7 @@ import (
 
 	"promptfed/models/bundle"
 	"promptfed/models/bundle/converted"
-	"promptfed/runtime/ort/orttest"
+	"promptfed/runtime/goldentest"
 )
 
 // environment gives the test its own cache and models path.
@@ -58,11 +58,11 @@ func TestFind(t *testing.T) {
 		}
 	}
 	_, err := bundle.Inspect("gamma")
-	orttest.CheckOneLineError(t, "neither a file nor a bundle", err, "stat gamma", `no bundle "gamma"`, "beta")
+	goldentest.WantErrorOf(t, "neither a file nor a bundle", err, "stat gamma", `no bundle "gamma"`, "beta")
 	_, err = bundle.Find("gamma", mine)
-	orttest.CheckOneLineError(t, "unknown", err, `"gamma"`, mine, models, "alpha-of-mine", "beta")
+	goldentest.WantErrorOf(t, "unknown", err, `"gamma"`, mine, models, "alpha-of-mine", "beta")
 	_, err = bundle.Find(filepath.Join(models, "gone"))
-	orttest.CheckOneLineError(t, "a path that is not there", err, "gone", "no such folder")
+	goldentest.WantErrorOf(t, "a path that is not there", err, "gone", "no such folder")
 	var names []string
 	for _, e := range bundle.List(mine) {
 		names = append(names, e.Name)

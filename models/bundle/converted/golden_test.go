@@ -10,10 +10,11 @@ import (
 	"testing"
 
 	"promptfed/models/bundle"
+	"promptfed/models/bundle/bundletest"
 	"promptfed/models/bundle/converted"
 	"promptfed/models/checkpoint"
 	"promptfed/models/clip"
-	"promptfed/runtime/grad"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/ort"
 	"promptfed/runtime/ort/orttest"
@@ -90,10 +91,7 @@ func sameAs(t *testing.T, b *bundle.Bundle, want tensor.Map, text ...string) {
 }
 
 func images(t *testing.T, b *bundle.Bundle, want tensor.Map) {
-	model, err := b.ImageModel()
-	if err != nil {
-		t.Fatal(err)
-	}
+	model := bundletest.ImageModel(t, b)
 	out := orttest.Run(t, model, b.WeightsDir(), tensor.Map{bundle.PixelsInput: want["pixels"]})
 	orttest.CheckClose(t, "image", out[bundle.ImageOutput], want["image"])
 	orttest.CheckClose(t, "patches", out[bundle.PatchesOutput], want["patches"])
@@ -102,25 +100,13 @@ func images(t *testing.T, b *bundle.Bundle, want tensor.Map) {
 func prompts(t *testing.T, b *bundle.Bundle, want tensor.Map, names []string) {
 	g := graph.New()
 	ctx := g.Input("ctx", graph.Float, graph.Static(want["ctx"].Shape...))
-	f, err := b.Prompts(g, classes, []clip.Prompt{{Ctx: ctx}, {Ctx: ctx, Class: clip.Middle},
-		{Ctx: ctx, Class: clip.Front}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	whole, err := b.Sentences(g, sentences)
-	if err != nil {
-		t.Fatal(err)
-	}
-	d, err := grad.Of(f[0].Mul(g.Const(want["cotangent"])).Sum(), ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	model, err := graph.Model(graph.Output{Name: "end", Node: f[0]}, graph.Output{Name: "middle", Node: f[1]},
+	f := bundletest.Prompts(t, b, g, classes, clip.Prompt{Ctx: ctx}, clip.Prompt{Ctx: ctx, Class: clip.Middle},
+		clip.Prompt{Ctx: ctx, Class: clip.Front})
+	whole := bundletest.Sentences(t, b, g, sentences...)
+	d := orttest.Gradients(t, f[0].Mul(g.Const(want["cotangent"])).Sum(), ctx)
+	model := orttest.Model(t, graph.Output{Name: "end", Node: f[0]}, graph.Output{Name: "middle", Node: f[1]},
 		graph.Output{Name: "front", Node: f[2]}, graph.Output{Name: "sentences", Node: whole},
 		graph.Output{Name: "grad", Node: d[0]})
-	if err != nil {
-		t.Fatal(err)
-	}
 	out := orttest.Run(t, model, b.WeightsDir(), tensor.Map{"ctx": want["ctx"]})
 	for _, name := range names {
 		orttest.CheckClose(t, name, out[name], want[name])
@@ -176,10 +162,7 @@ func TestSameFeaturesFromEveryFormat(t *testing.T) {
 	var first tensor.Map
 	for _, c := range sources {
 		b := convert(t, c.src, c.o)
-		model, err := b.ImageModel()
-		if err != nil {
-			t.Fatal(err)
-		}
+		model := bundletest.ImageModel(t, b)
 		out := orttest.Run(t, model, b.WeightsDir(), in)
 		if first == nil {
 			first = out
@@ -223,14 +206,10 @@ func TestClassTooLong(t *testing.T) {
 	long := strings.Repeat("q", 14) // 14 tokens, ".", EOT, SOS and 16 of the prompt: 33 of 32
 	_, err := b.Prompts(g, []string{"cat", long}, []clip.Prompt{{Ctx: ctx}})
 	for _, part := range []string{long, "16", "33", "32"} {
-		if err == nil || !strings.Contains(err.Error(), part) {
-			t.Errorf("error %v, want one that names %q", err, part)
-		}
+		goldentest.WantError(t, err, part)
 	}
-	if _, err := b.Sentences(graph.New(), []string{strings.Repeat("q", 31)}); err == nil ||
-		!strings.Contains(err.Error(), "33 tokens") {
-		t.Errorf("error %v, want one that tells of 33 tokens", err)
-	}
+	_, err = b.Sentences(graph.New(), []string{strings.Repeat("q", 31)})
+	goldentest.WantError(t, err, "33 tokens")
 	g = graph.New()
 	ctx = g.Input("ctx", graph.Float, graph.Static(16, b.Text.Width))
 	if _, err := b.Prompts(g, []string{"cat", long[:13]}, []clip.Prompt{{Ctx: ctx}}); err != nil {
@@ -254,14 +233,9 @@ func TestLinksThroughTheHubCache(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i, e := range list {
-		data, err := os.ReadFile(filepath.Join("testdata/huggingface", e.Name()))
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := goldentest.Read(t, filepath.Join("testdata/huggingface", e.Name()))
 		blob := strings.Repeat("ab", 8) + string(rune('0'+i))
-		if err := os.WriteFile(filepath.Join(blobs, blob), data, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		goldentest.Write(t, filepath.Join(blobs, blob), data)
 		if err := os.Symlink(filepath.Join("..", "..", "blobs", blob), filepath.Join(snap, e.Name())); err != nil {
 			t.Skip(err)
 		}

@@ -9,8 +9,9 @@ import (
 	"testing"
 
 	"promptfed/models/bundle"
+	"promptfed/models/bundle/bundletest"
 	"promptfed/models/clip"
-	"promptfed/runtime/grad"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/onnx"
 	"promptfed/runtime/ort/orttest"
@@ -58,25 +59,22 @@ func TestGradientFiles(t *testing.T) {
 		return nil, errors.New("not in this test")
 	}
 	_, err = open(dir, run)
-	orttest.CheckOneLineError(t, "a comparison that fails", err, bundle.ImageGradientFile, "not in this test")
+	goldentest.WantErrorOf(t, "a comparison that fails", err, bundle.ImageGradientFile, "not in this test")
 	if !slices.Equal(compared, []string{bundle.PixelsInput}) {
 		t.Errorf("compared for %q", compared)
 	}
 
 	manifest := filepath.Join(dir, bundle.ManifestFile)
-	data, err := os.ReadFile(manifest)
-	if err != nil {
-		t.Fatal(err)
-	}
-	orttest.Write(t, manifest, strings.Replace(string(data), `"bundle": 4`, `"bundle": 3`, 1))
+	data := goldentest.Read(t, manifest)
+	goldentest.Write(t, manifest, strings.Replace(string(data), `"bundle": 4`, `"bundle": 3`, 1))
 	_, err = open(dir, nil)
-	orttest.CheckOneLineError(t, "version 3", err, "bundle version 3, but with these files it is 4")
+	goldentest.WantErrorOf(t, "version 3", err, "bundle version 3, but with these files it is 4")
 	if data, err = os.ReadFile(filepath.Join(dir, bundle.TextGradientFile)); err != nil {
 		t.Fatal(err)
 	}
-	orttest.Write(t, filepath.Join(usual.Dir, bundle.TextGradientFile), string(data))
+	goldentest.Write(t, filepath.Join(usual.Dir, bundle.TextGradientFile), data)
 	_, err = open(usual.Dir, nil)
-	orttest.CheckOneLineError(t, "a file that is not listed", err, bundle.TextGradientFile, "does not list it")
+	goldentest.WantErrorOf(t, "a file that is not listed", err, bundle.TextGradientFile, "does not list it")
 }
 
 // Features and gradients of texts and images by gradient files are those of the usual way, and a device computes them.
@@ -92,24 +90,15 @@ func TestGradientFilesOnADevice(t *testing.T) {
 		ctx := g.Input("ctx", graph.Float, graph.Static(3, b.Text.Width))
 		pixels := bundle.AddPixelsInput(g, 2, size)
 		prompts := []clip.Prompt{{Ctx: ctx}, {Ctx: ctx, Class: clip.Front}}
-		text, err := b.Prompts(g, []string{"cat", "the thing"}, prompts)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := bundletest.Prompts(t, b, g, []string{"cat", "the thing"}, prompts...)
 		image, _, err := b.Image(g, pixels, clip.VisionPrompts{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		loss := image.L2Normalize().MatMulT(text[0].Add(text[1]).L2Normalize()).Square().Sum()
-		dx, err := grad.Of(loss, ctx, pixels)
-		if err != nil {
-			t.Fatal(err)
-		}
-		model, err := graph.Model(graph.Output{Name: "loss", Node: loss},
+		dx := orttest.Gradients(t, loss, ctx, pixels)
+		model := orttest.Model(t, graph.Output{Name: "loss", Node: loss},
 			graph.Output{Name: "ctx gradient", Node: dx[0]}, graph.Output{Name: "pixels gradient", Node: dx[1]})
-		if err != nil {
-			t.Fatal(err)
-		}
 		outs = append(outs, orttest.Run(t, model, b.WeightsDir(), tensor.Map{"ctx": bundle.Noise(3, b.Text.Width),
 			bundle.PixelsInput: bundle.Noise(2, 3, size, size)}))
 	}

@@ -8,7 +8,7 @@ import (
 
 	"promptfed/models/bundle"
 	"promptfed/models/bundle/converted"
-	"promptfed/runtime/ort/orttest"
+	"promptfed/runtime/goldentest"
 )
 
 // The numbers are those of tools/golden/bundle.py: two towers of 2 blocks with 12 tensors each; 5 more in the text
@@ -68,5 +68,5 @@ func TestInspect(t *testing.T) {
 		t.Errorf("operator sets %v, operators %v", r.Opsets, r.Ops)
 	}
 	_, err = bundle.Inspect("testdata/nothing")
-	orttest.CheckOneLineError(t, "nothing there", err, "testdata/nothing")
+	goldentest.WantErrorOf(t, "nothing there", err, "testdata/nothing")
 }

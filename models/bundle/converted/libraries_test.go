@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"promptfed/models/bundle"
+	"promptfed/models/bundle/bundletest"
 	"promptfed/models/bundle/converted"
 	"promptfed/models/checkpoint"
 	"promptfed/runtime/graph"
@@ -53,17 +54,11 @@ func TestLibraries(t *testing.T) {
 			}
 			b := convert(t, src, o)
 			t.Logf("%s, logit scale %.4g, notes %q", b.Architecture, b.LogitScale, b.Notes)
-			model, err := b.ImageModel()
-			if err != nil {
-				t.Fatal(err)
-			}
+			model := bundletest.ImageModel(t, b)
 			orttest.CheckClose(t, "image", orttest.Run(t, model, b.WeightsDir(),
 				tensor.Map{bundle.PixelsInput: want["pixels"]})[bundle.ImageOutput], want["image"])
 			g := graph.New()
-			n, err := b.Sentences(g, []string{"a photo of a cat.", "the quick brown fox, jumping", "dog"})
-			if err != nil {
-				t.Fatal(err)
-			}
+			n := bundletest.Sentences(t, b, g, "a photo of a cat.", "the quick brown fox, jumping", "dog")
 			one := g.Input("one", graph.Float, graph.Static(1)) // package ort runs no graph without inputs
 			if model, err = graph.Model(graph.Output{Name: "text", Node: n.Mul(one)}); err != nil {
 				t.Fatal(err)

@@ -1,12 +1,12 @@
 package converted
 
 import (
-	"encoding/json"
 	"os"
 	"path/filepath"
 	"testing"
 
 	"promptfed/models/bundle"
+	"promptfed/runtime/goldentest"
 )
 
 // FuzzManifest: no bundle.json makes the reader panic or take long, and an accepted one is accepted again after it was
@@ -16,10 +16,7 @@ func FuzzManifest(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	data, err := os.ReadFile(filepath.Join(b.WeightsDir(), bundle.ManifestFile))
-	if err != nil {
-		f.Fatal(err)
-	}
+	data := goldentest.Read(f, filepath.Join(b.WeightsDir(), bundle.ManifestFile))
 	if _, err := parseManifest(data); err != nil {
 		f.Fatal(err)
 	}
@@ -42,10 +39,7 @@ func FuzzManifest(f *testing.F) {
 		if err != nil {
 			return
 		}
-		again, err := json.Marshal(m)
-		if err != nil {
-			t.Fatal(err)
-		}
+		again := goldentest.JSON(t, m)
 		if _, err := parseManifest(again); err != nil {
 			t.Fatalf("accepted, but not once written: %v", err)
 		}
@@ -61,10 +55,7 @@ func FuzzReportONNX(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	data, err := os.ReadFile(filepath.Join(b.WeightsDir(), TextFile))
-	if err != nil {
-		f.Fatal(err)
-	}
+	data := goldentest.Read(f, filepath.Join(b.WeightsDir(), TextFile))
 	if r, err := bundle.Inspect(filepath.Join(b.WeightsDir(), TextFile)); err != nil || len(r.Inputs) != 2 {
 		f.Fatal(r.Inputs, err)
 	}
@@ -73,9 +64,7 @@ func FuzzReportONNX(f *testing.F) {
 	f.Add([]byte{0x3a, 0})
 	path := filepath.Join(b.WeightsDir(), "fuzzed.onnx")
 	f.Fuzz(func(t *testing.T, data []byte) {
-		if err := os.WriteFile(path, data, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		goldentest.Write(t, path, data)
 		_, _ = bundle.Inspect(path)
 	})
 }

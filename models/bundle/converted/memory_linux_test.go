@@ -9,12 +9,14 @@ import (
 	"testing"
 
 	"promptfed/models/bundle"
+	"promptfed/models/bundle/bundletest"
 	"promptfed/models/clip"
 	"promptfed/models/preprocess"
-	"promptfed/runtime/grad"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/onnx"
 	"promptfed/runtime/ort"
+	"promptfed/runtime/ort/orttest"
 	"promptfed/runtime/tensor"
 )
 
@@ -68,10 +70,7 @@ func TestMemoryOfBundles(t *testing.T) {
 // work keeps both sessions of a bundle open until the test ends.
 func work(t *testing.T, b *bundle.Bundle, o ort.Options) {
 	t.Helper()
-	model, err := b.ImageModel()
-	if err != nil {
-		t.Fatal(err)
-	}
+	model := bundletest.ImageModel(t, b)
 	paths, err := filepath.Glob("../../../../shared/data/pacs/*/*/*.jpg")
 	if err != nil || len(paths) < 32 {
 		t.Skipf("%d PACS pictures (%v)", len(paths), err)
@@ -88,19 +87,12 @@ func work(t *testing.T, b *bundle.Bundle, o ort.Options) {
 
 	g := graph.New()
 	ctx := g.Input("ctx", graph.Float, graph.Static(16, b.Text.Width))
-	f, err := b.Prompts(g, []string{"dog", "elephant", "giraffe", "guitar", "horse", "house", "person"},
-		[]clip.Prompt{{Ctx: ctx}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := bundletest.Prompts(t, b, g, []string{"dog", "elephant", "giraffe", "guitar", "horse", "house", "person"},
+		clip.Prompt{Ctx: ctx})
 	scores := unit(g.Input("image", graph.Float, graph.Static(features.Shape...))).MatMul(unit(f[0]).Transpose(1, 0))
-	d, err := grad.Of(graph.CrossEntropy(scores.MulScalar(100), g.Const(tensor.OfInts(make([]int64, 32), 32))), ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if model, err = graph.Model(graph.Output{Name: "gradient", Node: d[0]}); err != nil {
-		t.Fatal(err)
-	}
+	loss := graph.CrossEntropy(scores.MulScalar(100), g.Const(tensor.OfInts(make([]int64, 32), 32)))
+	d := orttest.Gradients(t, loss, ctx)
+	model = orttest.Model(t, graph.Output{Name: "gradient", Node: d[0]})
 	prompt := tensor.New(16, b.Text.Width)
 	for i := range prompt.Data {
 		prompt.Data[i] = 0.02 * float32(i%7-3)
@@ -113,11 +105,7 @@ func work(t *testing.T, b *bundle.Bundle, o ort.Options) {
 
 func stays(t *testing.T, model *onnx.ModelProto, o ort.Options, in tensor.Map) tensor.Map {
 	t.Helper()
-	s, err := ort.NewSession(model, o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { s.Close() })
+	s := orttest.Open(t, model, o)
 	out, err := s.Run(t.Context(), in)
 	if err != nil {
 		t.Fatal(err)
@@ -148,10 +136,7 @@ func (m memory) String() string {
 
 func residentMB(t *testing.T) (m memory) {
 	t.Helper()
-	raw, err := os.ReadFile("/proc/self/status")
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw := goldentest.Read(t, "/proc/self/status")
 	for line := range strings.Lines(string(raw)) {
 		for i, key := range []string{"VmRSS:", "RssAnon:", "RssFile:", "VmHWM:"} {
 			var kib float64

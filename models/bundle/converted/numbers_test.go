@@ -3,14 +3,13 @@ package converted_test
 import (
 	"encoding/binary"
 	"math"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"promptfed/models/bundle"
 	"promptfed/models/bundle/converted"
-	"promptfed/runtime/ort/orttest"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/safetensors"
 )
 
@@ -26,11 +25,9 @@ func setNumber(t *testing.T, path, name string, value float64) {
 	if err != nil || info.DType != "F32" || info.Length != 4 {
 		t.Fatalf("%+v, %v", info, err)
 	}
-	data := []byte(orttest.Read(t, path))
+	data := []byte(goldentest.Read(t, path))
 	binary.LittleEndian.PutUint32(data[info.Offset:], math.Float32bits(float32(value)))
-	if err := os.WriteFile(path, data, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.Write(t, path, data)
 }
 
 // Inspect reports numbers that no model can have, and a conversion refuses them with the file, the tensor or key and
@@ -39,11 +36,11 @@ func TestCheckpointNumbersThatCannotWork(t *testing.T) {
 	replace := func(file, old, with string) func(*testing.T, string) {
 		return func(t *testing.T, dir string) {
 			path := filepath.Join(dir, file)
-			text := string(orttest.Read(t, path))
+			text := string(goldentest.Read(t, path))
 			if !strings.Contains(text, old) {
 				t.Fatalf("%s has no %s", path, old)
 			}
-			orttest.Write(t, path, strings.Replace(text, old, with, 1))
+			goldentest.Write(t, path, strings.Replace(text, old, with, 1))
 		}
 	}
 	number := func(name string, value float64) func(*testing.T, string) {
@@ -67,11 +64,11 @@ func TestCheckpointNumbersThatCannotWork(t *testing.T) {
 			[]string{"eps 1e+10"}},
 	} {
 		t.Run(c.what, func(t *testing.T) {
-			dir := copyDir(t, c.src)
+			dir := goldentest.CopyDir(t, t.TempDir(), c.src)
 			c.change(t, dir)
 			parts := append([]string{dir}, c.parts...)
 			_, err := converted.Convert(dir, filepath.Join(t.TempDir(), "out"), converted.Options{})
-			orttest.CheckOneLineError(t, "convert", err, parts...)
+			goldentest.WantErrorOf(t, "convert", err, parts...)
 			r, err := bundle.Inspect(dir)
 			if err != nil || r.Problem == "" || strings.Contains(r.Problem, "\n") {
 				t.Fatalf("inspect: problem %q, %v", r.Problem, err)

@@ -12,10 +12,10 @@ import (
 	"testing"
 
 	"promptfed/models/bundle"
+	"promptfed/models/bundle/bundletest"
 	"promptfed/models/bundle/converted"
 	"promptfed/models/clip"
 	"promptfed/runtime/goldentest"
-	"promptfed/runtime/grad"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/ort"
 	"promptfed/runtime/ort/orttest"
@@ -87,22 +87,14 @@ func TestRanksOnPictures(t *testing.T) {
 		copy(want.Row(i).Data, scores[name])
 		copy(pixels.Row(i).Data, b.Preprocess.Pixels(img))
 	}
-	model, err := b.ImageModel()
-	if err != nil {
-		t.Fatal(err)
-	}
+	model := bundletest.ImageModel(t, b)
 	features := orttest.Run(t, model, b.WeightsDir(), tensor.Map{bundle.PixelsInput: pixels})[bundle.ImageOutput]
 	g := graph.New()
 	golden := resnetGolden(t)
 	ctx := g.Input("ctx", graph.Float, graph.Static(golden["ctx"].Shape...))
-	f, err := b.Prompts(g, classes, []clip.Prompt{{Ctx: ctx}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if model, err = graph.Model(graph.Output{Name: "scores",
-		Node: unit(g.Const(features)).MatMul(unit(f[0]).Transpose(1, 0))}); err != nil {
-		t.Fatal(err)
-	}
+	f := bundletest.Prompts(t, b, g, classes, clip.Prompt{Ctx: ctx})
+	model = orttest.Model(t, graph.Output{Name: "scores",
+		Node: unit(g.Const(features)).MatMul(unit(f[0]).Transpose(1, 0))})
 	got := orttest.Run(t, model, b.WeightsDir(), tensor.Map{"ctx": golden["ctx"]})["scores"]
 	pairs, close := sameRanks(t, "picture", got, want, 0.01)
 	if close > pairs/5 {
@@ -154,39 +146,18 @@ func fullSize(t *testing.T, b *bundle.Bundle, want tensor.Map) {
 }
 
 func fullSizeWith(t *testing.T, b *bundle.Bundle, want tensor.Map, o ort.Options) {
-	model, err := b.ImageModel()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := ort.RunOnce(t.Context(), model, o, tensor.Map{bundle.PixelsInput: want["pixels"]})
-	if err != nil {
-		t.Fatal(err)
-	}
+	model := bundletest.ImageModel(t, b)
+	out := orttest.RunOnce(t, model, o, tensor.Map{bundle.PixelsInput: want["pixels"]})
 	g := graph.New()
-	whole, err := b.Sentences(g, []string{"a photo of a cat.", "the quick brown fox, jumping", "dog"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	whole := bundletest.Sentences(t, b, g, "a photo of a cat.", "the quick brown fox, jumping", "dog")
 	ctx := g.Input("ctx", graph.Float, graph.Static(want["ctx"].Shape...))
-	f, err := b.Prompts(g, []string{"dog", "elephant", "giraffe", "guitar", "horse", "house", "person"},
-		[]clip.Prompt{{Ctx: ctx}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := bundletest.Prompts(t, b, g, []string{"dog", "elephant", "giraffe", "guitar", "horse", "house", "person"},
+		clip.Prompt{Ctx: ctx})
 	scores := unit(g.Const(out[bundle.ImageOutput])).MatMul(unit(f[0]).Transpose(1, 0))
-	d, err := grad.Of(graph.CrossEntropy(scores.MulScalar(100), g.Const(want["target"])), ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	model, err = graph.Model(graph.Output{Name: "text", Node: whole}, graph.Output{Name: "end", Node: f[0]},
+	d := orttest.Gradients(t, graph.CrossEntropy(scores.MulScalar(100), g.Const(want["target"])), ctx)
+	model = orttest.Model(t, graph.Output{Name: "text", Node: whole}, graph.Output{Name: "end", Node: f[0]},
 		graph.Output{Name: "scores", Node: scores}, graph.Output{Name: "gradient", Node: d[0]})
-	if err != nil {
-		t.Fatal(err)
-	}
-	texts, err := ort.RunOnce(t.Context(), model, o, tensor.Map{"ctx": want["ctx"]})
-	if err != nil {
-		t.Fatal(err)
-	}
+	texts := orttest.RunOnce(t, model, o, tensor.Map{"ctx": want["ctx"]})
 	for name, x := range texts {
 		out[name] = x
 	}

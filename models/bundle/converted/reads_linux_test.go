@@ -9,6 +9,7 @@ import (
 
 	"promptfed/models/bundle"
 	"promptfed/models/bundle/converted"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/ort/orttest"
 	"promptfed/runtime/safetensors"
 )
@@ -16,7 +17,7 @@ import (
 // bytesRead returns how many bytes this process has read so far (proc(5), rchar).
 func bytesRead(t *testing.T) (n int64) {
 	t.Helper()
-	if _, err := fmt.Sscanf(string(orttest.Read(t, "/proc/self/io")), "rchar: %d", &n); err != nil {
+	if _, err := fmt.Sscanf(string(goldentest.Read(t, "/proc/self/io")), "rchar: %d", &n); err != nil {
 		t.Skip("/proc/self/io:", err)
 	}
 	return n
@@ -27,7 +28,7 @@ func bytesRead(t *testing.T) (n int64) {
 func TestOpenReadsOnce(t *testing.T) {
 	environment(t)
 	const comment = 2 << 20
-	src := copyDir(t, "testdata/huggingface")
+	src := goldentest.CopyDir(t, t.TempDir(), "testdata/huggingface")
 	weights := filepath.Join(src, "model.safetensors")
 	tensors, _, err := safetensors.ReadFile(weights)
 	if err != nil {
@@ -64,5 +65,5 @@ func TestOpenReadsOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = bundle.Open(dir)
-	orttest.CheckOneLineError(t, "another byte in what was known", err, "model.safetensors: SHA-256 ")
+	goldentest.WantErrorOf(t, "another byte in what was known", err, "model.safetensors: SHA-256 ")
 }

@@ -1,7 +1,6 @@
 package converted_test
 
 import (
-	"encoding/json"
 	"math"
 	"os"
 	"path/filepath"
@@ -13,6 +12,7 @@ import (
 	"promptfed/models/bundle/converted"
 	"promptfed/models/checkpoint"
 	"promptfed/models/clip"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/ort/orttest"
 	"promptfed/runtime/safetensors"
 	"promptfed/runtime/tensor"
@@ -73,9 +73,7 @@ func folder(t *testing.T, weights, config string, m tensor.Map, text string) str
 	if err := safetensors.WriteFile(filepath.Join(dir, weights), m, nil); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(dir, config), []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.Write(t, filepath.Join(dir, config), text)
 	return dir
 }
 
@@ -86,19 +84,14 @@ const resnetOpenCLIP = `{"model_cfg":{"embed_dim":6,"quick_gelu":true,"vision_cf
 
 func manifest(t *testing.T, b *bundle.Bundle) (m converted.Manifest) {
 	t.Helper()
-	if err := json.Unmarshal(orttest.Read(t, filepath.Join(b.Dir, bundle.ManifestFile)), &m); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.ReadJSON(t, filepath.Join(b.Dir, bundle.ManifestFile), &m)
 	return m
 }
 
 func TestResNetSameAsPyTorch(t *testing.T) {
 	orttest.RequireLibrary(t)
 	want := resnetGolden(t)
-	hf, err := os.ReadFile(filepath.Join(resnetHF, "config.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	hf := goldentest.Read(t, filepath.Join(resnetHF, "config.json"))
 	for _, c := range []struct {
 		name, src string
 		linked    bool // the bundle's file is the checkpoint's own
@@ -230,7 +223,7 @@ func TestResNetRefused(t *testing.T) {
 		_, err := converted.Convert(folder(t, "open_clip_model.safetensors", "open_clip_config.json", m,
 			resnetOpenCLIP),
 			filepath.Join(dir, "out"), resnetOptions())
-		orttest.CheckOneLineError(t, c.what, err, c.parts...)
+		goldentest.WantErrorOf(t, c.what, err, c.parts...)
 		untouched(t, c.what, dir)
 	}
 	for config, part := range map[string]string{
@@ -243,7 +236,7 @@ func TestResNetRefused(t *testing.T) {
 	} {
 		src := folder(t, "open_clip_model.safetensors", "open_clip_config.json", stored(t, resnetPT), config)
 		_, err := converted.Convert(src, filepath.Join(t.TempDir(), "out"), resnetOptions())
-		orttest.CheckOneLineError(t, config, err, part)
+		goldentest.WantErrorOf(t, config, err, part)
 	}
 }
 
@@ -251,19 +244,14 @@ func TestResNetRefused(t *testing.T) {
 func TestResNetManifest(t *testing.T) {
 	b := convert(t, resnetPT, resnetOptions())
 	path := filepath.Join(b.WeightsDir(), bundle.ManifestFile)
-	data, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := goldentest.Read(t, path)
 	for _, stages := range []string{"1,2,2,1", "1000000000,1,1,1", "1,2,1", "0,2,1,1"} {
 		text := slices.Concat([]byte(nil), data)
 		bad := strings.Replace(strings.Join(strings.Fields(string(text)), ""), `"stages":[1,2,1,1]`, `"stages":[`+
 			stages+`]`, 1)
-		if err := os.WriteFile(path, []byte(bad), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		goldentest.Write(t, path, bad)
 		_, err := bundle.Open(b.WeightsDir())
-		orttest.CheckOneLineError(t, stages, err, path)
+		goldentest.WantErrorOf(t, stages, err, path)
 	}
 	if v := (clip.VisionArch{Width: 64, Stages: []int{1, 2, 1, 1}}); len(v.Convolutions()) != 3+5*3+4 {
 		t.Errorf("%d convolutions", len(v.Convolutions()))

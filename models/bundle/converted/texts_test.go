@@ -3,12 +3,12 @@ package converted_test
 import (
 	"bytes"
 	"encoding/json"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"promptfed/models/bundle"
+	"promptfed/models/bundle/bundletest"
 	"promptfed/models/bundle/converted"
 	"promptfed/models/clip"
 	"promptfed/runtime/goldentest"
@@ -36,14 +36,9 @@ func readTextCases(t *testing.T) (all textCases) {
 // withConfig converts the small OpenCLIP model with a configuration and a tokenizer.
 func withConfig(t *testing.T, config []byte, vocabulary string) (*bundle.Bundle, error) {
 	dir := t.TempDir()
-	weights, err := os.ReadFile(openCLIPTexts + "/open_clip_model.safetensors")
-	if err != nil {
-		t.Fatal(err)
-	}
+	weights := goldentest.Read(t, openCLIPTexts+"/open_clip_model.safetensors")
 	for name, data := range map[string][]byte{"open_clip_model.safetensors": weights, "open_clip_config.json": config} {
-		if err := os.WriteFile(filepath.Join(dir, name), data, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		goldentest.Write(t, filepath.Join(dir, name), data)
 	}
 	return converted.Convert(dir, filepath.Join(t.TempDir(), "b"), converted.Options{Vocab: vocabulary})
 }
@@ -54,10 +49,7 @@ func constants(t *testing.T, b *bundle.Bundle, g *graph.Graph, outputs []graph.O
 	for i := range outputs {
 		outputs[i].Node = outputs[i].Node.Mul(one)
 	}
-	model, err := graph.Model(outputs...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	model := orttest.Model(t, outputs...)
 	return orttest.Run(t, model, b.WeightsDir(), tensor.Map{"one": tensor.Of([]float32{1}, 1)})
 }
 
@@ -74,10 +66,7 @@ func TestTreatedTexts(t *testing.T) {
 				t.Fatal(err)
 			}
 			g := graph.New()
-			whole, err := b.Sentences(g, all.Sentences)
-			if err != nil {
-				t.Fatal(err)
-			}
+			whole := bundletest.Sentences(t, b, g, all.Sentences...)
 			outputs := []graph.Output{{Name: "sentences", Node: whole}}
 			var prompts []clip.Prompt
 			for _, template := range all.Templates {
@@ -97,10 +86,7 @@ func TestTreatedTexts(t *testing.T) {
 			}
 			// Without the first template, as for learned prompts.
 			prompts = append(prompts, clip.Prompt{Ctx: g.Const(words)})
-			f, err := b.Prompts(g, all.Classes, prompts)
-			if err != nil {
-				t.Fatal(err)
-			}
+			f := bundletest.Prompts(t, b, g, all.Classes, prompts...)
 			for i, template := range append(all.Templates, "learned") {
 				outputs = append(outputs, graph.Output{Name: template, Node: f[i]})
 			}
@@ -138,18 +124,12 @@ func TestTreatedPlaces(t *testing.T) {
 		}
 		g := graph.New()
 		ctx := g.Const(words)
-		f, err := b.Prompts(g, []string{"cat", "sea_lion"}, []clip.Prompt{{Ctx: ctx, Class: clip.Front},
-			{Ctx: ctx, Class: clip.Middle}, {Ctx: ctx, Own: alone}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		f := bundletest.Prompts(t, b, g, []string{"cat", "sea_lion"}, clip.Prompt{Ctx: ctx, Class: clip.Front},
+			clip.Prompt{Ctx: ctx, Class: clip.Middle}, clip.Prompt{Ctx: ctx, Own: alone})
 		var outputs []graph.Output
 		for i, texts := range [][]string{{"cat the dog.", "sea_lion the dog."}, {"the cat dog.", "the sea_lion dog."},
 			{"the dog."}} {
-			whole, err := b.Sentences(g, texts)
-			if err != nil {
-				t.Fatal(err)
-			}
+			whole := bundletest.Sentences(t, b, g, texts...)
 			outputs = append(outputs, graph.Output{Name: "got " + texts[0], Node: f[i]},
 				graph.Output{Name: "want " + texts[0], Node: whole})
 		}
@@ -176,10 +156,7 @@ func TestTreatmentOfBundle(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		data, err := os.ReadFile(filepath.Join(b.Dir, bundle.ManifestFile))
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := goldentest.Read(t, filepath.Join(b.Dir, bundle.ManifestFile))
 		text := strings.Join(strings.Fields(string(data)), " ")
 		for _, bracket := range []string{"{", "}"} {
 			text = strings.ReplaceAll(strings.ReplaceAll(text, bracket+" ", bracket), " "+bracket, bracket)
@@ -192,10 +169,7 @@ func TestTreatmentOfBundle(t *testing.T) {
 			t.Errorf("%s and %s have one digest", had, c.text)
 		}
 		digests[b.Digest()] = c.text
-		again, err := os.ReadFile(filepath.Join(b.Dir, "tokenizer.json"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		again := goldentest.Read(t, filepath.Join(b.Dir, "tokenizer.json"))
 		if file == nil {
 			file = again
 		}
@@ -232,7 +206,7 @@ func TestTreatmentErrorsOfBundles(t *testing.T) {
 		{`"hf_tokenizer_name":"x","tokenizer_mode":"clips"`, vocabularies + "bert", "tokenizer_mode"},
 	} {
 		_, err := withConfig(t, small(c.text), c.vocabulary)
-		orttest.CheckOneLineError(t, c.text, err, c.want)
+		goldentest.WantErrorOf(t, c.text, err, c.want)
 	}
 	b, err := withConfig(t, small(`"hf_tokenizer_name":"x","tokenizer_kwargs":{"strip_sep_token":true}`),
 		vocabularies+"bert")
@@ -240,10 +214,7 @@ func TestTreatmentErrorsOfBundles(t *testing.T) {
 		t.Fatal(err)
 	}
 	path := filepath.Join(b.Dir, bundle.ManifestFile)
-	data, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := goldentest.Read(t, path)
 	for old, change := range map[string][2]string{
 		`"clean": "whitespace"`: {`"clean": "upper"`, `texts: clean is "upper"`},
 		`"[SEP]"`:               {`"[NO]"`, `sep_token "[NO]" is not in the vocabulary`},
@@ -251,13 +222,11 @@ func TestTreatmentErrorsOfBundles(t *testing.T) {
 		if !bytes.Contains(data, []byte(old)) {
 			t.Fatalf("no %s in %s", old, data)
 		}
-		if err := os.WriteFile(path, bytes.Replace(data, []byte(old), []byte(change[0]), 1), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		goldentest.Write(t, path, bytes.Replace(data, []byte(old), []byte(change[0]), 1))
 		b, err := bundle.Open(b.Dir)
 		if err == nil {
 			_, err = b.Tokenizer()
 		}
-		orttest.CheckOneLineError(t, old, err, change[1])
+		goldentest.WantErrorOf(t, old, err, change[1])
 	}
 }

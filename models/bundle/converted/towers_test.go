@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"promptfed/models/bundle"
+	"promptfed/models/bundle/bundletest"
 	"promptfed/models/bundle/converted"
 	"promptfed/models/clip"
 	"promptfed/runtime/goldentest"
@@ -45,10 +46,7 @@ func TestOtherTowers(t *testing.T) {
 				t.Errorf("scale %g and bias %g", b.LogitScale, b.LogitBias)
 			}
 			sameTokens(t, b, want)
-			model, err := b.ImageModel()
-			if err != nil {
-				t.Fatal(err)
-			}
+			model := bundletest.ImageModel(t, b)
 			out := orttest.Run(t, model, b.WeightsDir(), tensor.Map{bundle.PixelsInput: want["pixels"]})
 			orttest.CheckClose(t, "image", out[bundle.ImageOutput], want["image"])
 			prompts(t, b, want, c.want)
@@ -74,11 +72,8 @@ func TestPatchesOfAttentionPooling(t *testing.T) {
 	g := graph.New()
 	one := g.Input("pixels", graph.Float, graph.Static(3, 3, v.Patch, v.Patch))
 	image, patches := clip.Vision{VisionArch: v}.Features(g, firstPosition{w}, one)
-	model, err := graph.Model(graph.Output{Name: "image", Node: image}, graph.Output{Name: "patches",
+	model := orttest.Model(t, graph.Output{Name: "image", Node: image}, graph.Output{Name: "patches",
 		Node: patches.Squeeze(1)})
-	if err != nil {
-		t.Fatal(err)
-	}
 	x := tensor.New(3, 3, v.Patch, v.Patch)
 	for i := range x.Data {
 		x.Data[i] = float32(i%7) - 3
@@ -146,9 +141,8 @@ func TestBidirectionalLimits(t *testing.T) {
 	} {
 		g := graph.New()
 		p := of(g.Input("ctx", graph.Float, graph.Static(3, b.Text.Width)))
-		if _, err := b.Prompts(g, classes, []clip.Prompt{p}); err == nil || !strings.Contains(err.Error(), "causal") {
-			t.Errorf("%s: error %v", name, err)
-		}
+		_, err := b.Prompts(g, classes, []clip.Prompt{p})
+		goldentest.WantErrorOf(t, name, err, "causal")
 	}
 	if !slices.ContainsFunc(b.Notes, func(n string) bool { return strings.Contains(n, "no causal mask") }) {
 		t.Errorf("notes %q", b.Notes)

@@ -1,23 +1,18 @@
 package exported_test
 
 import (
-	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"promptfed/models/bundle"
-	"promptfed/runtime/ort/orttest"
+	"promptfed/runtime/goldentest"
 )
 
 // copyTower copies a folder of testdata, with another bundle.json.
 func copyTower(t *testing.T, name, manifest string) string {
 	t.Helper()
-	dir := filepath.Join(t.TempDir(), "tower")
-	if err := os.CopyFS(dir, os.DirFS(filepath.Join("testdata", name))); err != nil {
-		t.Fatal(err)
-	}
-	orttest.Write(t, filepath.Join(dir, bundle.ManifestFile), manifest)
+	dir := goldentest.CopyDir(t, filepath.Join(t.TempDir(), "tower"), filepath.Join("testdata", name))
+	goldentest.Write(t, filepath.Join(dir, bundle.ManifestFile), manifest)
 	return dir
 }
 
@@ -66,9 +61,7 @@ func TestConfigErrors(t *testing.T) {
 	} {
 		t.Run(c.what, func(t *testing.T) {
 			_, err := bundle.Open(copyTower(t, c.tower, c.manifest))
-			if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
-				t.Errorf("%v; want one line with %s", err, c.want)
-			}
+			goldentest.WantError(t, err, c.want)
 		})
 	}
 }
@@ -87,11 +80,11 @@ func TestConfigPreprocessing(t *testing.T) {
 		}
 	}
 	check(0.48145466, 0.26862954, 2) // no scale, no preprocessing
-	orttest.Write(t, filepath.Join(dir, "preprocessor_config.json"),
+	goldentest.Write(t, filepath.Join(dir, "preprocessor_config.json"),
 		`{"size": {"shortest_edge": 16}, "crop_size": 16, "resample": 3, `+
 			`"image_mean": [0.5, 0.5, 0.5], "image_std": [0.25, 0.25, 0.25]}`)
 	check(0.5, 0.25, 1)
-	orttest.Write(t, filepath.Join(dir, bundle.ManifestFile),
+	goldentest.Write(t, filepath.Join(dir, bundle.ManifestFile),
 		`{"logit_scale": 50, "preprocess": {"mean": [0.1, 0.2, 0.3]}}`)
 	check(0.1, 0.25, 0)
 }

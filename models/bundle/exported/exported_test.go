@@ -5,12 +5,13 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"promptfed/models/bundle"
+	"promptfed/models/bundle/bundletest"
 	"promptfed/models/bundle/exported"
 	"promptfed/models/clip"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/grad"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/onnx"
@@ -91,27 +92,15 @@ func sameAs(t *testing.T, b *bundle.Bundle, want tensor.Map) {
 	}
 	g := graph.New()
 	ctx, c := g.Input("ctx", graph.Float, graph.Static(4, 8)), g.Input("c", graph.Float, graph.Static(3, 6))
-	p, err := b.Prompts(g, []string{"cat", "the thing", "sea lion"}, []clip.Prompt{{Ctx: ctx}, {Ctx: ctx.Slice(0, 0, 2),
-		Class: clip.Front, ReadOffset: 1}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := bundletest.Prompts(t, b, g, []string{"cat", "the thing", "sea lion"}, clip.Prompt{Ctx: ctx},
+		clip.Prompt{Ctx: ctx.Slice(0, 0, 2), Class: clip.Front, ReadOffset: 1})
 	text := p[0].L2Normalize()
-	whole, err := b.Sentences(g, []string{"a photo of a cat.", "the"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	whole := bundletest.Sentences(t, b, g, "a photo of a cat.", "the")
 	// The second prompt is in the graph but has no influence.
 	loss := text.Mul(c).Sum().Add(p[1].L2Normalize().Mul(c).Sum().MulScalar(0))
-	dx, err := grad.Of(loss, ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	model, err := graph.Model(graph.Output{Name: "text", Node: text}, graph.Output{Name: "sentences",
+	dx := orttest.Gradients(t, loss, ctx)
+	model := orttest.Model(t, graph.Output{Name: "text", Node: text}, graph.Output{Name: "sentences",
 		Node: whole.L2Normalize()}, graph.Output{Name: "grad", Node: dx[0]})
-	if err != nil {
-		t.Fatal(err)
-	}
 	got := orttest.Run(t, model, b.WeightsDir(), tensor.Map{"ctx": want["ctx"], "c": want["c"]})
 	for _, name := range []string{"text", "sentences", "grad"} {
 		orttest.CheckClose(t, name, got[name], want[name])
@@ -134,9 +123,7 @@ func sameAs(t *testing.T, b *bundle.Bundle, want tensor.Map) {
 	got = orttest.Run(t, model, b.WeightsDir(), tensor.Map{"pixels": want["pixels"], "d": want["d"]})
 	orttest.CheckClose(t, "image", got["image"], want["image"])
 	orttest.CheckClose(t, "gradient of pixels", got["pixels_grad"], want["pixels_grad"])
-	if model, err = b.ImageModel(); err != nil {
-		t.Fatal(err)
-	}
+	model = bundletest.ImageModel(t, b)
 	rows := []int{0, 1, 1} // the ones that were exported for three images
 	if n := b.Batch(); n > 0 {
 		rows = rows[:n]
@@ -187,15 +174,10 @@ func TestExportedTowersTakeNoDeepPrompts(t *testing.T) {
 	} {
 		g := graph.New()
 		_, err := b.Prompts(g, []string{"cat"}, []clip.Prompt{of(g, g.Input("ctx", graph.Float, graph.Static(4, 8)))})
-		if err == nil || strings.Contains(err.Error(), "\n") || !strings.Contains(err.Error(), "promptfed convert") ||
-			!strings.Contains(err.Error(), "exported text tower supports no deep prompts") {
-			t.Errorf("%s: %v", name, err)
-		}
+		goldentest.WantErrorOf(t, name, err, "promptfed convert", "exported text tower supports no deep prompts")
 	}
 	g := graph.New()
 	pixels := g.Input("pixels", graph.Float, graph.Static(1, 3, b.Vision.Image, b.Vision.Image))
-	if _, _, err := b.Image(g, pixels, clip.VisionPrompts{Changes: clip.BlockChanges{LowRank: make([]clip.LowRank,
-		1)}}); err == nil || !strings.Contains(err.Error(), "convert the checkpoint") {
-		t.Errorf("image tower: %v", err)
-	}
+	_, _, err = b.Image(g, pixels, clip.VisionPrompts{Changes: clip.BlockChanges{LowRank: make([]clip.LowRank, 1)}})
+	goldentest.WantErrorOf(t, "image tower", err, "convert the checkpoint")
 }

@@ -10,12 +10,15 @@ import (
 	"testing"
 
 	"promptfed/models/bundle"
+	"promptfed/models/bundle/bundletest"
 	"promptfed/models/bundle/exported"
 	"promptfed/models/clip"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/grad"
 	"promptfed/runtime/gradtest"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/onnx"
+	"promptfed/runtime/onnx/onnxtest"
 	"promptfed/runtime/ort"
 	"promptfed/runtime/ort/orttest"
 	"promptfed/runtime/tensor"
@@ -40,7 +43,7 @@ func TestGradientFiles(t *testing.T) {
 		g := graph.New()
 		p := clip.Prompt{Ctx: g.Input("ctx", graph.Float, graph.Static(2, 8)), NoPositions: true}
 		_, err := again.Prompts(g, []string{"cat"}, []clip.Prompt{p})
-		orttest.CheckOneLineError(t, "a prompt without positions", err, bundle.TextGradientFile)
+		goldentest.WantErrorOf(t, "a prompt without positions", err, bundle.TextGradientFile)
 	})
 }
 
@@ -49,24 +52,11 @@ func step(t *testing.T, b *bundle.Bundle, images *tensor.Tensor) func(ctx *tenso
 	t.Helper()
 	g := graph.New()
 	ctx := g.Input("ctx", graph.Float, graph.Static(4, 8))
-	text, err := b.Prompts(g, []string{"cat", "the thing", "sea lion"}, []clip.Prompt{{Ctx: ctx}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := bundletest.Prompts(t, b, g, []string{"cat", "the thing", "sea lion"}, clip.Prompt{Ctx: ctx})
 	logits := g.Const(images).MatMulT(text[0].L2Normalize()).MulScalar(10)
-	dx, err := grad.Of(graph.CrossEntropy(logits, g.Ints(0, 1, 2, 0, 1, 2, 0, 1, 2)), ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	model, err := graph.Model(graph.Output{Name: "grad", Node: dx[0]})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := ort.NewSession(model, ort.Options{WeightsDir: b.WeightsDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { s.Close() })
+	dx := orttest.Gradients(t, graph.CrossEntropy(logits, g.Ints(0, 1, 2, 0, 1, 2, 0, 1, 2)), ctx)
+	model := orttest.Model(t, graph.Output{Name: "grad", Node: dx[0]})
+	s := orttest.Open(t, model, ort.Options{WeightsDir: b.WeightsDir()})
 	return func(ctx *tensor.Tensor) *tensor.Tensor {
 		out, err := s.Run(context.Background(), tensor.Map{"ctx": ctx}, "grad")
 		if err != nil {
@@ -110,10 +100,7 @@ func TestStraightThrough(t *testing.T) {
 // copyStraightThrough copies the bundle without its gradient file.
 func copyStraightThrough(t *testing.T) string {
 	t.Helper()
-	dir := filepath.Join(t.TempDir(), "tower")
-	if err := os.CopyFS(dir, os.DirFS(straightThrough)); err != nil {
-		t.Fatal(err)
-	}
+	dir := goldentest.CopyDir(t, filepath.Join(t.TempDir(), "tower"), straightThrough)
 	if err := os.Remove(filepath.Join(dir, bundle.TextGradientFile)); err != nil {
 		t.Fatal(err)
 	}
@@ -203,7 +190,7 @@ func TestLoop(t *testing.T) {
 	if err == nil {
 		_, err = grad.Of(features[0].Sum(), ctx)
 	}
-	orttest.CheckOneLineError(t, "a Loop without a gradient file", err, "Loop")
+	goldentest.WantErrorOf(t, "a Loop without a gradient file", err, "Loop")
 
 	g = graph.New()
 	_, text = loopTower(looped, g)
@@ -272,10 +259,7 @@ func TestWrongGradientFiles(t *testing.T) {
 			g.Initializer[i].RawData = make([]byte, 16*6*4)
 		}, "features differ by"},
 	} {
-		dir := filepath.Join(t.TempDir(), "tower")
-		if err := os.CopyFS(dir, os.DirFS(straightThrough)); err != nil {
-			t.Fatal(err)
-		}
+		dir := goldentest.CopyDir(t, filepath.Join(t.TempDir(), "tower"), straightThrough)
 		file := filepath.Join(dir, bundle.TextGradientFile)
 		m, err := onnx.ReadFile(file)
 		if err != nil {
@@ -284,23 +268,17 @@ func TestWrongGradientFiles(t *testing.T) {
 		m.Graph.Initializer = append(m.Graph.Initializer, &onnx.TensorProto{Name: "zero", DataType: int32(graph.Float),
 			FloatData: []float32{0}})
 		c.change(m.Graph)
-		data, err := onnx.Marshal(m)
-		if err != nil {
-			t.Fatal(err)
-		}
-		orttest.Write(t, file, string(data))
+		data := onnxtest.Marshal(t, m)
+		goldentest.Write(t, file, data)
 		_, err = bundle.Find(dir)
-		orttest.CheckOneLineError(t, c.what, err, bundle.TextGradientFile, c.want)
+		goldentest.WantErrorOf(t, c.what, err, bundle.TextGradientFile, c.want)
 	}
-	dir := filepath.Join(t.TempDir(), "tower")
-	if err := os.CopyFS(dir, os.DirFS(straightThrough)); err != nil {
-		t.Fatal(err)
-	}
+	dir := goldentest.CopyDir(t, filepath.Join(t.TempDir(), "tower"), straightThrough)
 	if err := os.Remove(filepath.Join(dir, "text.onnx")); err != nil {
 		t.Fatal(err)
 	}
 	_, err := bundle.Find(dir)
-	orttest.CheckOneLineError(t, "no file of the tower", err, "text")
+	goldentest.WantErrorOf(t, "no file of the tower", err, "text")
 }
 
 // Finite differences find a gradient whose sign is wrong; opening the bundle cannot.
@@ -323,21 +301,15 @@ func TestFiniteDifferencesOfAGradientFile(t *testing.T) {
 			last.Output[0] = "before"
 			m.Graph.Node = append(m.Graph.Node, &onnx.NodeProto{OpType: "Neg", Input: []string{"before"},
 				Output: []string{m.Graph.Output[1].Name}})
-			data, err := onnx.Marshal(m)
-			if err != nil {
-				t.Fatal(err)
-			}
-			orttest.Write(t, file, string(data))
+			data := onnxtest.Marshal(t, m)
+			goldentest.Write(t, file, data)
 			if err := os.Remove(filepath.Join(boxed, bundle.ManifestFile)); err != nil { // it has another SHA-256
 				t.Fatal(err)
 			}
 		}
 		b, g := openBundle(t, boxed), graph.New()
 		ctx := g.Input("ctx", graph.Float, graph.Static(4, 8))
-		text, err := b.Prompts(g, []string{"cat", "sea lion"}, []clip.Prompt{{Ctx: ctx}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := bundletest.Prompts(t, b, g, []string{"cat", "sea lion"}, clip.Prompt{Ctx: ctx})
 		outputs := []graph.Output{{Name: "text", Node: text[0].L2Normalize()}}
 		results, err := gradtest.Check(context.Background(), outputs, []string{"ctx"},
 			tensor.Map{"ctx": bundle.Noise(4, 8)}, gradtest.Options{Session: ort.Options{WeightsDir: b.WeightsDir()}})

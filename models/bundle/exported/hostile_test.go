@@ -12,10 +12,10 @@ import (
 
 	"promptfed/models/bundle"
 	"promptfed/models/clip"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/onnx"
 	"promptfed/runtime/onnx/onnxtest"
-	"promptfed/runtime/ort/orttest"
 	"promptfed/runtime/tensor"
 )
 
@@ -66,7 +66,7 @@ func changed(t *testing.T, dir, file string, change func(*onnx.ModelProto)) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	orttest.Write(t, path, string(b))
+	goldentest.Write(t, path, b)
 }
 
 // smallTowers returns a folder of two towers without positions, which accept any sizes: features of images are the
@@ -74,7 +74,7 @@ func changed(t *testing.T, dir, file string, change func(*onnx.ModelProto)) {
 func smallTowers(t *testing.T, image, text graph.Shape) string {
 	t.Helper()
 	const tower = "openai-emb-cut-113-torchscript"
-	dir := copyTower(t, tower, string(orttest.Read(t, filepath.Join("testdata", tower, bundle.ManifestFile))))
+	dir := copyTower(t, tower, string(goldentest.Read(t, filepath.Join("testdata", tower, bundle.ManifestFile))))
 	g := graph.New()
 	x := g.Input("pixels", graph.Float, image)
 	putTower(t, dir, "image.onnx", x.Mean(2, 3).MatMul(g.Const(tensor.New(3, 6))))
@@ -90,7 +90,7 @@ func putTower(t *testing.T, dir, file string, features graph.Node) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	orttest.Write(t, filepath.Join(dir, file), string(b))
+	goldentest.Write(t, filepath.Join(dir, file), b)
 }
 
 // A sum of tokens [4,B,6] and of one vector for each image [B,6], which every path passes, is not the start of a block.
@@ -130,7 +130,7 @@ func TestSizesOfExportedTowersAreBounded(t *testing.T) {
 		{image, graph.Static(2, 1<<24, 8), "texts of 16777216 tokens; at most 8192 are supported"},
 		{image, graph.Static(2, 32, 1<<24), "it is 8 wide, the tower takes 16777216"},
 	} {
-		orttest.CheckOneLineError(t, c.want, useTower(t, smallTowers(t, c.image, c.text)), c.want)
+		goldentest.WantErrorOf(t, c.want, useTower(t, smallTowers(t, c.image, c.text)), c.want)
 	}
 	for _, size := range []int64{1 << 31, 1 << 35, 1 << 62} {
 		for _, file := range []string{"image.onnx", "text.onnx"} {
@@ -162,7 +162,7 @@ func TestTokenTableThatEndsEarly(t *testing.T) {
 			for w := range onnx.Tensors(m) {
 				if len(w.Dims) == 2 && w.Dims[0] == 530 && w.Dims[1] == 8 {
 					if len(w.RawData) > 0 {
-						orttest.Write(t, filepath.Join(dir, "rows.bin"), "head"+string(w.RawData)+"tail")
+						goldentest.Write(t, filepath.Join(dir, "rows.bin"), "head"+string(w.RawData)+"tail")
 					}
 					rows = w
 					onnx.SetExternal(w, e)
@@ -186,12 +186,12 @@ func TestTokenTableThatEndsEarly(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = b.Embed([]int{529})
-	orttest.CheckOneLineError(t, "a file that was cut while it was used", err, "cut short")
+	goldentest.WantErrorOf(t, "a file that was cut while it was used", err, "cut short")
 	_, err = bundle.Open(dir)
-	orttest.CheckOneLineError(t, "a file that is cut", err, `tensor "`+rows.Name+`"`, "cut short")
+	goldentest.WantErrorOf(t, "a file that is cut", err, `tensor "`+rows.Name+`"`, "cut short")
 	put(onnx.External{File: "rows.bin", Offset: 4, Length: 529 * 8 * 4})
 	_, err = bundle.Open(dir)
-	orttest.CheckOneLineError(t, "a table of fewer rows", err, "which take "+strconv.Itoa(530*8*4))
+	goldentest.WantErrorOf(t, "a table of fewer rows", err, "which take "+strconv.Itoa(530*8*4))
 }
 
 // External data that only the body of a function names is in the model if the function is called.
@@ -204,11 +204,11 @@ func TestFunctionsOfExportedTowersStayInTheirFolder(t *testing.T) {
 			Node: []*onnx.NodeProto{{OpType: "Constant", Output: []string{"y"}, Attribute: []*onnx.AttributeProto{
 				{Name: "value", Type: onnx.AttributeProto_TENSOR, T: secret}}}}})
 	})
-	orttest.Write(t, filepath.Join(filepath.Dir(dir), "secret"), strings.Repeat("x", 8))
-	orttest.CheckOneLineError(t, "a function", useTower(t, dir),
+	goldentest.Write(t, filepath.Join(filepath.Dir(dir), "secret"), strings.Repeat("x", 8))
+	goldentest.WantErrorOf(t, "a function", useTower(t, dir),
 		`"../secret", which is not a path inside the folder of the model`)
 	_, err := bundle.Inspect(filepath.Join(dir, "image.onnx"))
-	orttest.CheckOneLineError(t, "the file", err, `"../secret", which is not a path inside the folder of the model`)
+	goldentest.WantErrorOf(t, "the file", err, `"../secret", which is not a path inside the folder of the model`)
 }
 
 // FuzzExportedTowers sets a field of one of the files of exported towers to any number or name: opening them and
@@ -224,16 +224,14 @@ func FuzzExportedTowers(f *testing.F) {
 	dirs := make([]string, len(towers))
 	for i, name := range towers {
 		dirs[i] = filepath.Join(f.TempDir(), name)
-		if err := os.CopyFS(dirs[i], os.DirFS(filepath.Join("testdata", name))); err != nil {
-			f.Fatal(err)
-		}
+		goldentest.CopyDir(f, dirs[i], filepath.Join("testdata", name))
 	}
 	f.Fuzz(func(t *testing.T, tower uint8, image bool, field uint16, number int64, name string) {
 		dir, file := dirs[int(tower)%len(dirs)], "text.onnx"
 		if image {
 			file = "image.onnx"
 		}
-		good := orttest.Read(t, filepath.Join("testdata", filepath.Base(dir), file))
+		good := goldentest.Read(t, filepath.Join("testdata", filepath.Base(dir), file))
 		m := &onnx.ModelProto{}
 		if err := proto.Unmarshal(good, m); err != nil {
 			t.Fatal(err)
@@ -248,11 +246,11 @@ func FuzzExportedTowers(f *testing.F) {
 		if err != nil {
 			return
 		}
-		orttest.Write(t, filepath.Join(dir, file), string(b))
+		goldentest.Write(t, filepath.Join(dir, file), b)
 		if err := useTower(t, dir); err != nil && strings.ContainsAny(err.Error(), "\n\r") {
 			t.Errorf("not one line: %q", err)
 		}
-		orttest.Write(t, filepath.Join(dir, file), string(good))
+		goldentest.Write(t, filepath.Join(dir, file), good)
 	})
 }
 
@@ -351,16 +349,13 @@ func TestHostileFolders(t *testing.T) {
 		}, ""},
 		{"a whole export that is none", "siglip", write("onnx/model.onnx", "no"), ""},
 	} {
-		dir := filepath.Join(t.TempDir(), "tower")
-		if err := os.CopyFS(dir, os.DirFS(filepath.Join("testdata", c.folder))); err != nil {
-			t.Fatal(err)
-		}
+		dir := goldentest.CopyDir(t, filepath.Join(t.TempDir(), "tower"), filepath.Join("testdata", c.folder))
 		if err := c.change(dir); err != nil {
 			t.Fatal(err)
 		}
 		switch err := useTower(t, dir); {
 		case c.want != "":
-			orttest.CheckOneLineError(t, c.what, err, c.want)
+			goldentest.WantErrorOf(t, c.what, err, c.want)
 		case err != nil:
 			t.Errorf("%s: %v", c.what, err)
 		}

@@ -8,8 +8,10 @@ import (
 	"testing"
 
 	"promptfed/models/bundle"
+	"promptfed/models/bundle/bundletest"
 	"promptfed/models/bundle/exported"
 	"promptfed/models/clip"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/ort/orttest"
 	"promptfed/runtime/tensor"
@@ -99,18 +101,14 @@ func TestLayoutsThatAreNotClear(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err := bundle.Open(dir)
-		orttest.CheckOneLineError(t, c.what, err, c.want...)
+		goldentest.WantErrorOf(t, c.what, err, c.want...)
 	}
 }
 
 // copyLayout returns a copy of a layout that a test may change.
 func copyLayout(t *testing.T, name string) string {
 	t.Helper()
-	dir := filepath.Join(t.TempDir(), "tower")
-	if err := os.CopyFS(dir, os.DirFS(filepath.Join(layouts, name))); err != nil {
-		t.Fatal(err)
-	}
-	return dir
+	return goldentest.CopyDir(t, filepath.Join(t.TempDir(), "tower"), filepath.Join(layouts, name))
 }
 
 // copied copies files within a folder; from and to alternate. An empty from stands for another preprocessing.
@@ -149,11 +147,11 @@ func TestVariants(t *testing.T) {
 		t.Errorf("off by %g", d)
 	}
 	_, err = bundle.Find("folder=" + dir + ",variant=q4")
-	orttest.CheckOneLineError(t, "a variant that is not there", err, `no image tower of variant "q4"`,
+	goldentest.WantErrorOf(t, "a variant that is not there", err, `no image tower of variant "q4"`,
 		"vision_model_fp16.onnx")
 	for _, spec := range []string{"image=a", "folder=a,image=b,text=c", "size=3", "variant=fp16"} {
 		_, err := bundle.Find(spec)
-		orttest.CheckOneLineError(t, spec, err, spec)
+		goldentest.WantErrorOf(t, spec, err, spec)
 	}
 }
 
@@ -174,19 +172,10 @@ func TestThousandClassesThroughAFixedBatch(t *testing.T) {
 		}
 		g := graph.New()
 		ctx := g.Input("ctx", graph.Float, graph.Static(4, 8))
-		all, err := b.Prompts(g, names, []clip.Prompt{{Ctx: ctx}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		one, err := b.Prompts(g, names[997:998], []clip.Prompt{{Ctx: ctx}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		model, err := graph.Model(graph.Output{Name: "all", Node: all[0].L2Normalize()}, graph.Output{Name: "one",
+		all := bundletest.Prompts(t, b, g, names, clip.Prompt{Ctx: ctx})
+		one := bundletest.Prompts(t, b, g, names[997:998], clip.Prompt{Ctx: ctx})
+		model := orttest.Model(t, graph.Output{Name: "all", Node: all[0].L2Normalize()}, graph.Output{Name: "one",
 			Node: one[0].L2Normalize()})
-		if err != nil {
-			t.Fatal(err)
-		}
 		in := tensor.New(4, 8)
 		for i := range in.Data {
 			in.Data[i] = float32(i%5)/5 - 0.4
@@ -205,7 +194,7 @@ func TestRoundedTextTowerIsRefused(t *testing.T) {
 		}
 	}
 	_, err := bundle.Open(dir)
-	orttest.CheckOneLineError(t, "a text tower with dynamic quantisation", err, "onnx/text_model_quantized.onnx",
+	goldentest.WantErrorOf(t, "a text tower with dynamic quantisation", err, "onnx/text_model_quantized.onnx",
 		"DynamicQuantizeLinear (node round)", "text_model.onnx")
 }
 
@@ -213,7 +202,7 @@ func TestRoundedTextTowerIsRefused(t *testing.T) {
 func TestTokensOfEightBits(t *testing.T) {
 	orttest.RequireLibrary(t)
 	dir := copyLayout(t, "quantised")
-	orttest.Write(t, filepath.Join(dir, bundle.ManifestFile),
+	goldentest.Write(t, filepath.Join(dir, bundle.ManifestFile),
 		`{"image": {"file": "onnx/vision_model_q4.onnx"}, "text": {"file": "onnx/text_model_int8.onnx"}}`)
 	sameAs(t, openBundle(t, dir), orttest.Golden(t, dir+"/golden.safetensors"))
 }
@@ -227,7 +216,7 @@ func TestTableOfInspect(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	page := string(orttest.Read(t, "testdata/inspect.md"))
+	page := string(goldentest.Read(t, "testdata/inspect.md"))
 	for _, dir := range append(list, "testdata/siglip", "testdata/chinese-clip", "testdata/roberta") {
 		b := openBundle(t, specOf(dir))
 		var r bundle.Report

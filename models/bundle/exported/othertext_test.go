@@ -2,15 +2,15 @@ package exported_test
 
 import (
 	"math"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	"promptfed/models/bundle"
+	"promptfed/models/bundle/bundletest"
 	"promptfed/models/clip"
-	"promptfed/runtime/grad"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/ort/orttest"
 	"promptfed/runtime/tensor"
@@ -41,28 +41,14 @@ func TestOtherTextTowers(t *testing.T) {
 		}
 		g := graph.New()
 		ctx := g.Input("ctx", graph.Float, graph.Static(golden["ctx"].Shape...))
-		f, err := b.Prompts(g, []string{"cat", "the thing", "sea lion", "red pandas and others"},
-			[]clip.Prompt{{Ctx: ctx}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		whole, err := b.Sentences(g, []string{"a photo of a cat.", "the", "other things"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		d, err := grad.Of(f[0].Mul(g.Const(golden["cotangent"])).Sum(), ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
-		model, err := graph.Model(graph.Output{Name: "end", Node: f[0]}, graph.Output{Name: "sentences", Node: whole},
+		f := bundletest.Prompts(t, b, g, []string{"cat", "the thing", "sea lion", "red pandas and others"},
+			clip.Prompt{Ctx: ctx})
+		whole := bundletest.Sentences(t, b, g, "a photo of a cat.", "the", "other things")
+		d := orttest.Gradients(t, f[0].Mul(g.Const(golden["cotangent"])).Sum(), ctx)
+		model := orttest.Model(t, graph.Output{Name: "end", Node: f[0]}, graph.Output{Name: "sentences", Node: whole},
 			graph.Output{Name: "grad", Node: d[0]})
-		if err != nil {
-			t.Fatal(err)
-		}
 		got := orttest.Run(t, model, b.WeightsDir(), tensor.Map{"ctx": golden["ctx"]})
-		if model, err = b.ImageModel(); err != nil {
-			t.Fatal(err)
-		}
+		model = bundletest.ImageModel(t, b)
 		images := orttest.Run(t, model, b.WeightsDir(), tensor.Map{bundle.PixelsInput: golden["pixels"]})
 		got["image"] = images[bundle.ImageOutput]
 		for _, name := range want.names {
@@ -86,13 +72,10 @@ func TestScaleOfASigLIP(t *testing.T) {
 		{"a checkpoint", "../converted/testdata/siglip/model.safetensors", "model.safetensors", "",
 			"from the checkpoint model.safetensors"},
 	} {
-		dir := filepath.Join(t.TempDir(), "siglip")
-		if err := os.CopyFS(dir, os.DirFS("testdata/siglip")); err != nil {
-			t.Fatal(err)
-		}
+		dir := goldentest.CopyDir(t, filepath.Join(t.TempDir(), "siglip"), "testdata/siglip")
 		if c.from != "" {
-			orttest.Write(t, filepath.Join(dir, c.to), string(orttest.Read(t, c.from)))
-			orttest.Write(t, filepath.Join(dir, "config.json"), `{"model_type": "siglip"}`)
+			goldentest.Write(t, filepath.Join(dir, c.to), goldentest.Read(t, c.from))
+			goldentest.Write(t, filepath.Join(dir, "config.json"), `{"model_type": "siglip"}`)
 		}
 		b := openBundle(t, "folder="+dir+c.more)
 		if c.what == "nothing" {
@@ -123,5 +106,5 @@ func TestFilesOfTwoTowers(t *testing.T) {
 		t.Errorf("%+v", b)
 	}
 	_, err := bundle.Find("image=" + layouts + "/quantised/onnx/vision_model_q4.onnx,text=" + layouts + "/absent.onnx")
-	orttest.CheckOneLineError(t, "no such file", err, "absent.onnx is missing")
+	goldentest.WantErrorOf(t, "no such file", err, "absent.onnx is missing")
 }

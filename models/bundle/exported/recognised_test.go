@@ -11,7 +11,6 @@ import (
 	"promptfed/models/bundle"
 	"promptfed/models/bundle/exported"
 	"promptfed/models/clip"
-	"promptfed/runtime/grad"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/onnx"
 	"promptfed/runtime/ort/orttest"
@@ -51,15 +50,9 @@ func TestPromptTokensOfAnExport(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		dx, err := grad.Of(image.L2Normalize().Mul(in["d"]).Sum(), in["tokens"], in["deep"])
-		if err != nil {
-			t.Fatal(err)
-		}
-		model, err := graph.Model(graph.Output{Name: "image", Node: image.L2Normalize()}, graph.Output{
+		dx := orttest.Gradients(t, image.L2Normalize().Mul(in["d"]).Sum(), in["tokens"], in["deep"])
+		model := orttest.Model(t, graph.Output{Name: "image", Node: image.L2Normalize()}, graph.Output{
 			Name: "tokens_grad", Node: dx[0]}, graph.Output{Name: "deep_grad", Node: dx[1]})
-		if err != nil {
-			t.Fatal(err)
-		}
 		given := maps.Clone(want)
 		maps.DeleteFunc(given, func(name string, _ *tensor.Tensor) bool { return !in[name].OK() })
 		for name, got := range orttest.Run(t, model, b.WeightsDir(), given) {
@@ -102,10 +95,7 @@ func TestPromptTokensInBothForms(t *testing.T) {
 			continue
 		}
 		add(" of blocks")
-		model, err := graph.Model(out...)
-		if err != nil {
-			t.Fatal(err)
-		}
+		model := orttest.Model(t, out...)
 		got := orttest.Run(t, model, b.WeightsDir(), tensor.Map{"pixels": filled(3, 3, 16, 16)})
 		for _, name := range []string{"shallow", "deep"} {
 			orttest.CheckClose(t, dir+" "+name, got[name+" of blocks"], got[name])

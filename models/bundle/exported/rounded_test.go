@@ -8,10 +8,13 @@ import (
 	"testing"
 
 	"promptfed/models/bundle"
+	"promptfed/models/bundle/bundletest"
 	"promptfed/models/clip"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/grad"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/onnx"
+	"promptfed/runtime/onnx/onnxtest"
 	"promptfed/runtime/ort/orttest"
 	"promptfed/runtime/tensor"
 )
@@ -37,16 +40,10 @@ func TestRoundedImageTower(t *testing.T) {
 	if rounded["ConvInteger"] != 1 || rounded["MatMulInteger"] < 6 {
 		t.Fatal(rounded)
 	}
-	data, err := onnx.Marshal(m)
-	if err != nil {
-		t.Fatal(err)
-	}
-	orttest.Write(t, filepath.Join(dir, "image.onnx"), string(data))
+	data := onnxtest.Marshal(t, m)
+	goldentest.Write(t, filepath.Join(dir, "image.onnx"), data)
 	b, want := openBundle(t, dir), orttest.Golden(t, layouts+"/vit/golden.safetensors")
-	model, err := b.ImageModel()
-	if err != nil {
-		t.Fatal(err)
-	}
+	model := bundletest.ImageModel(t, b)
 	out, _ := orttest.RunFixed(t, model, b.Dir, tensor.Map{bundle.PixelsInput: want["pixels"]}) // no GPU rounds so
 	got := unitRows(out[bundle.ImageOutput])
 	got.Axpy(-1, want["image"])
@@ -60,9 +57,9 @@ func TestRoundedImageTower(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = grad.Of(image.L2Normalize().Sum(), pixels)
-	orttest.CheckOneLineError(t, "a gradient through rounding", err, "DynamicQuantizeLinear (node")
+	goldentest.WantErrorOf(t, "a gradient through rounding", err, "DynamicQuantizeLinear (node")
 	_, _, err = b.Image(g, pixels, clip.VisionPrompts{Tokens: g.Input("tokens", graph.Float, graph.Static(1, 12))})
-	orttest.CheckOneLineError(t, "prompt tokens", err, "supports only prompts of pixels")
+	goldentest.WantErrorOf(t, "prompt tokens", err, "supports only prompts of pixels")
 }
 
 func initializer(m *onnx.ModelProto, name string) *onnx.TensorProto {

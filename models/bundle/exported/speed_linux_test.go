@@ -12,9 +12,9 @@ import (
 	"time"
 
 	"promptfed/models/bundle"
+	"promptfed/models/bundle/bundletest"
 	"promptfed/models/bundle/converted"
 	"promptfed/models/clip"
-	"promptfed/runtime/grad"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/ort"
 	"promptfed/runtime/ort/orttest"
@@ -67,25 +67,12 @@ func stepOf(t *testing.T, b *bundle.Bundle, classes int) func() time.Duration {
 	g := graph.New()
 	g.UseKernels()
 	ctx := g.Input("ctx", graph.Float, graph.Static(16, b.Text.Width))
-	features, err := b.Prompts(g, names, []clip.Prompt{{Ctx: ctx}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	features := bundletest.Prompts(t, b, g, names, clip.Prompt{Ctx: ctx})
 	images := g.Input("images", graph.Float, graph.Static(32, b.Text.EmbedDim))
 	logits := images.MatMul(features[0].L2Normalize().T()).MulScalar(100)
-	dx, err := grad.Of(graph.CrossEntropy(logits, g.Ints(make([]int, 32)...)), ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	model, err := graph.Model(graph.Output{Name: "gradient", Node: dx[0]})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := ort.NewSession(model, ort.Options{WeightsDir: b.WeightsDir(), Prepack: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { s.Close() })
+	dx := orttest.Gradients(t, graph.CrossEntropy(logits, g.Ints(make([]int, 32)...)), ctx)
+	model := orttest.Model(t, graph.Output{Name: "gradient", Node: dx[0]})
+	s := orttest.Open(t, model, ort.Options{WeightsDir: b.WeightsDir(), Prepack: true})
 	in := tensor.Map{"ctx": tensor.New(16, b.Text.Width), "images": tensor.New(32, b.Text.EmbedDim)}
 	for _, x := range in {
 		for i := range x.Data {

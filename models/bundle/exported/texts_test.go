@@ -1,7 +1,6 @@
 package exported_test
 
 import (
-	"os"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -9,7 +8,7 @@ import (
 	"promptfed/models/bundle"
 	"promptfed/models/bundle/exported"
 	"promptfed/models/tokenizer"
-	"promptfed/runtime/ort/orttest"
+	"promptfed/runtime/goldentest"
 )
 
 // OpenCLIP's configuration beside exported towers sets the treatment of texts, bundle.json takes precedence, and a
@@ -52,13 +51,11 @@ func TestTextsOfExports(t *testing.T) {
 	} {
 		dir := copyLayout(t, "immich")
 		for name, data := range c.files {
-			if err := os.WriteFile(filepath.Join(dir, name), []byte(data), 0o644); err != nil {
-				t.Fatal(err)
-			}
+			goldentest.Write(t, filepath.Join(dir, name), data)
 		}
 		b, err := bundle.Open(dir)
 		if c.same == "" {
-			orttest.CheckOneLineError(t, c.what, err, c.want)
+			goldentest.WantErrorOf(t, c.what, err, c.want)
 			continue
 		}
 		if err != nil {

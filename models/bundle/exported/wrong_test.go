@@ -8,9 +8,9 @@ import (
 	"testing"
 
 	"promptfed/models/bundle"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/onnx"
-	"promptfed/runtime/ort/orttest"
 	"promptfed/runtime/tensor"
 )
 
@@ -34,7 +34,7 @@ func TestWrongFiles(t *testing.T) {
 		{"image=testdata,text=" + text, []string{"two files could be the image tower", ", with image=IMAGE.onnx,"}},
 	} {
 		_, err := bundle.Find(c.spec)
-		orttest.CheckOneLineError(t, c.spec, err, c.parts...)
+		goldentest.WantErrorOf(t, c.spec, err, c.parts...)
 	}
 	for manifest, parts := range map[string][]string{
 		`{"image": {"file": "text.onnx"}, "text": {"file": "image.onnx"}}`: {
@@ -47,7 +47,7 @@ func TestWrongFiles(t *testing.T) {
 			`text.ids "pixel_values" in bundle.json is none of its inputs input_ids`},
 	} {
 		_, err := bundle.Open(copyTower(t, "hf-half", manifest))
-		orttest.CheckOneLineError(t, manifest, err, parts...)
+		goldentest.WantErrorOf(t, manifest, err, parts...)
 	}
 }
 
@@ -61,7 +61,7 @@ func TestFolderForEachTower(t *testing.T) {
 		if err := os.MkdirAll(path, 0o755); err != nil {
 			t.Fatal(err)
 		}
-		orttest.Write(t, filepath.Join(path, "model.onnx"), "")
+		goldentest.Write(t, filepath.Join(path, "model.onnx"), "")
 		return path
 	}
 	refused := func(name string, parts ...string) {
@@ -69,9 +69,9 @@ func TestFolderForEachTower(t *testing.T) {
 		path := filepath.Join(dir, name)
 		for _, p := range []string{path, path + string(filepath.Separator)} {
 			_, err := bundle.Open(p)
-			orttest.CheckOneLineError(t, name, err, parts...)
+			goldentest.WantErrorOf(t, name, err, parts...)
 			_, err = bundle.Inspect(p)
-			orttest.CheckOneLineError(t, name, err, parts...)
+			goldentest.WantErrorOf(t, name, err, parts...)
 		}
 	}
 	image, text := put("plain/image"), put("plain/text")
@@ -85,7 +85,7 @@ func TestFolderForEachTower(t *testing.T) {
 	}
 	for _, name := range []string{"half", "apart", "words"} {
 		_, err := bundle.Open(filepath.Join(dir, name))
-		orttest.CheckOneLineError(t, name, err, "is not a bundle")
+		goldentest.WantErrorOf(t, name, err, "is not a bundle")
 	}
 	for _, e := range bundle.List(dir) {
 		if e.Dir == filepath.Join(dir, "plain") {
@@ -93,7 +93,7 @@ func TestFolderForEachTower(t *testing.T) {
 		}
 	}
 	_, err := bundle.Find("plain", dir)
-	orttest.CheckOneLineError(t, "by name", err, "name both in its place")
+	goldentest.WantErrorOf(t, "by name", err, "name both in its place")
 }
 
 // The errors for graphs that are not towers name their inputs or outputs, and those of a tower. Half precision and
@@ -184,7 +184,7 @@ func TestWrongGraphs(t *testing.T) {
 		putTower(t, dir, c.file, c.build(g))
 		switch err := useTower(t, dir); {
 		case len(c.parts) > 0:
-			orttest.CheckOneLineError(t, c.what, err, append([]string{c.file}, c.parts...)...)
+			goldentest.WantErrorOf(t, c.what, err, append([]string{c.file}, c.parts...)...)
 		case err != nil:
 			t.Errorf("%s: %v", c.what, err)
 		}
@@ -231,7 +231,7 @@ func TestSizesThatAreNotOpen(t *testing.T) {
 		what := fmt.Sprint(c.file, " axis ", c.axis, ", ", c.want)
 		switch err := useTower(t, dir); {
 		case c.want != "":
-			orttest.CheckOneLineError(t, what, err, c.file, c.want)
+			goldentest.WantErrorOf(t, what, err, c.file, c.want)
 		case err != nil:
 			t.Errorf("%s: %v", what, err)
 		}
@@ -246,12 +246,9 @@ func FuzzExportedConfig(f *testing.F) {
 		`{"tokenizer": "\n", "text": {"ids": "\n", "causal": true}}`, `{"name": "a\nb"}`, `{"model": "\u2028"}`} {
 		f.Add([]byte(text))
 	}
-	dir := filepath.Join(f.TempDir(), "tower")
-	if err := os.CopyFS(dir, os.DirFS("testdata/hf-half")); err != nil {
-		f.Fatal(err)
-	}
+	dir := goldentest.CopyDir(f, filepath.Join(f.TempDir(), "tower"), "testdata/hf-half")
 	f.Fuzz(func(t *testing.T, text []byte) {
-		orttest.Write(t, filepath.Join(dir, bundle.ManifestFile), string(text))
+		goldentest.Write(t, filepath.Join(dir, bundle.ManifestFile), text)
 		if err := useTower(t, dir); err != nil && strings.ContainsAny(err.Error(), "\n\r") {
 			t.Errorf("not one line: %q", err)
 		}
