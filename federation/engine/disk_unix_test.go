@@ -14,7 +14,6 @@ import (
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/record"
 	"promptfed/federation/engine/spec"
-	"promptfed/federation/methods"
 )
 
 // TestFullDisk simulates a full disk from round 2 on by a limit on file sizes: the clients' file does not fit.
@@ -22,11 +21,7 @@ import (
 func TestFullDisk(t *testing.T) {
 	const folder = "PROMPTFED_TEST_DISK_FOLDER"
 	experiment := func() *spec.Experiment {
-		m, err := methods.Build("coop", nil, map[string]any{"tokens": 64})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return withMethod(m)
+		return withMethod(buildMethod(t, "coop", nil, map[string]any{"tokens": 64}))
 	}
 	if dir := os.Getenv(folder); dir != "" {
 		signal.Ignore(syscall.SIGXFSZ)

@@ -19,7 +19,6 @@ import (
 	"promptfed/federation/engine/record"
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/experiment/inference"
-	"promptfed/federation/methods"
 	"promptfed/federation/methodtest"
 	"promptfed/runtime/goldentest"
 )
@@ -185,14 +184,8 @@ func TestNoValidation(t *testing.T) {
 
 func confusionOf(t *testing.T, dir string) *record.Confusion {
 	t.Helper()
-	b, err := os.ReadFile(filepath.Join(dir, record.ConfusionFile))
-	if err != nil {
-		t.Fatal(err)
-	}
 	c := &record.Confusion{}
-	if err := json.Unmarshal(b, c); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.ReadJSON(t, filepath.Join(dir, record.ConfusionFile), c)
 	return c
 }
 
@@ -310,10 +303,7 @@ func TestNewClients(t *testing.T) {
 
 // TestZeroShot: hand-written prompts have the accuracy of the method zeroshot; labels shifted by one do not.
 func TestZeroShot(t *testing.T) {
-	m, err := methods.Build("zeroshot", nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := buildMethod(t, "zeroshot", nil, nil)
 	e := withMethod(m)
 	e.Plan.Rounds, e.Evaluate.ZeroShot = 1, true
 	var heard []string

@@ -9,7 +9,6 @@ import (
 	"promptfed/federation/engine/client"
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/experiment/inference"
-	"promptfed/federation/methods"
 	"promptfed/federation/methodtest"
 	"promptfed/runtime/ort"
 )
@@ -91,17 +90,10 @@ func TestEvaluationSetsRefused(t *testing.T) {
 	refused(t, one(spec.EvaluationSet{Name: "x", Classes: []string{"a", "b"}, Test: setRows(3)}), engine.Settings{},
 		"evaluation set x",
 		"label 2", "2 classes")
-	m, err := methods.Build("pfedprompt", nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	e := withMethod(m)
+	e := withMethod(buildMethod(t, "pfedprompt", nil, nil))
 	e.EvaluationSets = []spec.EvaluationSet{{Name: "new", Classes: []string{"yes", "no"}, Test: setRows(2)}}
 	refused(t, e, engine.Settings{}, "evaluation set new", "own examples")
-	if m, err = methods.Build("coop", nil, map[string]any{"class_specific": true, "tokens": 2}); err != nil {
-		t.Fatal(err)
-	}
-	e.Method = m
+	e.Method = buildMethod(t, "coop", nil, map[string]any{"class_specific": true, "tokens": 2})
 	e.EvaluationSets[0].Classes = []string{"as", "many", "other", "classes"} // four, like the new half of eight classes
 	refused(t, e, engine.Settings{}, "evaluation set new",
 		"learns ctx [4 2 6] for 4 classes, which cannot be used for other")

@@ -2,8 +2,6 @@ package engine_test
 
 import (
 	"context"
-	"encoding/json"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -14,6 +12,7 @@ import (
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/record"
 	"promptfed/federation/method"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/tensor"
 )
 
@@ -39,17 +38,14 @@ func TestNotes(t *testing.T) {
 			t.Errorf("round %d notes %v", i, rec.Notes)
 		}
 	}
-	b, err := os.ReadFile(filepath.Join(dir, record.SummaryFile))
-	if err != nil {
-		t.Fatal(err)
-	}
 	var s record.Summary
-	if err := json.Unmarshal(b, &s); err != nil || s.Notes["half"] != 1 {
-		t.Errorf("summary notes %v, %v", s.Notes, err)
+	goldentest.ReadJSON(t, filepath.Join(dir, record.SummaryFile), &s)
+	if s.Notes["half"] != 1 {
+		t.Errorf("summary notes %v", s.Notes)
 	}
-	b, err = os.ReadFile(filepath.Join(dir, record.RoundsFile))
-	if err != nil || strings.Count(string(b), `"notes":{"half":`) != 3 {
-		t.Errorf("%v\n%s", err, b)
+	rounds := string(goldentest.Read(t, filepath.Join(dir, record.RoundsFile)))
+	if strings.Count(rounds, `"notes":{"half":`) != 3 {
+		t.Error(rounds)
 	}
 }
 

@@ -8,7 +8,6 @@ import (
 	"promptfed/federation/engine"
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/spec"
-	"promptfed/federation/methods"
 	"promptfed/runtime/tensor"
 )
 
@@ -87,10 +86,7 @@ func TestFedProtoLatecomers(t *testing.T) {
 		"another backbone, then theirs": {1: 2, 3: 1},
 	} {
 		for _, midway := range []bool{false, true} {
-			m, err := methods.Build("coop", []string{"fedproto"}, map[string]any{"tokens": 2})
-			if err != nil {
-				t.Fatal(err)
-			}
+			m := buildMethod(t, "coop", []string{"fedproto"}, map[string]any{"tokens": 2})
 			e := withMethod(m)
 			x := late(e, from, midway)
 			x.stop = 1
@@ -128,11 +124,8 @@ func TestFedProtoLatecomers(t *testing.T) {
 func TestGGTPCLatecomers(t *testing.T) {
 	for _, from := range []map[int]int{{3: 1}, {1: 1, 3: 2}, {2: 1}} {
 		for _, midway := range []bool{false, true} {
-			m, err := methods.Build("promptfl", []string{"ggtpc"}, map[string]any{"tokens": 2, "min_count": 1,
+			m := buildMethod(t, "promptfl", []string{"ggtpc"}, map[string]any{"tokens": 2, "min_count": 1,
 				"prototypes": true})
-			if err != nil {
-				t.Fatal(err)
-			}
 			e := withMethod(m)
 			x := late(e, from, midway)
 			mustRun(t, server(e), engine.Settings{Remote: x})

@@ -5,16 +5,15 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 
 	"promptfed/federation/engine"
 	"promptfed/federation/engine/client"
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/spec"
-	"promptfed/federation/methods"
 	"promptfed/federation/methodtest"
 	"promptfed/federation/privacy/noise"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/optim"
 	"promptfed/runtime/tensor"
 )
@@ -22,11 +21,8 @@ import (
 // withClientNoise returns an experiment whose clients add noise themselves, and an instruction of its first round.
 func withClientNoise(t *testing.T) (*spec.Experiment, message.Instruction) {
 	t.Helper()
-	m, err := methods.Build("promptfl", []string{"dp"}, map[string]any{"tokens": 2, "noise": 1.0, "where": "client",
+	m := buildMethod(t, "promptfl", []string{"dp"}, map[string]any{"tokens": 2, "noise": 1.0, "where": "client",
 		"delta": 1e-3})
-	if err != nil {
-		t.Fatal(err)
-	}
 	e := &spec.Experiment{Method: m, Classes: methodtest.Classes, Template: "a {}.",
 		Clients: methodtest.ClientsOfOneBackbone(4, 5, 6, 3), Plan: spec.Plan{Rounds: 2, Seed: 5},
 		Training: spec.Training{Epochs: 1, Batch: 4, Optim: optim.Config{Name: "sgd", LR: 0.1}}}
@@ -91,9 +87,8 @@ func TestNoiseOfAClient(t *testing.T) {
 			o.Broadcast["dp/clients"].Data[0] = 400
 		},
 	} {
-		if _, err := upload(t, path, change); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%v, want %q", err, want)
-		}
+		_, err := upload(t, path, change)
+		goldentest.WantError(t, err, want)
 	}
 	if _, err := upload(t, path, func(o *message.Instruction) { o.Round = 1 }); err != nil {
 		t.Error(err)
@@ -104,11 +99,7 @@ func TestNoiseOfAClient(t *testing.T) {
 func TestNoiseOfAServer(t *testing.T) {
 	e, _ := withClientNoise(t)
 	e.Plan.Participation, e.Plan.Rounds, e.Plan.TestEvery = 0.5, 6, 10
-	m, err := methods.Build("promptfl", []string{"dp"}, map[string]any{"tokens": 2, "noise": 1.0, "delta": 1e-3})
-	if err != nil {
-		t.Fatal(err)
-	}
-	e.Method = m
+	e.Method = buildMethod(t, "promptfl", []string{"dp"}, map[string]any{"tokens": 2, "noise": 1.0, "delta": 1e-3})
 	dir := t.TempDir()
 	drawn := map[*engine.Result][]int{}
 	run := func(path string) *engine.Result {
@@ -116,14 +107,12 @@ func TestNoiseOfAServer(t *testing.T) {
 		var turns trainingTurns
 		set := engine.Settings{Workers: 2, OnTurn: turns.note}
 		if path != "" {
+			var err error
 			if set.ServerNoise, err = noise.Open(filepath.Join(dir, path), "run"); err != nil {
 				t.Fatal(err)
 			}
 		}
-		r, err := engine.Run(context.Background(), e, set)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := mustRun(t, e, set)
 		drawn[r] = turns.sorted()
 		return r
 	}
@@ -153,12 +142,9 @@ func TestNoiseOfAServer(t *testing.T) {
 func TestNoiseOfSteps(t *testing.T) {
 	turn := func(path string, steps int, change func(o *message.Instruction, c *spec.Client)) (*tensor.Tensor, error) {
 		e, o := withClientNoise(t)
-		m, err := methods.Build("dpfpl", []string{"dp"}, map[string]any{"tokens": 2,
+		m := buildMethod(t, "dpfpl", []string{"dp"}, map[string]any{"tokens": 2,
 			"dpfpl": map[string]any{"steps": steps, "noise": 0.1},
 			"dp":    map[string]any{"where": "client", "delta": 1e-3}})
-		if err != nil {
-			t.Fatal(err)
-		}
 		e.Method, o.Shared, e.Training.Epochs = m, tensor.Map{"global": tensor.New(2, 6)}, 3
 		change(&o, e.Clients[0])
 		n, err := noise.Open(path, "run")
@@ -190,12 +176,9 @@ func TestNoiseOfSteps(t *testing.T) {
 		"other parameters": func(o *message.Instruction, _ *spec.Client) { o.Shared["global"].Data[0] = 1 },
 		"other examples":   func(_ *message.Instruction, c *spec.Client) { c.Train = methodtest.Rows(50, 4, 5, 4) },
 	} {
-		if _, err := turn(path, 3, change); err == nil || !strings.Contains(err.Error(), refused) {
-			t.Errorf("%s: %v, want %q", what, err, refused)
-		}
+		_, err := turn(path, 3, change)
+		goldentest.WantErrorOf(t, what, err, refused)
 	}
-	if _, err := turn(filepath.Join(t.TempDir(), "noise.json"), 2, plain); err == nil ||
-		!strings.Contains(err.Error(), "step 3 of a round; epsilon_local assumes 2 at most") {
-		t.Error(err)
-	}
+	_, err = turn(filepath.Join(t.TempDir(), "noise.json"), 2, plain)
+	goldentest.WantError(t, err, "step 3 of a round; epsilon_local assumes 2 at most")
 }

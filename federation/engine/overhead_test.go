@@ -10,7 +10,6 @@ import (
 	"promptfed/federation/engine/client"
 	"promptfed/federation/engine/record"
 	"promptfed/federation/engine/spec"
-	"promptfed/federation/methods"
 	"promptfed/federation/methodtest"
 	"promptfed/runtime/optim"
 	"promptfed/runtime/ort"
@@ -19,10 +18,7 @@ import (
 // wideToy returns an experiment whose prompts have CLIP's size, 16 x 512, on a toy backbone that costs next to nothing.
 func wideToy(t testing.TB, clients int) *spec.Experiment {
 	t.Helper()
-	m, err := methods.Build("promptfl", nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := buildMethod(t, "promptfl", nil, nil)
 	b := &methodtest.Toy{ID: "wide", Width: 512, Dim: 512, Layers: 3}
 	e := withMethod(m)
 	e.Clients = nil

@@ -7,7 +7,6 @@ import (
 
 	"promptfed/federation/engine"
 	"promptfed/federation/engine/client"
-	"promptfed/federation/methods"
 	"promptfed/federation/methodtest"
 	"promptfed/runtime/optim"
 )
@@ -24,10 +23,7 @@ func TestFirstStepsInTwoGraphs(t *testing.T) {
 		if with != "" {
 			wrappers = []string{with}
 		}
-		m, err := methods.Build(base, wrappers, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := buildMethod(t, base, wrappers, nil)
 		run := func(batch, workers, prefix int) *engine.Result {
 			e := withMethod(m)
 			e.Clients, e.BatchClients = methodtest.ClientsOfOneBackbone(9, 5, 6, 3), batch

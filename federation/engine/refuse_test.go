@@ -16,10 +16,10 @@ import (
 	"promptfed/federation/engine/record"
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/method"
-	"promptfed/federation/methods"
 	textprompts "promptfed/federation/methods/parts/prompts"
 	"promptfed/federation/methods/text/averaged"
 	"promptfed/federation/methodtest"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/tensor"
 )
@@ -155,10 +155,7 @@ func TestRefusesWhatIsNoNumber(t *testing.T) {
 		refused(t, e, engine.Settings{}, "round 1", "client 1", "test", "image of example 6")
 	})
 	// The toy's logits saturate: only a penalty on the distance, after a first step, overflows.
-	prox, err := methods.Build("promptfl", []string{"fedprox"}, map[string]any{"tokens": 2, "mu": 1.0})
-	if err != nil {
-		t.Fatal(err)
-	}
+	prox := buildMethod(t, "promptfl", []string{"fedprox"}, map[string]any{"tokens": 2, "mu": 1.0})
 	for lr, word := range map[float64]string{1e30: "the loss", 1e38: "the loss", 1e45: "parameter ctx"} {
 		e := withMethod(prox)
 		e.Training.Optim.LR = lr
@@ -224,18 +221,10 @@ func TestRefusesDamagedRunFolders(t *testing.T) {
 			"readable rounds"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			dir := t.TempDir()
-			if err := os.CopyFS(dir, os.DirFS(whole)); err != nil {
-				t.Fatal(err)
-			}
+			dir := goldentest.CopyDir(t, t.TempDir(), whole)
 			path := filepath.Join(dir, c.file)
-			b, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := os.WriteFile(path, c.damage(b), 0o644); err != nil {
-				t.Fatal(err)
-			}
+			b := goldentest.Read(t, path)
+			goldentest.Write(t, path, c.damage(b))
 			refused(t, toy(t), engine.Settings{Dir: dir, Resume: true}, c.words...)
 		})
 	}

@@ -13,7 +13,7 @@ import (
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/record"
 	"promptfed/federation/engine/spec"
-	"promptfed/federation/methods"
+	"promptfed/runtime/goldentest"
 )
 
 // trainingTurns are the training turns of a run, as round * 100 + client.
@@ -40,11 +40,7 @@ func withSampling(t *testing.T, base string, o map[string]any) *spec.Experiment 
 	t.Helper()
 	e, _ := withClientNoise(t)
 	e.Plan.Participation, e.Plan.Rounds, e.Plan.TestEvery = 0.5, 12, 4
-	m, err := methods.Build(base, []string{"dp"}, o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	e.Method = m
+	e.Method = buildMethod(t, base, []string{"dp"}, o)
 	return e
 }
 
@@ -87,10 +83,7 @@ func TestSecureResumes(t *testing.T) {
 		wanted := mustRun(t, withSampling(t, "promptfl", secretNoise(where)), engine.Settings{Dir: whole,
 			OnTurn: want.note})
 		key := filepath.Join(record.CheckFolder, "noise.json")
-		b, err := os.ReadFile(filepath.Join(whole, key))
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := goldentest.Read(t, filepath.Join(whole, key))
 		if st, err := os.Stat(filepath.Join(whole, key)); err != nil || st.Mode().Perm() != 0o600 {
 			t.Errorf("%v, %v", st, err)
 		}
@@ -151,10 +144,7 @@ func TestRecordsHideTheSample(t *testing.T) {
 			e.Plan.Poisson = poisson
 			dir := t.TempDir()
 			run := mustRun(t, e, engine.Settings{Dir: dir})
-			b, err := os.ReadFile(filepath.Join(dir, record.RoundsFile))
-			if err != nil {
-				t.Fatal(err)
-			}
+			b := goldentest.Read(t, filepath.Join(dir, record.RoundsFile))
 			text := string(b)
 			if !strings.Contains(text, `"secret_sample":true`) || strings.Contains(text, `"clients":[`) ||
 				strings.Contains(text, `"untrained"`) {

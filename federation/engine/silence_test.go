@@ -14,7 +14,6 @@ import (
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/record"
 	"promptfed/federation/method"
-	"promptfed/federation/methods"
 	"promptfed/federation/privacy/noise"
 )
 
@@ -79,11 +78,7 @@ func TestSilentDrawIsDrawnAgain(t *testing.T) {
 // Under differential privacy an unanswered draw is a round of noise alone, and is charged as any other.
 func TestSilentDrawUnderDP(t *testing.T) {
 	e, _ := withClientNoise(t)
-	m, err := methods.Build("promptfl", []string{"dp"}, map[string]any{"tokens": 2, "noise": 1.0, "delta": 1e-3})
-	if err != nil {
-		t.Fatal(err)
-	}
-	e.Method = m
+	e.Method = buildMethod(t, "promptfl", []string{"dp"}, map[string]any{"tokens": 2, "noise": 1.0, "delta": 1e-3})
 	run := func(silent ...int) *engine.Result {
 		x := &silentClients{rejectionRecorder: &rejectionRecorder{remoteClients: newRemoteClients(e)}, silent: silent}
 		key, err := noise.Open(filepath.Join(t.TempDir(), "key"), "run")

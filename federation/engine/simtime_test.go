@@ -11,22 +11,19 @@ import (
 	"promptfed/federation/engine/record"
 	"promptfed/federation/engine/simulatedtime"
 	"promptfed/federation/engine/spec"
-	"promptfed/federation/methods"
 )
 
 // withSimulatedTime returns a toy of four clients, with private prompts and a shared one, whose turns take simulated
 // time.
 func withSimulatedTime(t testing.TB, change func(*simulatedtime.Config)) *spec.Experiment {
 	t.Helper()
-	m, err := methods.Build("promptfl", []string{"ditto"}, map[string]any{"tokens": 2})
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := buildMethod(t, "promptfl", []string{"ditto"}, map[string]any{"tokens": 2})
 	e := withMethod(m)
 	e.Plan.Rounds = 4
 	c := simulatedtime.Defaults()
 	c.Speeds = "lognormal"
 	change(&c)
+	var err error
 	if e.SimulatedTime, err = c.Plan(len(e.Clients), 1); err != nil {
 		t.Fatal(err)
 	}

@@ -2,24 +2,20 @@ package engine_test
 
 import (
 	"context"
-	"strings"
 	"testing"
 
 	"promptfed/federation/engine"
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/engine/state"
 	"promptfed/federation/method"
-	"promptfed/federation/methods"
 	"promptfed/federation/methodtest"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/optim"
 )
 
 func synthetic(t *testing.T, rounds int) *spec.Experiment {
 	t.Helper()
-	m, err := methods.Build("gptfl", nil, map[string]any{"tokens": 2})
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := buildMethod(t, "gptfl", nil, map[string]any{"tokens": 2})
 	clients := methodtest.Clients(6, 5)
 	return &spec.Experiment{Name: "toy", Method: m, Classes: methodtest.Classes, Template: "a photo of a {}.",
 		Clients:   clients,
@@ -31,10 +27,7 @@ func synthetic(t *testing.T, rounds int) *spec.Experiment {
 // TestSyntheticOnce: a run that resumes after round 1 does not train on the server's images again, and has the results
 // of an uninterrupted run.
 func TestSyntheticOnce(t *testing.T) {
-	whole, err := engine.Run(context.Background(), synthetic(t, 3), engine.Settings{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	whole := mustRun(t, synthetic(t, 3), engine.Settings{})
 	dir := t.TempDir()
 	if _, err := engine.Run(context.Background(), synthetic(t, 1), engine.Settings{Dir: dir}); err != nil {
 		t.Fatal(err)
@@ -54,10 +47,7 @@ func TestSyntheticOnce(t *testing.T) {
 	}
 	without := synthetic(t, 3)
 	without.Synthetic = nil
-	plain, err := engine.Run(context.Background(), without, engine.Settings{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	plain := mustRun(t, without, engine.Settings{})
 	if plain.Prompts["shared/ctx"].Data[0] == whole.Prompts["shared/ctx"].Data[0] {
 		t.Error("the server's images changed nothing")
 	}
@@ -74,10 +64,8 @@ func TestSyntheticRefused(t *testing.T) {
 	} {
 		e := synthetic(t, 1)
 		c.change(e.Synthetic)
-		if _, err := engine.Run(context.Background(), e, engine.Settings{}); err == nil ||
-			!strings.Contains(err.Error(), c.want) {
-			t.Errorf("%v; want %s", err, c.want)
-		}
+		_, err := engine.Run(context.Background(), e, engine.Settings{})
+		goldentest.WantError(t, err, c.want)
 	}
 }
 

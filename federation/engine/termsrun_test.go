@@ -17,8 +17,8 @@ import (
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/record"
 	"promptfed/federation/method"
-	"promptfed/federation/methods"
 	"promptfed/federation/methodtest"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/tensor"
 )
@@ -83,10 +83,7 @@ func TestTermsByHand(t *testing.T) {
 // terms of a loss, of a wrapper and of a correction.
 func TestTermsInAnyForm(t *testing.T) {
 	for _, wrappers := range [][]string{nil, {"fedprox"}, {"scaffold"}} {
-		m, err := methods.Build("fedpha", wrappers, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := buildMethod(t, "fedpha", wrappers, nil)
 		records := func(set engine.Settings) string {
 			set.Client.Terms = true
 			var all []any
@@ -95,10 +92,7 @@ func TestTermsInAnyForm(t *testing.T) {
 					t.Errorf("%v: terms %v, drift %v", wrappers, r.Terms, r.Drift)
 				}
 			}
-			b, err := json.Marshal(all)
-			if err != nil {
-				t.Fatal(err)
-			}
+			b := goldentest.JSON(t, all)
 			return string(b)
 		}
 		if d := cmp.Diff(records(engine.Settings{}), records(engine.Settings{Workers: 8, Encode: true})); d != "" {

@@ -15,7 +15,6 @@ import (
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/experiment/inference"
 	"promptfed/federation/method"
-	"promptfed/federation/methods"
 	"promptfed/runtime/convert"
 	"promptfed/runtime/ort"
 )
@@ -25,10 +24,7 @@ import (
 func TestView(t *testing.T) {
 	run := func(name, view string) *engine.Result {
 		t.Helper()
-		m, err := methods.Build(name, nil, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := buildMethod(t, name, nil, nil)
 		e := withMethod(m)
 		e.Plan.Rounds, e.Plan.View = 2, view
 		return mustRun(t, e, engine.Settings{})
@@ -70,10 +66,7 @@ func TestView(t *testing.T) {
 // TestEvaluationsAgainstPredict computes both evaluations of PromptFL's last round from the files of the run: class
 // scores with the average, and with each client's prompt after its training instead of the average.
 func TestEvaluationsAgainstPredict(t *testing.T) {
-	m, err := methods.Build("promptfl", nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := buildMethod(t, "promptfl", nil, nil)
 	e := withMethod(m)
 	e.Training.Optim.LR = 5 // so that the two differ
 	r := mustRun(t, e, engine.Settings{})

@@ -11,7 +11,6 @@ import (
 	"promptfed/federation/engine/client"
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/method"
-	"promptfed/federation/methods"
 	"promptfed/federation/methodtest"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/tensor"
@@ -71,21 +70,14 @@ func (chained) Logits(s *method.Scope) graph.Node {
 // classes, up to rounding; also several clients in one run, and the first step, which clients share. The toy takes four
 // bytes for each of C·T·6 numbers: 192 for all classes and a prompt of two tokens.
 func TestClassesInChunksAreTheWhole(t *testing.T) {
-	own, err := methods.Build("promptfl", nil, map[string]any{"class_specific": true, "tokens": 2})
-	if err != nil {
-		t.Fatal(err)
-	}
+	own := buildMethod(t, "promptfl", nil, map[string]any{"class_specific": true, "tokens": 2})
 	all := map[string]method.Method{"chained": chained{}, "prompts for each class": own}
 	for name, options := range map[string]map[string]any{
 		"promptfl": {"tokens": 2}, "fedotp": {"tokens": 2}, "fedpha": {"global_tokens": 2, "local_tokens": []int{2}},
 		"kgcoop": {"tokens": 2}, "fedtpg": {"heads": 2}, "sdfed": {}, "pfedmoap": {},
 		"cocoop": {"reduce": 2, "init_std": 0.4}, "trip": {"tokens": 4, "iters": 20},
 	} {
-		m, err := methods.Build(name, []string{"fedprox"}, options)
-		if err != nil {
-			t.Fatal(err)
-		}
-		all[name] = m
+		all[name] = buildMethod(t, name, []string{"fedprox"}, options)
 	}
 	for name, m := range all {
 		run := func(memory, clients int) (*engine.Result, map[int]bool) {

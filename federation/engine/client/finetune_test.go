@@ -12,7 +12,6 @@ import (
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/engine/trace"
 	"promptfed/federation/method"
-	"promptfed/federation/methods"
 	"promptfed/federation/methodtest"
 	"promptfed/runtime/tensor"
 )
@@ -24,10 +23,7 @@ func (ownView) View() method.View { return method.PersonalView }
 
 // fineTuned runs PromptFL on some clients in a fixed order of examples, fine-tuned for some epochs.
 func fineTuned(t *testing.T, epochs, rounds int, share float64, sizes ...int) (*engine.Result, tensor.Map) {
-	m, err := methods.Build("promptfl", nil, map[string]any{"tokens": 2})
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := buildMethod(t, "promptfl", nil, map[string]any{"tokens": 2})
 	e := withMethod(ownView{m})
 	e.Clients = methodtest.ClientsOfOneBackbone(sizes...)
 	for _, c := range e.Clients {
@@ -63,10 +59,7 @@ func TestFineTuningIsAnotherRound(t *testing.T) {
 // Clients that never trained are fine-tuned too, also with several clients in a run and with encoded messages.
 func TestFineTuningIsForEveryClient(t *testing.T) {
 	one, _ := fineTuned(t, 2, 1, 0.25, 9, 5, 6, 3)
-	m, err := methods.Build("promptfl", nil, map[string]any{"tokens": 2})
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := buildMethod(t, "promptfl", nil, map[string]any{"tokens": 2})
 	for _, r := range one.Records {
 		if u := r.Untrained; u != 0 {
 			t.Errorf("%d clients are said to be untrained", u)

@@ -10,7 +10,6 @@ import (
 	"promptfed/federation/engine/client"
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/experiment/inference"
-	"promptfed/federation/methods"
 	"promptfed/federation/methodtest"
 	"promptfed/models/clip"
 	"promptfed/runtime/tensor"
@@ -19,10 +18,7 @@ import (
 // onOneBackbone returns an experiment of a method, whose clients share a backbone.
 func onOneBackbone(t *testing.T, name string, with []string, options map[string]any) *spec.Experiment {
 	t.Helper()
-	m, err := methods.Build(name, with, options)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := buildMethod(t, name, with, options)
 	e := withMethod(m)
 	e.Clients = methodtest.ClientsOfOneBackbone(9, 5, 6, 3)
 	return e
@@ -47,10 +43,7 @@ func withPatches(t *testing.T) *spec.Experiment {
 // withRoutedTokens returns an experiment of a method that computes text prompts from each image's tokens, in a loop.
 func withRoutedTokens(t *testing.T) *spec.Experiment {
 	t.Helper()
-	m, err := methods.Build("trip", nil, map[string]any{"tokens": 4, "iters": 20})
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := buildMethod(t, "trip", nil, map[string]any{"tokens": 4, "iters": 20})
 	e := withMethod(m)
 	e.Clients = methodtest.Clients(9, 5, 6, 3)
 	return e
@@ -125,10 +118,7 @@ func TestMemoryForImagesIsToldBefore(t *testing.T) {
 
 // Prompts for each class too: the toy's four take 4·2·6 numbers each, for one class and two tokens of width 6.
 func TestMemoryForClassesIsToldBefore(t *testing.T) {
-	m, err := methods.Build("promptfl", nil, map[string]any{"class_specific": true, "tokens": 2})
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := buildMethod(t, "promptfl", nil, map[string]any{"class_specific": true, "tokens": 2})
 	e := withMethod(m)
 	for memory, says := range map[int]string{4 * 4 * 2 * 6: "", 4*4*2*6 - 1: "2 of 4 classes at a time, "} {
 		e.Training.Memory = memory

@@ -8,7 +8,6 @@ import (
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/method"
-	"promptfed/federation/methods"
 	"promptfed/federation/methodtest"
 	"promptfed/runtime/optim"
 )
@@ -27,14 +26,8 @@ func jobs(clients []*spec.Client) (out []client.Job) {
 // group has both backbones. FedPHA's private prompts have two alternating lengths, so their programs differ likewise.
 func TestGroups(t *testing.T) {
 	sizes := []int{9, 5, 6, 3, 12, 4}
-	pha, err := methods.Build("fedpha", nil, map[string]any{"local_tokens": []int{2, 4}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	fl, err := methods.Build("promptfl", nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	pha := buildMethod(t, "fedpha", nil, map[string]any{"local_tokens": []int{2, 4}})
+	fl := buildMethod(t, "promptfl", nil, nil)
 	for _, c := range []struct {
 		m       method.Method
 		clients []*spec.Client

@@ -9,11 +9,12 @@ import (
 )
 
 var (
-	toy        = enginetest.Toy
-	withMethod = enginetest.WithMethod
-	mustRun    = enginetest.Run
-	refused    = enginetest.Refused
-	prompts    = enginetest.Prompts
+	toy         = enginetest.Toy
+	withMethod  = enginetest.WithMethod
+	buildMethod = enginetest.Build
+	mustRun     = enginetest.Run
+	refused     = enginetest.Refused
+	prompts     = enginetest.Prompts
 )
 
 func same(t *testing.T, got, want *tensor.Tensor) {

@@ -12,7 +12,6 @@ import (
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/method"
-	"promptfed/federation/methods"
 	"promptfed/federation/methodtest"
 	"promptfed/models/clip"
 	"promptfed/runtime/graph"
@@ -61,10 +60,7 @@ var (
 // oneClient returns an experiment of a client on a backbone with seven images to train and seven to test.
 func oneClient(t *testing.T, b *withTower, name string, options map[string]any) *spec.Experiment {
 	t.Helper()
-	m, err := methods.Build(name, nil, options)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := buildMethod(t, name, nil, options)
 	e := withMethod(m)
 	e.Clients = methodtest.ClientsOfOneBackbone(7)
 	e.Clients[0].Backbone = b

@@ -11,6 +11,7 @@ import (
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/method"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/ort/orttest"
 	"promptfed/runtime/tensor"
@@ -99,7 +100,7 @@ func TestWeightsReplacedDuringARun(t *testing.T) {
 	b := weightsLocation{dir: t.TempDir()}
 	path := filepath.Join(b.dir, "w")
 	put := func(v float32) {
-		orttest.Write(t, path+".new", string(binary.LittleEndian.AppendUint32(nil, math.Float32bits(v))))
+		goldentest.Write(t, path+".new", string(binary.LittleEndian.AppendUint32(nil, math.Float32bits(v))))
 		if err := os.Rename(path+".new", path); err != nil {
 			t.Fatal(err)
 		}
@@ -123,7 +124,7 @@ func TestWeightsReplacedDuringARun(t *testing.T) {
 	}
 	put(2)
 	_, err = compile()
-	orttest.CheckOneLineError(t, "a third graph", err, path, "changed while it is used")
+	goldentest.WantErrorOf(t, "a third graph", err, path, "changed while it is used")
 	if _, err := first.session(1); err != nil { // it has the old weights, like all others
 		t.Error(err)
 	}

@@ -7,7 +7,6 @@ import (
 	"promptfed/federation/engine/client"
 	"promptfed/federation/engine/trace"
 	"promptfed/federation/method"
-	"promptfed/federation/methods"
 	"promptfed/federation/methodtest"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/tensor"
@@ -82,11 +81,8 @@ func TestGradientsEndWithTheStep(t *testing.T) {
 // FedTPG scores training examples against the client's own classes. Prototypes of other classes, which GGTPC adds, do
 // not count; otherwise the loss would be a billion.
 func TestPrototypesOfOtherClasses(t *testing.T) {
-	m, err := methods.Build("fedtpg", []string{"ggtpc"}, map[string]any{"heads": 2, "mult": 1, "prototypes": true,
+	m := buildMethod(t, "fedtpg", []string{"ggtpc"}, map[string]any{"heads": 2, "mult": 1, "prototypes": true,
 		"min_count": 1})
-	if err != nil {
-		t.Fatal(err)
-	}
 	e := withMethod(m)
 	e.Clients = methodtest.ClientsOfOneBackbone(2, 2, 2, 2) // each client has two of the four classes, on two domains
 	for _, r := range mustRun(t, e, engine.Settings{}).Records {

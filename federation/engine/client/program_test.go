@@ -8,7 +8,6 @@ import (
 	"promptfed/federation/engine/client"
 	"promptfed/federation/engine/trace"
 	"promptfed/federation/method"
-	"promptfed/federation/methods"
 	"promptfed/federation/methodtest"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/tensor"
@@ -30,10 +29,7 @@ func (m scaledLoss) Loss(s *method.Scope, logits graph.Node) graph.Node {
 // The step of every client is built for its own spec. The first loss of client k of 4 is (k+1)(k+1+40) times that of
 // the same client without the factor, by the definition of numbered.
 func TestProgramsFollowTheTask(t *testing.T) {
-	m, err := methods.Build("promptfl", nil, map[string]any{"tokens": 2})
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := buildMethod(t, "promptfl", nil, map[string]any{"tokens": 2})
 	losses := func(m method.Method) map[string]float64 {
 		e := withMethod(m)
 		e.Clients, e.Plan.Rounds = methodtest.ClientsOfOneBackbone(3, 3, 3, 3), 1

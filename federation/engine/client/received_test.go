@@ -10,7 +10,6 @@ import (
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/method"
-	"promptfed/federation/methods"
 	"promptfed/federation/methodtest"
 	"promptfed/runtime/optim"
 	"promptfed/runtime/ort"
@@ -37,10 +36,7 @@ func TestForwardPassOnce(t *testing.T) {
 		{"fedvpt", nil, 0, [2]int{}},
 		{"promptfl", nil, -1, [2]int{}},
 	} {
-		m, err := methods.Build(c.name, c.with, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := buildMethod(t, c.name, c.with, nil)
 		e := &spec.Experiment{Method: m, Classes: methodtest.Classes, Template: "a {}.", BatchClients: 2,
 			Clients: methodtest.Clients(9, 5, 6, 3), Plan: spec.Plan{Rounds: 2, Seed: 5},
 			Training: spec.Training{Epochs: 1, Batch: 4, Optim: optim.Config{Name: "sgd", LR: 0.1, Momentum: 0.9},

@@ -10,7 +10,6 @@ import (
 	"promptfed/federation/engine/client"
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/spec"
-	"promptfed/federation/methods"
 	"promptfed/federation/methodtest"
 	"promptfed/runtime/tensor"
 )
@@ -39,10 +38,7 @@ func countReads(f *spec.Features, views int, reads *atomic.Int64) *spec.Features
 // anew, nothing is remembered: all rows are read for both evaluations, 3 * 2 * 4 times. If both views are equal, the
 // records are equal too.
 func TestSameTestOnce(t *testing.T) {
-	m, err := methods.Build("promptfl", nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := buildMethod(t, "promptfl", nil, nil)
 	run := func(views int) (r *engine.Result, own, exam int64, trained int) {
 		var ownReads, examReads atomic.Int64
 		e := withMethod(m)

@@ -8,7 +8,6 @@ import (
 	"promptfed/federation/engine"
 	"promptfed/federation/engine/client"
 	"promptfed/federation/method"
-	"promptfed/federation/methods"
 	"promptfed/federation/methodtest"
 	"promptfed/runtime/graph"
 )
@@ -32,10 +31,7 @@ func (p countsPrompts) Text(g *graph.Graph, classes []string, prompts []method.P
 // built once for each number: 4, 2 and 1 for steps, 4 and 1 for tests. The first step at the merged prompt is another
 // graph.
 func TestPromptsInOnePass(t *testing.T) {
-	m, err := methods.Build("promptfl", nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := buildMethod(t, "promptfl", nil, nil)
 	e := withMethod(m)
 	e.Clients, e.Plan.Rounds, e.BatchClients = methodtest.ClientsOfOneBackbone(8, 8, 8, 8, 8, 8, 8), 1, 4
 	var got []int

@@ -3,8 +3,9 @@ package message
 import (
 	"encoding/binary"
 	"fmt"
-	"strings"
 	"testing"
+
+	"promptfed/runtime/goldentest"
 )
 
 // Element types that EncodeTensors does not write are refused before any element is read. A message of them would take
@@ -18,9 +19,7 @@ func TestOtherElementTypes(t *testing.T) {
 	for dtype, size := range map[string]int{"BOOL": 1, "U8": 1, "I8": 1, "I16": 2, "U16": 2, "F16": 2, "BF16": 2,
 		"I32": 4, "U32": 4, "U64": 8, "F64": 8} {
 		m, err := DecodeTensors(encoded(dtype, size))
-		if err == nil || !strings.Contains(err.Error(), "of type "+dtype) {
-			t.Errorf("%s: %v, %v", dtype, m.Names(), err)
-		}
+		goldentest.WantErrorOf(t, fmt.Sprint(dtype, m.Names()), err, "of type "+dtype)
 	}
 	for dtype, size := range map[string]int{"F32": 4, "I64": 8} {
 		if m, err := DecodeTensors(encoded(dtype, size)); err != nil || m["shared/ctx"].Len() != 16 {

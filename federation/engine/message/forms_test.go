@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"promptfed/federation/engine/enginetest"
 	"promptfed/federation/engine/message"
 	"promptfed/federation/method"
 	"promptfed/federation/methods"
@@ -54,10 +55,7 @@ func TestForms(t *testing.T) {
 		if c.with != "" {
 			with = []string{c.with}
 		}
-		m, err := methods.Build("promptfl", with, c.options)
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := enginetest.Build(t, "promptfl", with, c.options)
 		c.o.Shared, c.o.Codec = sent, m.Codec()
 		forms := c.o.ReplySpecs(m, task)
 		got := ""
@@ -86,10 +84,7 @@ func TestTermsOfAnyTask(t *testing.T) {
 		if e.Wrapper() {
 			name, with = "promptfl", []string{e.Name}
 		}
-		m, err := methods.Build(name, with, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := enginetest.Build(t, name, with, nil)
 		names := method.TermNames(m)
 		for _, task := range []method.ClientSpec{sizes(16, 12), sizes(96, 13)} {
 			s, _, loss := method.LossOf(m, task)

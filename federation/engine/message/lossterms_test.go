@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"promptfed/federation/method"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/tensor"
 )
 
@@ -34,10 +35,7 @@ func measured() *LossTerms {
 
 // Measurements of clients travel exactly.
 func TestTermsTravelExactly(t *testing.T) {
-	text, err := json.Marshal(measured())
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := goldentest.JSON(t, measured())
 	var back *LossTerms
 	if err := json.Unmarshal(text, &back); err != nil || !reflect.DeepEqual(back, measured()) {
 		t.Errorf("%+v, %v", back, err)

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/tensor"
 )
 
@@ -152,10 +153,8 @@ func TestCheckOfNames(t *testing.T) {
 		{"confusion", tensor.New(1, 3), "int64 table of 3 columns"},
 		{"confusion", tensor.OfInts([]int64{1, 2, 3}, 3), "has the shape [3]"},
 		{"confusion", tensor.OfInts([]int64{1, 2}, 1, 2), "has the shape [1 2]"}} {
-		if err := (Statistics{}).AddTables(tensor.Map{c.name: c.t}); err == nil ||
-			!strings.Contains(err.Error(), c.says) {
-			t.Errorf("%s %v: %v", c.name, c.t.Shape, err)
-		}
+		err := Statistics{}.AddTables(tensor.Map{c.name: c.t})
+		goldentest.WantErrorOf(t, fmt.Sprint(c.name, c.t.Shape), err, c.says)
 	}
 	if s := (Statistics{"correct": {1}}).Tables(); s != nil {
 		t.Error(s)

@@ -3,10 +3,10 @@ package metrics
 import (
 	"encoding/json"
 	"math"
-	"os"
 	"slices"
 	"testing"
 
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/tensor"
 )
 
@@ -59,10 +59,7 @@ func TestECEByHand(t *testing.T) {
 // error is over all cases together.
 func goldenCases(t *testing.T) (cases []Examples, ece []float64) {
 	t.Helper()
-	b, err := os.ReadFile("testdata/calibration.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := goldentest.Read(t, "testdata/calibration.json")
 	var golden struct {
 		Cases []struct {
 			Scores [][]float32

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/tensor"
 )
 
@@ -29,10 +30,7 @@ func drawn(seed uint64, n int) Examples {
 func TestStatisticsTravel(t *testing.T) {
 	for n := range 50 {
 		s := Compute(drawn(uint64(n), n+1), true)
-		b, err := json.Marshal(s)
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := goldentest.JSON(t, s)
 		var got Statistics
 		if err := json.Unmarshal(b, &got); err != nil {
 			t.Fatal(err)

@@ -6,11 +6,13 @@ import (
 	"path/filepath"
 	"testing"
 
-	"promptfed/federation/data/datatest"
 	"promptfed/federation/engine/client"
 	"promptfed/federation/method"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/onnx"
+	"promptfed/runtime/onnx/onnxtest"
+	"promptfed/runtime/ort/orttest"
 )
 
 // sum returns the model of x + x, for x of so many numbers, and its description.
@@ -19,10 +21,7 @@ func sum(t testing.TB, size int) (client.Program, *onnx.ModelProto) {
 	in := method.Input{Kind: method.ParamInput, Name: "ctx"}
 	g := graph.New()
 	x := g.InputFrom(in, graph.Float, graph.Shape{graph.Sym("B"), graph.StaticDim(size)})
-	m, err := graph.Model(graph.Output{Name: "y", Node: x.Add(x)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := orttest.Model(t, graph.Output{Name: "y", Node: x.Add(x)})
 	return client.Program{Kind: client.StepProgram, Backbone: "b", Weights: "w", Inputs: []method.Input{in},
 		Gradients: map[string]method.Input{"y": in}}, m
 }
@@ -55,9 +54,9 @@ func TestFolder(t *testing.T) {
 		t.Errorf("%s, want %s", got, want)
 	}
 	_, err = Create(dir, nil)
-	datatest.WantError(t, err, "holds programs already")
+	goldentest.WantError(t, err, "holds programs already")
 	_, err = Open(dir, map[string]string{"b": "other digest"})
-	datatest.WantError(t, err, "other files of backbone b")
+	goldentest.WantError(t, err, "other files of backbone b")
 
 	f, err := Open(dir, map[string]string{"b": "digest"})
 	if err != nil {
@@ -68,10 +67,10 @@ func TestFolder(t *testing.T) {
 	}
 	other, unknown := sum(t, 5)
 	_, err = f.Program(other, unknown)
-	datatest.WantError(t, err, "no program of kind step for backbone b", "write it again")
+	goldentest.WantError(t, err, "no program of kind step for backbone b", "write it again")
 	p.Backbone = ""
 	_, err = f.Program(p, m)
-	datatest.WantError(t, err, "for the server")
+	goldentest.WantError(t, err, "for the server")
 }
 
 // An index of another version, or with a file outside of the folder, is refused.
@@ -84,20 +83,15 @@ func TestRead(t *testing.T) {
 		`{`: File,
 	} {
 		dir := t.TempDir()
-		if err := os.WriteFile(filepath.Join(dir, File), []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		goldentest.Write(t, filepath.Join(dir, File), text)
 		_, err := Open(dir, nil)
-		datatest.WantError(t, err, says)
+		goldentest.WantError(t, err, says)
 	}
 }
 
 func FuzzOpen(f *testing.F) {
 	_, m := sum(f, 3)
-	b, err := onnx.Marshal(m)
-	if err != nil {
-		f.Fatal(err)
-	}
+	b := onnxtest.Marshal(f, m)
 	f.Add(`{"version":2,"programs":[{"file":"a.onnx","built":"x","backbone":"b"}]}`, b)
 	f.Fuzz(func(t *testing.T, index string, model []byte) {
 		dir := t.TempDir()

@@ -2,8 +2,11 @@ package record
 
 import (
 	"bytes"
+	"fmt"
 	"strings"
 	"testing"
+
+	"promptfed/runtime/goldentest"
 )
 
 func FuzzJournal(f *testing.F) {
@@ -36,8 +39,6 @@ func TestJournalOfAnotherFormat(t *testing.T) {
 	later := strings.NewReplacer(`"format":2`, `"format":9`, `"round":0`, `"round":1`).Replace(line)
 	for done := range 3 {
 		_, _, err := parseJournal([]byte(line+later), done, Record{Round: done - 1})
-		if err == nil || !strings.Contains(err.Error(), "it has format 9") {
-			t.Errorf("%d rounds: %v", done, err)
-		}
+		goldentest.WantErrorOf(t, fmt.Sprint(done), err, "it has format 9")
 	}
 }

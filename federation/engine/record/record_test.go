@@ -14,6 +14,7 @@ import (
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/metrics"
 	"promptfed/federation/method"
+	"promptfed/runtime/goldentest"
 )
 
 func TestSummary(t *testing.T) {
@@ -286,10 +287,7 @@ func TestJournal(t *testing.T) {
 	if err != nil || len(j.Records) != 3 {
 		t.Fatal(err)
 	}
-	whole, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	whole := goldentest.Read(t, path)
 	lines := strings.SplitAfter(string(whole), "\n")
 	for name, c := range map[string]struct {
 		text string
@@ -297,9 +295,7 @@ func TestJournal(t *testing.T) {
 	}{"all": {string(whole), 3}, "the end is missing": {string(whole[:len(whole)-1]), 2},
 		"a round is missing": {lines[0] + lines[2], 1},
 		"no record":          {lines[0] + "x\n" + lines[1], 1}, "nothing": {"", 0}} {
-		if err := os.WriteFile(path, []byte(c.text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		goldentest.Write(t, path, c.text)
 		got, err := Records(filepath.Dir(path))
 		if err != nil || len(got) != c.want {
 			t.Errorf("%s: %d records, %v", name, len(got), err)
@@ -324,14 +320,10 @@ func TestJournal(t *testing.T) {
 			if b, _ := os.ReadFile(path); strings.Count(string(b), "\n") != done {
 				t.Errorf("%s, %d rounds: the file is %s", name, done, b)
 			}
-			if err := os.WriteFile(path, []byte(c.text), 0o644); err != nil {
-				t.Fatal(err)
-			}
+			goldentest.Write(t, path, c.text)
 		}
 	}
-	if err := os.WriteFile(path, []byte(`{"format":9,"round":0}`), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.Write(t, path, `{"format":9,"round":0}`)
 	if _, err := Records(filepath.Dir(path)); err == nil || !strings.HasPrefix(err.Error(),
 		path+": it has format 9") {
 		t.Error(err)

@@ -10,9 +10,9 @@ import (
 	"slices"
 	"testing"
 
-	"promptfed/federation/data/datatest"
 	"promptfed/federation/engine/message"
 	"promptfed/federation/method"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/tensor"
 )
 
@@ -260,7 +260,7 @@ func TestSpeedsOfFile(t *testing.T) {
 		}
 		p, err := c.Plan(2, 1)
 		if words != nil {
-			datatest.WantError(t, err, append(words, c.File)...)
+			goldentest.WantError(t, err, append(words, c.File)...)
 		} else if err != nil || !slices.Equal(p.Speeds, []Speed{{2, 0}, {0.5, 100}}) {
 			t.Errorf("%+v %v", p, err)
 		}
@@ -291,7 +291,7 @@ func TestCheck(t *testing.T) {
 	} {
 		c := Defaults()
 		change(&c)
-		datatest.WantError(t, c.Check(), what, "simulated_time.")
+		goldentest.WantError(t, c.Check(), what, "simulated_time.")
 	}
 }
 
@@ -306,10 +306,10 @@ func TestDamagedCheckpoint(t *testing.T) {
 		t.Fatal(err)
 	}
 	saved.Tensors = tensor.Map{}
-	datatest.WantError(t, c.Load(saved), "the checkpoint's simulated_time", "client 1 has no upload")
+	goldentest.WantError(t, c.Load(saved), "the checkpoint's simulated_time", "client 1 has no upload")
 	saved.Texts[layer] = []byte("{")
-	datatest.WantError(t, c.Load(saved), "the checkpoint's simulated_time")
-	datatest.WantError(t, c.Load(message.Saved{}), "the checkpoint has no simulated_time", "other settings")
+	goldentest.WantError(t, c.Load(saved), "the checkpoint's simulated_time")
+	goldentest.WantError(t, c.Load(message.Saved{}), "the checkpoint has no simulated_time", "other settings")
 	if fmt.Sprint((*Plan)(nil)) != "" {
 		t.Error("no plan has a text")
 	}

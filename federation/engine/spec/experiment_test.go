@@ -6,10 +6,10 @@ import (
 	"strings"
 	"testing"
 
+	"promptfed/federation/engine/enginetest"
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/method"
-	"promptfed/federation/methods"
 	"promptfed/federation/methodtest"
 	"promptfed/models/clip"
 	"promptfed/runtime/graph"
@@ -18,10 +18,7 @@ import (
 // withMethod returns an experiment with a method on clients of one backbone.
 func withMethod(t *testing.T, base string, with []string, o map[string]any) *spec.Experiment {
 	t.Helper()
-	m, err := methods.Build(base, with, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := enginetest.Build(t, base, with, o)
 	e := experiment()
 	e.Method, e.Clients = m, methodtest.ClientsOfOneBackbone(9, 5)
 	return e

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"testing"
 
+	"promptfed/federation/engine/enginetest"
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/method"
 	"promptfed/federation/methods"
@@ -23,10 +24,7 @@ func TestLossesThatAreMeansOverRows(t *testing.T) {
 		if d.Name == "appr" { // acts on text prompts
 			base = "promptfl"
 		}
-		m, err := methods.Build(base, with, options[d.Name])
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := enginetest.Build(t, base, with, options[d.Name])
 		task := methodtest.ClientsOfOneBackbone(4)[0].Backbone.Task()
 		task.Clients, task.Classes, task.Backbone = 4, 4, "toy"
 		s := method.ScopeOf(m, task)

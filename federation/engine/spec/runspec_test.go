@@ -1,11 +1,11 @@
 package spec_test
 
 import (
-	"strings"
 	"testing"
 
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/methodtest"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/optim"
 )
 
@@ -36,10 +36,7 @@ func TestRunSpecsDiffer(t *testing.T) {
 		e := experiment()
 		e.EvaluationSets = server.EvaluationSets
 		change(e)
-		if err := server.RunSpec().Mismatch(e.RunSpec()); err == nil || !strings.Contains(err.Error(),
-			what+": the server has") {
-			t.Errorf("%s: %v", what, err)
-		}
+		goldentest.WantErrorOf(t, what, server.RunSpec().Mismatch(e.RunSpec()), what+": the server has")
 	}
 }
 

@@ -2,7 +2,6 @@ package state
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -10,6 +9,7 @@ import (
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/record"
 	"promptfed/federation/method"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/tensor"
 )
 
@@ -68,9 +68,7 @@ func TestRestore(t *testing.T) {
 		t.Error(ok, err)
 	}
 	for text, says := range map[string]string{"x": "cannot resume: ", "": "cannot resume: "} {
-		if err := os.WriteFile(filepath.Join(dir, CheckpointFile), []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		goldentest.Write(t, filepath.Join(dir, CheckpointFile), text)
 		if _, _, err := LoadCheckpoint(dir, &method.Global{}); err == nil || !strings.HasPrefix(err.Error(), says) {
 			t.Error(err)
 		}

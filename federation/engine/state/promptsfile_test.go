@@ -8,12 +8,12 @@ import (
 	"strings"
 	"testing"
 
+	"promptfed/federation/engine/enginetest"
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/record"
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/engine/state"
 	"promptfed/federation/method"
-	"promptfed/federation/methods"
 	"promptfed/federation/methodtest"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/safetensors"
@@ -30,10 +30,7 @@ func (m readsBroadcast) Logits(s *method.Scope) graph.Node {
 // A run's file has the server's tensors and those of each client. A client reads its own ones from the run's file and
 // from the file that it wrote itself.
 func TestPromptsFile(t *testing.T) {
-	m, err := methods.Build("promptfl", nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := enginetest.Build(t, "promptfl", nil, nil)
 	of := func(v float32) tensor.Map { return tensor.Map{"x": tensor.Scalar(v)} }
 	e := &spec.Experiment{Method: readsBroadcast{m}, Classes: methodtest.Classes, Template: "a {}.",
 		Clients: methodtest.Clients(3, 2), Digests: map[string]string{"toy-b": "abc"}}
@@ -148,10 +145,7 @@ func (m readsMemory) Logits(s *method.Scope) graph.Node {
 
 // Examples that class scores read are in the file, once for the client that has them.
 func TestMemoryInPromptsFile(t *testing.T) {
-	m, err := methods.Build("promptfl", nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := enginetest.Build(t, "promptfl", nil, nil)
 	e := &spec.Experiment{Method: readsMemory{m}, Classes: methodtest.Classes, Template: "a {}.",
 		Clients: methodtest.Clients(3, 2)}
 	all, err := state.LoadSections(state.Sections(e, &method.Global{}, state.NewStore(""), nil))

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"promptfed/federation/engine/message"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/tensor"
 )
 
@@ -127,10 +128,8 @@ func TestStoreResumes(t *testing.T) {
 		t.Error(err)
 	}
 	bad := NewStore(filepath.Join(dir, "missing"))
-	if err := bad.Stage(0, 0, ownState(1)); err == nil || !strings.Contains(err.Error(),
-		"checkpoint of round 1: cannot write "+bad.path(0)+" (the previous checkpoint is intact): ") {
-		t.Error(err)
-	}
+	goldentest.WantError(t, bad.Stage(0, 0, ownState(1)), "checkpoint of round 1: cannot write "+bad.path(0)+
+		" (the previous checkpoint is intact): ")
 }
 
 // A client's file is read as it was written, and refused with one bit changed.
@@ -144,15 +143,10 @@ func TestStateFile(t *testing.T) {
 	if back, err := ReadState(path); err != nil || !reflect.DeepEqual(back, s) {
 		t.Fatal(err, back)
 	}
-	b, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := goldentest.Read(t, path)
 	for _, at := range []int{len(b) - 1, len(b) - 9} { // of the float32 numbers and of the int64 ones
 		b[at] ^= 1
-		if err := os.WriteFile(path, b, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		goldentest.Write(t, path, b)
 		if _, err := ReadState(path); err == nil || !strings.HasPrefix(err.Error(),
 			path+" is damaged: its content does not match its checksum") {
 			t.Error(err)

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/safetensors"
 	"promptfed/runtime/tensor"
 )
@@ -75,10 +76,7 @@ func TestWrite(t *testing.T) {
 	if err := rec.Write(dir, info); err != nil {
 		t.Fatal(err)
 	}
-	b, err := os.ReadFile(filepath.Join(dir, InfoFile))
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := goldentest.Read(t, filepath.Join(dir, InfoFile))
 	var got Info
 	if err := json.Unmarshal(b, &got); err != nil || got.Version != 3 || !reflect.DeepEqual(got.Steps, order) ||
 		!reflect.DeepEqual(got.Rounds, rec.Rounds) || strings.Contains(string(b), "photo") {
