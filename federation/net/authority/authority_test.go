@@ -6,17 +6,13 @@ import (
 	"testing"
 	"time"
 
-	"promptfed/federation/data/datatest"
 	"promptfed/federation/net/certs"
+	"promptfed/runtime/goldentest"
 )
 
 func read(t *testing.T, path string) string {
 	t.Helper()
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(text)
+	return string(goldentest.Read(t, path))
 }
 
 // The key of an authority stays when another folder is given it, or another key lies beside the certificates: without
@@ -32,7 +28,7 @@ func TestKeyStays(t *testing.T) {
 	}
 	key := read(t, keyFile(signer, caName))
 	_, err := start(other, 1)
-	datatest.WantError(t, err, keyFile(signer, caName), certFile(other, caName), "--authority")
+	goldentest.WantError(t, err, keyFile(signer, caName), certFile(other, caName), "--authority")
 	if err := os.WriteFile(keyFile(dir, caName), []byte("another key"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +52,7 @@ func TestKeyElsewhere(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := Make(dir, signer, 2, nil, time.Hour)
-	datatest.WantError(t, err, certFile(dir, caName), keyFile(signer, caName), "--authority")
+	goldentest.WantError(t, err, certFile(dir, caName), keyFile(signer, caName), "--authority")
 }
 
 // The configuration of a name has its certificate, valid from an hour ago, and the authority's; another's is refused.
@@ -79,11 +75,11 @@ func TestClientTLS(t *testing.T) {
 		}
 	}
 	_, err = ClientTLS(dir, "server")
-	datatest.WantError(t, err, `is the certificate of "client-0", not of server`)
+	goldentest.WantError(t, err, `is the certificate of "client-0", not of server`)
 	_, err = ClientTLS(dir, certs.UserOf(0))
-	datatest.WantError(t, err, "--tls: certificate of client-0")
+	goldentest.WantError(t, err, "--tls: certificate of client-0")
 	err = Replace(dir, signer, []string{"nobody"}, nil, time.Hour, func(string, ...any) {})
-	datatest.WantError(t, err, "--revoke nobody: there is no such certificate")
+	goldentest.WantError(t, err, "--revoke nobody: there is no such certificate")
 	if err := Replace(dir, signer, nil, nil, time.Hour, func(string, ...any) {}); err != nil ||
 		there(filepath.Join(dir, certs.RevocationFile)) {
 		t.Errorf("nothing to revoke makes a list; %v", err)
@@ -92,5 +88,5 @@ func TestClientTLS(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = ClientTLS(dir, "server")
-	datatest.WantError(t, err, certFile(dir, caName)+" holds no certificate")
+	goldentest.WantError(t, err, certFile(dir, caName)+" holds no certificate")
 }

@@ -19,8 +19,8 @@ import (
 	"testing"
 	"time"
 
-	"promptfed/federation/data/datatest"
 	"promptfed/federation/net/certs"
+	"promptfed/runtime/goldentest"
 )
 
 // requestOf returns a request of a key.
@@ -114,7 +114,7 @@ func TestRequestFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = MakeRequest(dir, "client-3", nil)
-	datatest.WantError(t, err, "chmod 600", keyFile(dir, "client-3"))
+	goldentest.WantError(t, err, "chmod 600", keyFile(dir, "client-3"))
 }
 
 // A request uses a key of any accepted kind that is there, and does not overwrite a file that holds no such key.
@@ -146,7 +146,7 @@ func TestRequestOfOwnKey(t *testing.T) {
 	write(curveKey(t, elliptic.P521()))
 	before := read(t, keyFile(dir, "worker"))
 	_, err = MakeRequest(dir, "worker", nil)
-	datatest.WantError(t, err, keyFile(dir, "worker"), "P-256", "move it away")
+	goldentest.WantError(t, err, keyFile(dir, "worker"), "P-256", "move it away")
 	if read(t, keyFile(dir, "worker")) != before {
 		t.Error("the key has changed")
 	}
@@ -179,23 +179,19 @@ func TestReadRequest(t *testing.T) {
 		`"../client-3" is not`:      requestOf(t, key, named("../client-3")),
 		`"\x1b[2Jserver\n" is not`:  requestOf(t, key, named("\x1b[2Jserver\n")),
 	} {
-		if err := os.WriteFile(path, text, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		goldentest.Write(t, path, text)
 		_, err := ReadRequest(path)
-		datatest.WantError(t, err, path, what, "nothing was signed")
+		goldentest.WantError(t, err, path, what, "nothing was signed")
 	}
 	// PEM ignores what stands before it, so a file may be filled up to the limit.
-	if err := os.WriteFile(path, append(bytes.Repeat([]byte("\n"), maxRequest-len(good)), good...), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.Write(t, path, append(bytes.Repeat([]byte("\n"), maxRequest-len(good)), good...))
 	if r, err := ReadRequest(path); err != nil || r.Name != "client-3" {
 		t.Errorf("a file of the largest size: %+v, %v", r, err)
 	}
 	_, err = ReadRequest(filepath.Dir(path))
-	datatest.WantError(t, err, filepath.Dir(path))
+	goldentest.WantError(t, err, filepath.Dir(path))
 	_, err = MakeRequest(filepath.Dir(path), "client-x", nil)
-	datatest.WantError(t, err, `"client-x" is not a name`)
+	goldentest.WantError(t, err, `"client-x" is not a name`)
 }
 
 func TestMatches(t *testing.T) {
@@ -227,7 +223,7 @@ func TestApprove(t *testing.T) {
 		t.Errorf("%+v", c)
 	}
 	server, _ := wantRequest(t, "server", "fed.example.org", "2001:DB8::1")
-	datatest.WantError(t, h.approve(server, false, "localhost", "2001:db8::1"), `"fed.example.org"`, "--host")
+	goldentest.WantError(t, h.approve(server, false, "localhost", "2001:db8::1"), `"fed.example.org"`, "--host")
 	c = h.mustApprove(server, false, "fed.example.org", "2001:db8:0::1", "localhost")
 	if strings.Join(c.DNSNames, " ") != "fed.example.org localhost" || len(c.IPAddresses) != 1 {
 		t.Errorf("%v %v", c.DNSNames, c.IPAddresses)
@@ -243,7 +239,7 @@ func TestSecondRequest(t *testing.T) {
 	first, dir := wantRequest(t, "client-3")
 	old := h.mustApprove(first, false)
 	second, _ := wantRequest(t, "client-3")
-	datatest.WantError(t, h.approve(second, false), certFile(h.dir, "client-3"), "--renew client-3",
+	goldentest.WantError(t, h.approve(second, false), certFile(h.dir, "client-3"), "--renew client-3",
 		"--revoke client-3")
 	h.mustApprove(first, false) // its key is the same
 	kept := replacedFile(h.signer, "client-3", old.SerialNumber.String())
@@ -251,7 +247,7 @@ func TestSecondRequest(t *testing.T) {
 		t.Errorf("the old certificate is not kept: %v", err)
 	}
 	h.mustApprove(second, true)
-	datatest.WantError(t, h.replace(nil, []string{"client-3"}), "--renew client-3", "key", "--request client-3",
+	goldentest.WantError(t, h.replace(nil, []string{"client-3"}), "--renew client-3", "key", "--request client-3",
 		"--approve")
 	if err := h.replace([]string{"client-3"}, nil); err != nil {
 		t.Fatal(err)
@@ -261,7 +257,7 @@ func TestSecondRequest(t *testing.T) {
 		t.Errorf("the first certificate is not revoked: %v", err)
 	}
 	for _, r := range []Request{first, second} {
-		datatest.WantError(t, h.approve(r, true), "revoked", "remove client-3-key.pem")
+		goldentest.WantError(t, h.approve(r, true), "revoked", "remove client-3-key.pem")
 	}
 	if err := os.Remove(keyFile(dir, "client-3")); err != nil {
 		t.Fatal(err)
@@ -285,7 +281,7 @@ func TestApproveBesideTrial(t *testing.T) {
 	r, _ := wantRequest(t, "client-1")
 	h.mustApprove(r, true)
 	before := read(t, keyFile(h.dir, "client-1"))
-	datatest.WantError(t, h.replace(nil, []string{"client-1"}), "private key does not match", "--request client-1")
+	goldentest.WantError(t, h.replace(nil, []string{"client-1"}), "private key does not match", "--request client-1")
 	if n, err := Make(h.dir, h.signer, 3, nil, time.Hour); err != nil || n != 1 {
 		t.Errorf("%d certificates made, %v", n, err)
 	}
@@ -304,7 +300,7 @@ func TestApproveBesideTrial(t *testing.T) {
 	if c, err := readCert(certFile(h.dir, "server")); err != nil || c.VerifyHostname("localhost") != nil {
 		t.Errorf("the renewed server lacks its address: %v", err)
 	}
-	datatest.WantError(t, h.replace(nil, []string{"ca"}), `"ca" is not a name`)
+	goldentest.WantError(t, h.replace(nil, []string{"ca"}), `"ca" is not a name`)
 }
 
 func FuzzRequest(f *testing.F) {

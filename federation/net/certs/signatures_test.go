@@ -3,12 +3,12 @@ package certs_test
 import (
 	"os"
 	"slices"
-	"strings"
 	"testing"
 
 	"promptfed/federation/net/certs"
 	"promptfed/federation/net/nettest"
 	"promptfed/federation/privacy/secagg"
+	"promptfed/runtime/goldentest"
 )
 
 var _ secagg.Identity = (*certs.Signatures)(nil)
@@ -51,10 +51,7 @@ func TestSignatures(t *testing.T) {
 		"client-2 sent no certificate":                 {2, bare, byBare, "keys"},
 		"client-3 sent no certificate":                 {3, nil, nil, "keys"},
 	} {
-		if err := one.Verify(c.client, c.proof, []byte(c.message), c.signature); err == nil ||
-			!strings.Contains(err.Error(), words) {
-			t.Errorf("%v; want %q", err, words)
-		}
+		goldentest.WantError(t, one.Verify(c.client, c.proof, []byte(c.message), c.signature), words)
 	}
 	free, _, _ := signing(t, certs.Identity{}, "")
 	if free.Certified() || free.Verify(7, bare, []byte("keys"), byBare) != nil {

@@ -10,18 +10,10 @@ import (
 
 	"promptfed/federation/engine/message"
 	"promptfed/federation/net/certs"
+	"promptfed/federation/net/nettest"
 	"promptfed/federation/net/wire"
 	"promptfed/runtime/tensor"
 )
-
-func marshal(t testing.TB, m protobuf.Message) []byte {
-	t.Helper()
-	b, err := protobuf.Marshal(m)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b
-}
 
 // nineRounds executes the instructions of an experiment of nine rounds.
 type nineRounds struct{ LocalExecutor }
@@ -58,13 +50,10 @@ func newFuzzedClient(f *testing.F) (fresh func() *Client, run, id string) {
 // with tensors that it accepts, and keeps the state of the server's checkpoint.
 func FuzzServerMessage(f *testing.F) {
 	fresh, run, id := newFuzzedClient(f)
-	body, err := message.EncodeTensors(tensor.Map{"shared/a": tensor.Scalar(1)})
-	if err != nil {
-		f.Fatal(err)
-	}
+	body := []byte(nettest.BytesOf(f, tensor.Map{"shared/a": tensor.Scalar(1)}))
 	o := wire.InstructionFor(run, message.Instruction{Kind: message.Train, Round: 2}, 0, 2, wire.ContentOf(body))
 	o.Attempt, o.Seq, o.Accepted, o.Safe = strings.Repeat("ef", 16), 1, id, id
-	add := func() { f.Add(marshal(f, &wire.Part{Instruction: o})) }
+	add := func() { f.Add(nettest.Marshal(f, &wire.Part{Instruction: o})) }
 	add()
 	o.Content.Body = body
 	add()
@@ -80,7 +69,7 @@ func FuzzServerMessage(f *testing.F) {
 	add()
 	o.Accepted, o.Safe = "", ""
 	add()
-	f.Add(marshal(f, &wire.Part{Data: body}))
+	f.Add(nettest.Marshal(f, &wire.Part{Data: body}))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var p wire.Part
 		if protobuf.Unmarshal(b, &p) != nil {
@@ -122,11 +111,11 @@ func FuzzServerMessage(f *testing.F) {
 // An invitation and an answer to a request to join of any bytes are valid or refused.
 func FuzzAnswers(f *testing.F) {
 	fresh, run, id := newFuzzedClient(f)
-	f.Add(true, marshal(f, &wire.Invitation{Version: wire.Version, Run: run, Clients: 2, InlineLimit: 1,
+	f.Add(true, nettest.Marshal(f, &wire.Invitation{Version: wire.Version, Run: run, Clients: 2, InlineLimit: 1,
 		Config: []byte("name: x"), Classes: []string{"a"}}))
-	f.Add(true, marshal(f, &wire.Invitation{Version: 7}))
-	f.Add(false, marshal(f, &wire.JoinAnswer{Accepted: id, Safe: id}))
-	f.Add(false, marshal(f, &wire.JoinAnswer{Accepted: wire.NewID(), Safe: "../x"}))
+	f.Add(true, nettest.Marshal(f, &wire.Invitation{Version: 7}))
+	f.Add(false, nettest.Marshal(f, &wire.JoinAnswer{Accepted: id, Safe: id}))
+	f.Add(false, nettest.Marshal(f, &wire.JoinAnswer{Accepted: wire.NewID(), Safe: "../x"}))
 	f.Fuzz(func(t *testing.T, invites bool, b []byte) {
 		if invites {
 			var v wire.Invitation

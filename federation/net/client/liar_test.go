@@ -124,11 +124,7 @@ func (l *liar) send(o *wire.Instruction, parts ...[]byte) {
 // body returns encoded tensors of so many numbers.
 func body(t testing.TB, numbers int) []byte {
 	t.Helper()
-	b, err := message.EncodeTensors(tensor.Map{"shared/ctx": tensor.New(numbers)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b
+	return []byte(nettest.BytesOf(t, tensor.Map{"shared/ctx": tensor.New(numbers)}))
 }
 
 // counting is an executor that counts its instructions and uploads what it got.

@@ -6,7 +6,7 @@ import (
 	"net"
 	"testing"
 
-	"promptfed/federation/methods"
+	"promptfed/federation/engine/enginetest"
 	"promptfed/federation/net/certs"
 	"promptfed/federation/net/server"
 	"promptfed/federation/net/wire"
@@ -15,10 +15,7 @@ import (
 
 // Each request for the status, of which a terminal makes one a second, uses the connection of the first.
 func TestStatusKeepsItsConnection(t *testing.T) {
-	m, err := methods.Build("promptfl", nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := enginetest.Build(t, "promptfl", nil, nil)
 	h, err := server.Open(server.Settings{Listen: "127.0.0.1:0", ID: wire.NewID(), Clients: 1, Method: m})
 	if err != nil {
 		t.Fatal(err)

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -8,6 +9,7 @@ import (
 
 	"promptfed/federation/engine/message"
 	"promptfed/federation/net/wire"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/tensor"
 )
 
@@ -71,9 +73,7 @@ func TestStateStore(t *testing.T) {
 	}
 	for say, lie := range map[string][2]string{"lacks uploads": {"", ""}, "has no record": {wire.NewID(), ids[1]},
 		"lacks": {ids[2], ""}} {
-		if err := v.checkServer(lie[0], lie[1]); err == nil || !strings.Contains(err.Error(), say) {
-			t.Errorf("%q: %v", say, err)
-		}
+		goldentest.WantError(t, v.checkServer(lie[0], lie[1]), say)
 	}
 	if err := v.checkServer(ids[2], ids[2]); err != nil {
 		t.Error(err)
@@ -85,9 +85,7 @@ func TestStateStore(t *testing.T) {
 	if err := v.put(1, ids[0], message.ClientState{}); err != nil {
 		t.Fatal(err)
 	}
-	if err := v.checkServer(ids[0], ids[0]); err == nil || !strings.Contains(err.Error(), "goes back to round 2") {
-		t.Error(err)
-	}
+	goldentest.WantError(t, v.checkServer(ids[0], ids[0]), "goes back to round 2")
 	if list, _ := filepath.Glob(filepath.Join(dir, ".*")); len(list) > 0 {
 		t.Errorf("left behind: %v", list)
 	}
@@ -98,10 +96,8 @@ func TestStateStore(t *testing.T) {
 		run    string
 		client int
 	}{{wire.NewID(), 2}, {run, 1}} {
-		if _, err := openStateStore(dir, other.run, other.client, nil); err == nil || !strings.Contains(err.Error(),
-			"--state") {
-			t.Errorf("%v: %v", other, err)
-		}
+		_, err := openStateStore(dir, other.run, other.client, nil)
+		goldentest.WantErrorOf(t, fmt.Sprint(other), err, "--state")
 	}
 	if err := v.prune(order(9, message.Train, "", "")); err != nil {
 		t.Fatal(err)

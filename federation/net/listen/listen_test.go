@@ -32,6 +32,7 @@ import (
 	"promptfed/federation/net/authority"
 	"promptfed/federation/net/certs"
 	"promptfed/runtime/busytest"
+	"promptfed/runtime/goldentest"
 )
 
 // log is a log that tests read while it is written.
@@ -152,6 +153,16 @@ func serve(t *testing.T, l *Listener) {
 			t.Error(err)
 		}
 	})
+}
+
+// dialed returns a connection that the listener accepts.
+func dialed(t *testing.T, l *Listener, conf *tls.Config, from string) *tls.Conn {
+	t.Helper()
+	conn, err := dial(t, l, conf, from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return conn
 }
 
 // dial opens a connection from an address and completes its handshake.
@@ -417,10 +428,7 @@ func TestConnectionsOfUser(t *testing.T) {
 		dir := folder(t, time.Hour, "127.0.0.1")
 		l, text := openVirtual(t, Options{Identity: identity(t, dir, "server")})
 		to := func(name string) *tls.Conn {
-			c, err := dial(t, l, clientTLS(t, identity(t, dir, name), name), "127.0.0.1")
-			if err != nil {
-				t.Fatal(err)
-			}
+			c := dialed(t, l, clientTLS(t, identity(t, dir, name), name), "127.0.0.1")
 			synctest.Wait()
 			return c
 		}
@@ -455,10 +463,7 @@ func TestConnectionsOfName(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, _ := openVirtual(t, Options{Identity: identity(t, "", "")})
 		from := func(address string) *tls.Conn {
-			c, err := dial(t, l, clientTLS(t, identity(t, "", ""), "client-0"), address)
-			if err != nil {
-				t.Fatal(err)
-			}
+			c := dialed(t, l, clientTLS(t, identity(t, "", ""), "client-0"), address)
 			synctest.Wait()
 			return c
 		}
@@ -526,10 +531,7 @@ func TestHandshakes(t *testing.T) {
 		var slow []int
 		for k := 1; k <= 400; k++ {
 			began := time.Now()
-			c, err := dial(t, l, conf, "127.0.0.1")
-			if err != nil {
-				t.Fatal(err)
-			}
+			c := dialed(t, l, conf, "127.0.0.1")
 			c.Close()
 			if time.Since(began) > 0 {
 				slow = append(slow, k)
@@ -546,10 +548,7 @@ func TestDeferred(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, _ := openVirtual(t, Options{Identity: identity(t, "", ""), Deferred: true})
 		conf := clientTLS(t, identity(t, "", ""), "client-0")
-		idle, err := dial(t, l, conf, "127.0.0.1")
-		if err != nil {
-			t.Fatal(err)
-		}
+		idle := dialed(t, l, conf, "127.0.0.1")
 		tr := transport(t, conf, l)
 		ask := func() (port string) {
 			t.Helper()
@@ -582,10 +581,7 @@ func TestLapsed(t *testing.T) {
 		l, text := openVirtual(t, Options{Identity: identity(t, dir, "server")})
 		var list []net.Conn
 		for _, name := range []string{"client-0", "client-1"} {
-			c, err := dial(t, l, clientTLS(t, identity(t, dir, name), name), "127.0.0.1")
-			if err != nil {
-				t.Fatal(err)
-			}
+			c := dialed(t, l, clientTLS(t, identity(t, dir, name), name), "127.0.0.1")
 			list = append(list, c)
 		}
 		if err := ended(list[0], 2*watchTime); err != nil {
@@ -602,10 +598,7 @@ func TestLapsed(t *testing.T) {
 
 		dir = folder(t, 2*time.Second, "127.0.0.1") // to a whole second, so at least one
 		l, text = openVirtual(t, Options{Identity: identity(t, dir, "server")})
-		c, err := dial(t, l, clientTLS(t, identity(t, dir, "client-0"), "client-0"), "127.0.0.1")
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := dialed(t, l, clientTLS(t, identity(t, dir, "client-0"), "client-0"), "127.0.0.1")
 		end := c.ConnectionState().PeerCertificates[0].NotAfter
 		if err := ended(c, 5*time.Second); err == nil || time.Now().Before(end) || time.Since(end) > time.Second {
 			t.Errorf("%v, %v after the certificate expired", err, time.Since(end))
@@ -622,10 +615,7 @@ func TestRenew(t *testing.T) {
 		l, _ := openVirtual(t, Options{Identity: identity(t, dir, "server")})
 		serial := func() (*tls.Conn, string) {
 			t.Helper()
-			c, err := dial(t, l, clientTLS(t, identity(t, dir, "client-0"), "client-0"), "127.0.0.1")
-			if err != nil {
-				t.Fatal(err)
-			}
+			c := dialed(t, l, clientTLS(t, identity(t, dir, "client-0"), "client-0"), "127.0.0.1")
 			return c, c.ConnectionState().PeerCertificates[0].SerialNumber.String()
 		}
 		c, before := serial()
@@ -734,8 +724,7 @@ func TestOpen(t *testing.T) {
 		"missing port":           {Address: "8443", Identity: identity(t, "", "")},
 		"has no key":             {Address: "127.0.0.1:0"},
 	} {
-		if _, err := Open(e); err == nil || !strings.Contains(err.Error(), words) {
-			t.Errorf("%v; want %q", err, words)
-		}
+		_, err := Open(e)
+		goldentest.WantError(t, err, words)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"promptfed/federation/method"
 	"promptfed/federation/net/certs"
 	"promptfed/federation/net/wire"
+	"promptfed/runtime/goldentest"
 )
 
 // newElection returns a server of five clients, none of which has joined.
@@ -252,7 +253,5 @@ func TestAgreementVersion(t *testing.T) {
 	if err := h.write(agreementFile, agreement{Version: 3}); err != nil {
 		t.Fatal(err)
 	}
-	if err := h.readMembers(); err == nil || !strings.Contains(err.Error(), "agreed.json has version 3") {
-		t.Error(err)
-	}
+	goldentest.WantError(t, h.readMembers(), "agreed.json has version 3")
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"strings"
 	"testing"
 
 	"promptfed/federation/engine/message"
@@ -13,6 +12,7 @@ import (
 	"promptfed/federation/net/nettest"
 	"promptfed/federation/net/server"
 	"promptfed/runtime/busytest"
+	"promptfed/runtime/goldentest"
 )
 
 // QuorumSize returns the numbers of the documentation, derived by hand: the share rounded up, and below 1 at most all
@@ -40,10 +40,7 @@ func TestOneBadOfThree(t *testing.T) {
 	ctx, cancel := context.WithCancel(busytest.Context(t))
 	defer cancel()
 	left := s.joinAll(ctx, cancel, 3)
-	if err := s.serve(ctx, false); err == nil || !strings.Contains(err.Error(), "client 1") ||
-		!strings.Contains(err.Error(), "holds NaN") {
-		t.Errorf("with a quorum of 1: %v", err)
-	}
+	goldentest.WantErrorOf(t, "with a quorum of 1", s.serve(ctx, false), "client 1", "holds NaN")
 	cancel()
 	left()
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"promptfed/federation/engine"
+	"promptfed/federation/engine/enginetest"
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/record"
 	"promptfed/federation/methodtest"
@@ -107,10 +108,7 @@ func TestLateJoiner(t *testing.T) {
 	away := func(round, client int) bool { return round == 0 && client == 3 }
 	e := nettest.FedPHA.Experiment(t)
 	e.Plan.Participation = 1
-	r, err := engine.Run(context.Background(), e, engine.Settings{Wrap: methodtest.LoseReplies(away)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := enginetest.Run(t, e, engine.Settings{Wrap: methodtest.LoseReplies(away)})
 	e = nettest.FedPHA.Experiment(t)
 	e.Plan.Participation = 1
 	s := newSite(t, e)
@@ -119,7 +117,7 @@ func TestLateJoiner(t *testing.T) {
 	defer cancel()
 	left := s.joinAll(ctx, cancel, 3)
 	last := make(chan error, 1)
-	err = s.serve(ctx, false, func(_ *server.Settings, run *engine.Settings) {
+	err := s.serve(ctx, false, func(_ *server.Settings, run *engine.Settings) {
 		run.OnRound = func(r record.Record) {
 			if r.Round > 0 {
 				return
@@ -293,13 +291,10 @@ func TestDeadline(t *testing.T) {
 	t.Parallel() // it waits for the deadline
 	e := nettest.FedPHA.Experiment(t)
 	e.Plan.Participation = 1
-	r, err := engine.Run(context.Background(), e, engine.Settings{Wrap: methodtest.LoseReplies(func(round,
+	r := enginetest.Run(t, e, engine.Settings{Wrap: methodtest.LoseReplies(func(round,
 		client int) bool {
 		return round == 1 && client == 1
 	})})
-	if err != nil {
-		t.Fatal(err)
-	}
 	s := newSite(t, e)
 	s.set.Quorum = 0.75 // all but one
 	s.wrap = func(h *server.Server) message.Cohort { return hurried{h} }

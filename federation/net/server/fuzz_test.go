@@ -3,7 +3,6 @@ package server
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"io"
 	"math"
@@ -18,7 +17,9 @@ import (
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/methodtest"
 	"promptfed/federation/net/certs"
+	"promptfed/federation/net/nettest"
 	"promptfed/federation/net/wire"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/tensor"
 )
 
@@ -52,33 +53,18 @@ func (f *fuzzed) renew() (*pending, *collection) {
 	return f.mail.box(0).pending, c
 }
 
-func marshal(t testing.TB, m protobuf.Message) []byte {
-	t.Helper()
-	b, err := protobuf.Marshal(m)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b
-}
-
 // A reply of any bytes counts only if its numbers are finite, its shapes are those of the instruction, and it has at
 // most the examples that the client joined with.
 func FuzzReply(f *testing.F) {
 	d := newFuzzed(f)
-	body, err := message.EncodeTensors(tensor.Map{"shared/ctx": tensor.New(2, 3)})
-	if err != nil {
-		f.Fatal(err)
-	}
+	body := []byte(nettest.BytesOf(f, tensor.Map{"shared/ctx": tensor.New(2, 3)}))
 	r := &wire.Reply{Examples: 5, Loss: 1, Steps: 2, Content: &wire.Content{Body: body}}
-	f.Add(marshal(f, r))
+	f.Add(nettest.Marshal(f, r))
 	r.Error = "x\x1b[31m"
-	f.Add(marshal(f, r))
+	f.Add(nettest.Marshal(f, r))
 	r.Error, r.Loss = "", math.MaxFloat64
-	r.Scores, err = json.Marshal(message.Scores{Examples: 1, Global: metrics.Statistics{"correct": {1}}})
-	if err != nil {
-		f.Fatal(err)
-	}
-	f.Add(marshal(f, r))
+	r.Scores = goldentest.JSON(f, message.Scores{Examples: 1, Global: metrics.Statistics{"correct": {1}}})
+	f.Add(nettest.Marshal(f, r))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var r wire.Reply
 		if protobuf.Unmarshal(b, &r) != nil {
@@ -118,7 +104,7 @@ func FuzzClientMessage(f *testing.F) {
 	announced := &wire.Content{Size: 3 << 9, Sum: wire.Checksum(make([]byte, 3<<9))}
 	parts := func(sizes ...int) (b []byte) {
 		for _, n := range sizes {
-			m := marshal(f, &wire.Part{Data: make([]byte, n)})
+			m := nettest.Marshal(f, &wire.Part{Data: make([]byte, n)})
 			b = append(append(b, byte(len(m)>>8), byte(len(m))), m...)
 		}
 		return b
@@ -168,17 +154,11 @@ func FuzzJoin(f *testing.F) {
 	c.Participant.Task = methodtest.ClientsOfOneBackbone(1)[0].Backbone.Task()
 	c.Participant.Task.Backbone = "toy"
 	add := func() {
-		b, err := json.Marshal(c)
-		if err != nil {
-			f.Fatal(err)
-		}
+		b := goldentest.JSON(f, c)
 		f.Add(b)
 	}
 	add()
-	text, err := json.Marshal(c)
-	if err != nil {
-		f.Fatal(err)
-	}
+	text := goldentest.JSON(f, c)
 	ask := func(b []byte) error {
 		d.change(0, func(m *member) { *m = member{card: &card{}} })
 		_, _, err := d.join(0, certs.Peer{Name: "client-0", Proof: proof()}, &wire.JoinCall{Run: d.set.ID,

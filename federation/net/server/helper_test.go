@@ -12,6 +12,7 @@ import (
 
 	"promptfed/federation/engine"
 	"promptfed/federation/engine/client"
+	"promptfed/federation/engine/enginetest"
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/record"
 	"promptfed/federation/engine/spec"
@@ -213,10 +214,7 @@ func (s *site) tensors() tensor.Map {
 // simulated is what the same experiment gives in one process, plain or through encoded protocol.
 func simulated(t testing.TB, e *spec.Experiment, encode bool) (prompts, records string) {
 	t.Helper()
-	r, err := engine.Run(context.Background(), e, engine.Settings{Encode: encode})
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := enginetest.Run(t, e, engine.Settings{Encode: encode})
 	return nettest.BytesOf(t, r.Prompts), nettest.WithoutTimes(t, r.Records)
 }
 

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"promptfed/federation/engine"
+	"promptfed/federation/engine/enginetest"
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/metrics"
 	"promptfed/federation/engine/record"
@@ -59,13 +60,10 @@ func (s *site) lies(lie func(o message.Instruction, r *message.Reply)) {
 // withoutClient1 returns the shared parameters of a run in one process that loses the replies of client 1.
 func withoutClient1(t testing.TB, e *spec.Experiment) string {
 	t.Helper()
-	r, err := engine.Run(context.Background(), e, engine.Settings{Wrap: methodtest.LoseReplies(func(_,
+	r := enginetest.Run(t, e, engine.Settings{Wrap: methodtest.LoseReplies(func(_,
 		client int) bool {
 		return client == 1
 	})})
-	if err != nil {
-		t.Fatal(err)
-	}
 	return nettest.BytesOf(t, r.Prompts.WithoutPrefix("shared"))
 }
 

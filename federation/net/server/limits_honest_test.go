@@ -11,6 +11,7 @@ import (
 
 	"promptfed/federation/engine"
 	"promptfed/federation/engine/client"
+	"promptfed/federation/engine/enginetest"
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/methods"
@@ -97,10 +98,7 @@ func TestHonestUploads(t *testing.T) {
 				if entry.Name == "fedtpg" {
 					options = map[string]any{"heads": 2} // the prompt has width 6
 				}
-				m, err := methods.Build(stack[0], stack[1:], options)
-				if err != nil {
-					t.Fatal(err)
-				}
+				m := enginetest.Build(t, stack[0], stack[1:], options)
 				e := &spec.Experiment{Name: "toy", MethodName: strings.Join(stack, "+"), Method: m,
 					Classes: methodtest.Classes, Template: "a {}.", Clients: methodtest.ClientsOfOneBackbone(20, 5, 6,
 						2), Training: spec.Training{Epochs: 2, Batch: 4, Optim: optim.Config{Name: "sgd", LR: 0.05,

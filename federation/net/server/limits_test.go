@@ -7,10 +7,11 @@ import (
 	"strings"
 	"testing"
 
+	"promptfed/federation/engine/enginetest"
 	"promptfed/federation/engine/message"
 	"promptfed/federation/method"
-	"promptfed/federation/methods"
 	"promptfed/federation/net/wire"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/optim"
 	"promptfed/runtime/tensor"
 )
@@ -59,10 +60,7 @@ func round(t *testing.T, h *Server, number int, moves ...float32) (kept int, ref
 // newLimited returns a server of five clients, each with 10 examples.
 func newLimited(t testing.TB, rate optim.Rate) *Server {
 	t.Helper()
-	m, err := methods.Build("promptfl", nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := enginetest.Build(t, "promptfl", nil, nil)
 	h := newServer(Settings{ID: wire.NewID(), Method: m, Quorum: 0.8, Rate: rate, Clients: 5})
 	for k := range 5 {
 		h.change(k, func(m *member) { m.joined, m.Examples = true, 10 })
@@ -118,9 +116,8 @@ func TestUsualMoves(t *testing.T) {
 		t.Errorf("%d kept", kept)
 	}
 	h.set.Quorum, h.set.KeepQuorum = 1, true
-	if _, _, err := round(t, h, 5, 1e5, 1, 1); err == nil || !strings.Contains(err.Error(), "--quorum 1") {
-		t.Errorf("with a quorum of 1: %v", err)
-	}
+	_, _, err = round(t, h, 5, 1e5, 1, 1)
+	goldentest.WantErrorOf(t, "with a quorum of 1", err, "--quorum 1")
 	h.set.MaxNorm = -1
 	if kept, _, err := round(t, h, 6, 1e5, 1, 1); kept != 3 || err != nil {
 		t.Errorf("off: %d kept, %v", kept, err)
@@ -171,10 +168,7 @@ func TestRefuseTests(t *testing.T) {
 // Counts of classes are reduced in proportion to the weight of the upload, 40 of 150 examples. Answers to statistics
 // that count 150 examples are refused.
 func TestCutCounts(t *testing.T) {
-	m, err := methods.Build("promptfl", []string{"fedproto", "ggtpc"}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := enginetest.Build(t, "promptfl", []string{"fedproto", "ggtpc"}, nil)
 	h := newServer(Settings{Method: m, Quorum: 0.8, Clients: 3})
 	for i := range 3 {
 		h.change(i, func(m *member) {

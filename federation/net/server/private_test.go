@@ -1,14 +1,13 @@
 package server
 
 import (
-	"encoding/json"
-	"os"
 	"strings"
 	"testing"
 
 	"promptfed/federation/engine/message"
 	"promptfed/federation/method"
 	"promptfed/federation/net/wire"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/tensor"
 )
 
@@ -87,10 +86,7 @@ func TestStatusHidesTheSample(t *testing.T) {
 			n.Replies += int64(len(trains))
 		})
 		h.current.Store(c)
-		b, err := json.Marshal(h.Status())
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := goldentest.JSON(t, h.Status())
 		return string(b)
 	}
 	sample := Privacy{Clients: true, Sample: true}
@@ -130,9 +126,6 @@ func TestMembersHoldNoExamples(t *testing.T) {
 
 func file(t *testing.T, path string) string {
 	t.Helper()
-	b, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := goldentest.Read(t, path)
 	return string(b)
 }

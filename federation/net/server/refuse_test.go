@@ -20,6 +20,7 @@ import (
 	"promptfed/federation/net/server"
 	"promptfed/federation/net/wire"
 	"promptfed/runtime/busytest"
+	"promptfed/runtime/goldentest"
 )
 
 // Once most clients agreed, a client is refused with the reason if it would train something else. A second process of a
@@ -50,9 +51,7 @@ func TestRefusedToJoin(t *testing.T) {
 	} {
 		// client 2 has the backbone of client 0
 		err := s.join(ctx, 2, func(c *wire.JoinRequest, _ *netclient.LocalExecutor) { change(c) })
-		if err == nil || !strings.Contains(err.Error(), say) {
-			t.Errorf("%q: the client says %v", say, err)
-		}
+		goldentest.WantError(t, err, say)
 		if !strings.Contains(s.log.String(), strings.NewReplacer(`"`, `\"`, `\n`, `\\n`).Replace(say)) {
 			t.Errorf("the server does not log %q", say)
 		}
@@ -70,9 +69,7 @@ func TestRefusedToJoin(t *testing.T) {
 	if err := <-second; !errors.Is(err, context.Canceled) {
 		t.Errorf("a second client 0: %v", err)
 	}
-	if err := s.join(ctx, 4); err == nil || !strings.Contains(err.Error(), "clients 0 to 3") {
-		t.Error(err)
-	}
+	goldentest.WantError(t, s.join(ctx, 4), "clients 0 to 3")
 	cancel()
 	<-served
 	<-joined
@@ -165,9 +162,7 @@ func TestOtherKey(t *testing.T) {
 	second.instance = first.instance
 	_, _, err = second.ask(busytest.Context(t), "")
 	for _, err := range []error{err, second.joins(r.joinMessage()), second.leave(), second.answer(&wire.Reply{})} {
-		if err == nil || !strings.Contains(err.Error(), "another key than before") {
-			t.Error(err)
-		}
+		goldentest.WantError(t, err, "another key than before")
 	}
 	ended := make(chan string, 5)
 	for range 5 { // more than may be open
@@ -228,9 +223,7 @@ func TestRevokedServer(t *testing.T) {
 	go func() { outcome <- s.join(ctx, 1) }()
 	s.waitFor(1)
 	revoke(t, dir, certs.ServerName)
-	if err := <-outcome; err == nil || !strings.Contains(err.Error(), "the certificate of server is revoked") {
-		t.Errorf("the client says %v", err)
-	}
+	goldentest.WantError(t, <-outcome, "the certificate of server is revoked")
 	if n := strings.Count(s.log.String(), "msg=joined"); n > 2 { // one line of each side
 		t.Errorf("the client joined again:\n%s", s.log)
 	}

@@ -1,17 +1,17 @@
 package server_test
 
 import (
-	"context"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"promptfed/federation/engine"
+	"promptfed/federation/engine/enginetest"
 	"promptfed/federation/engine/record"
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/methodtest"
 	"promptfed/federation/net/nettest"
+	"promptfed/runtime/goldentest"
 )
 
 // The same experiment gives the same bytes and the same records in one process, through encoded messages, and over the
@@ -56,10 +56,7 @@ func TestSameEvaluations(t *testing.T) {
 		return e
 	}
 	dir := t.TempDir()
-	r, err := engine.Run(context.Background(), toy(), engine.Settings{Dir: dir})
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := enginetest.Run(t, toy(), engine.Settings{Dir: dir})
 	site := newSite(t, toy())
 	site.run()
 	if t.Failed() {
@@ -69,10 +66,7 @@ func TestSameEvaluations(t *testing.T) {
 		t.Errorf("other records than in one process:\n%s\n%s", got, want)
 	}
 	read := func(dir string) string {
-		b, err := os.ReadFile(filepath.Join(dir, record.ConfusionFile))
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := goldentest.Read(t, filepath.Join(dir, record.ConfusionFile))
 		_, counts, _ := strings.Cut(string(b), `"clients"`)
 		return counts
 	}

@@ -12,6 +12,7 @@ import (
 
 	"promptfed/federation/engine"
 	"promptfed/federation/engine/client"
+	"promptfed/federation/engine/enginetest"
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/methods"
@@ -29,10 +30,7 @@ func TestSealedSameBytes(t *testing.T) {
 		nettest.FedPHA,
 		nettest.Method("pfeddc", nil, nil)} {
 		t.Run(s.Method, func(t *testing.T) {
-			plain, err := engine.Run(context.Background(), s.Experiment(t), engine.Settings{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			plain := enginetest.Run(t, s.Experiment(t), engine.Settings{})
 			e := s.Experiment(t)
 			e.Secure = "on"
 			config := secure.Defaults()
@@ -41,12 +39,9 @@ func TestSealedSameBytes(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			sealed, err := engine.Run(context.Background(), e,
+			sealed := enginetest.Run(t, e,
 				engine.Settings{Client: client.Settings{Guard: layer.Guard()},
 					Wrap: layer.Wrap})
-			if err != nil {
-				t.Fatal(err)
-			}
 			for name, v := range plain.Prompts {
 				for i, x := range v.Data {
 					if d := math.Abs(float64(x - sealed.Prompts[name].Data[i])); d > 1e-3 {
@@ -142,11 +137,8 @@ func TestSealedRestarts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := engine.Run(context.Background(), e, engine.Settings{Client: client.Settings{Guard: layer.Guard()},
+	r := enginetest.Run(t, e, engine.Settings{Client: client.Settings{Guard: layer.Guard()},
 		Wrap: layer.Wrap})
-	if err != nil {
-		t.Fatal(err)
-	}
 	want := nettest.BytesOf(t, r.Prompts)
 	for _, step := range []string{"computesecagg-keys", "computesecagg-shares", "train", "computesecagg-agree",
 		"computesecagg-reveal"} {

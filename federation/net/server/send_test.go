@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"promptfed/federation/engine/message"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/tensor"
 )
 
@@ -44,7 +45,5 @@ func TestTooLargeForOneClient(t *testing.T) {
 	h.set.Largest = 1000
 	x := newCollection(message.Instruction{Kind: message.Train, Clients: []int{0},
 		Shared: tensor.Map{"ctx": tensor.New(1000)}})
-	if err := h.sendAll(x, true); err == nil || !strings.Contains(err.Error(), "(--largest)") {
-		t.Error(err)
-	}
+	goldentest.WantError(t, h.sendAll(x, true), "(--largest)")
 }

@@ -5,13 +5,13 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"promptfed/federation/engine/message"
 	"promptfed/federation/method"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/tensor"
 )
 
@@ -117,9 +117,7 @@ func TestSilenceStopsTheRun(t *testing.T) {
 	threshold := func(share float64) func(s *Settings) { return func(s *Settings) { s.Masked, s.Least = true, share } }
 	says := func(err error, text string) {
 		t.Helper()
-		if err == nil || !strings.Contains(err.Error(), text) || !strings.Contains(err.Error(), "--resume") {
-			t.Errorf("%v, want %s", err, text)
-		}
+		goldentest.WantError(t, err, text, "--resume")
 	}
 	says(silence(t, nil, all, all, 0, 3), "clients [0 1 2 3 4] do not answer, and 0 of the run's 5 may; at least 1 are")
 	says(silence(t, threshold(0.8), all, []int{1, 3}, 0, 3), "clients [1 3] do not answer, and 3 of the run's 5 may; "+

@@ -7,6 +7,7 @@ import (
 
 	"promptfed/federation/engine"
 	"promptfed/federation/engine/client"
+	"promptfed/federation/engine/enginetest"
 	netclient "promptfed/federation/net/client"
 	"promptfed/federation/net/nettest"
 	"promptfed/federation/net/server"
@@ -17,10 +18,7 @@ import (
 // through encoded messages and over the network. A client that measures nothing is left out.
 func TestTermsTravel(t *testing.T) {
 	s := nettest.Method("fedpha", []string{"scaffold"}, nettest.FedPHA.Options)
-	r, err := engine.Run(context.Background(), s.Experiment(t), engine.Settings{Client: client.Settings{Terms: true}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := enginetest.Run(t, s.Experiment(t), engine.Settings{Client: client.Settings{Terms: true}})
 	prompts, want := nettest.BytesOf(t, r.Prompts), nettest.WithoutTimes(t, r.Records)
 	if n := len(r.Records[2].Terms); n != 5 {
 		t.Fatalf("%d terms, want those of fedpha and scaffold's correction", n)

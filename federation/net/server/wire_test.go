@@ -30,6 +30,7 @@ import (
 	"promptfed/federation/net/server"
 	"promptfed/federation/net/wire"
 	"promptfed/runtime/busytest"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/tensor"
 )
 
@@ -250,10 +251,7 @@ func replyTo(t testing.TB, o *wire.Instruction, numbers int, value float32) (*wi
 	for i := range x.Data {
 		x.Data[i] = value
 	}
-	body, err := message.EncodeTensors(tensor.Map{"shared/ctx": x})
-	if err != nil {
-		t.Fatal(err)
-	}
+	body := []byte(nettest.BytesOf(t, tensor.Map{"shared/ctx": x}))
 	return &wire.Reply{Id: o.Id, Attempt: o.Attempt, Examples: 1, Loss: 1, Steps: 1,
 		Content: wire.ContentOf(body)}, body
 }
@@ -407,9 +405,7 @@ func TestMessagesOutOfPlace(t *testing.T) {
 		"the backbone has impossible size": r.changed(func(c *wire.JoinRequest) { c.Participant.Task.Width = 1 << 30 }),
 	} {
 		_, err := r.dial("client-0").Join(busytest.Context(t), j)
-		if err == nil || !strings.Contains(err.Error(), say) {
-			t.Errorf("%q: %v", say, err)
-		}
+		goldentest.WantError(t, err, say)
 	}
 	early := r.process(0)
 	_, _, err := early.ask(busytest.Context(t), "")

@@ -3,7 +3,6 @@ package wire_test
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -18,7 +17,9 @@ import (
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/metrics"
 	"promptfed/federation/net/certs"
+	"promptfed/federation/net/nettest"
 	"promptfed/federation/net/wire"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/tensor"
 )
 
@@ -28,10 +29,7 @@ func prompts() tensor.Map { return tensor.Map{"shared/ctx": tensor.New(16, 512)}
 // encode returns encoded tensors and their description with them.
 func encode(t testing.TB, m tensor.Map) *wire.Content {
 	t.Helper()
-	body, err := message.EncodeTensors(m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	body := []byte(nettest.BytesOf(t, m))
 	out := wire.ContentOf(body)
 	out.Body = body
 	return out
@@ -51,22 +49,13 @@ func reply(t testing.TB, m tensor.Map) *wire.Reply {
 		Steps: 50, Content: encode(t, m)}
 }
 
-func marshal(t testing.TB, m protobuf.Message) []byte {
-	t.Helper()
-	b, err := protobuf.Marshal(m)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b
-}
-
 // Messages are at most 3 % larger than their tensors.
 func TestOverhead(t *testing.T) {
 	for what, m := range map[string]protobuf.Message{
 		"instruction": &wire.Part{Instruction: instruction(t, prompts())},
 		"reply":       &wire.Part{Reply: reply(t, prompts())},
 	} {
-		n, tensors := len(marshal(t, m)), prompts().Bytes()
+		n, tensors := len(nettest.Marshal(t, m)), prompts().Bytes()
 		t.Logf("%s of 16 x 512: %d bytes, %.2f %% above the %d of its tensors", what, n,
 			100*float64(n-tensors)/float64(tensors), tensors)
 		if float64(n) > 1.03*float64(tensors) {
@@ -79,7 +68,7 @@ func TestOverhead(t *testing.T) {
 func TestMessagesComeBack(t *testing.T) {
 	o := instruction(t, prompts())
 	var back wire.Instruction
-	if err := protobuf.Unmarshal(marshal(t, o), &back); err != nil || !protobuf.Equal(&back, o) ||
+	if err := protobuf.Unmarshal(nettest.Marshal(t, o), &back); err != nil || !protobuf.Equal(&back, o) ||
 		wire.CheckInstruction(&back) != nil || !back.Content.Inline() {
 		t.Fatal(err, &back)
 	}
@@ -93,7 +82,7 @@ func TestMessagesComeBack(t *testing.T) {
 	}
 	r := reply(t, prompts())
 	var also wire.Reply
-	if err := protobuf.Unmarshal(marshal(t, r), &also); err != nil || wire.CheckReply(&also) != nil {
+	if err := protobuf.Unmarshal(nettest.Marshal(t, r), &also); err != nil || wire.CheckReply(&also) != nil {
 		t.Fatal(err)
 	}
 	if a, err := also.Message(7); err != nil || a.Client != 7 || a.Upload.Client != 7 || a.Upload.N != 1600 ||
@@ -112,10 +101,7 @@ func TestStatisticsFit(t *testing.T) {
 	}
 	r := reply(t, nil)
 	var err error
-	r.Scores, err = json.Marshal(message.Scores{Examples: math.MaxInt, Global: of, Personal: of})
-	if err != nil {
-		t.Fatal(err)
-	}
+	r.Scores = goldentest.JSON(t, message.Scores{Examples: math.MaxInt, Global: of, Personal: of})
 	back, err := r.Message(0)
 	if err := wire.CheckReply(r); err != nil {
 		t.Error(err)
@@ -150,9 +136,7 @@ func TestIdentities(t *testing.T) {
 	} {
 		bad := protobuf.CloneOf(o)
 		change(bad)
-		if err := wire.CheckInstruction(bad); err == nil || !strings.Contains(err.Error(), "identity") {
-			t.Errorf("%s: %v", name, err)
-		}
+		goldentest.WantErrorOf(t, name, wire.CheckInstruction(bad), "identity")
 	}
 	other := protobuf.CloneOf(o)
 	other.Attempt, other.Seq, other.Accepted, other.Safe = wire.NewID(), 7, "", ""
@@ -250,9 +234,7 @@ func TestChecks(t *testing.T) {
 		o := instruction(t, nil)
 		change(o)
 		o.Id = wire.IdentityOf(o)
-		if err := wire.CheckInstruction(o); err == nil || !strings.Contains(err.Error(), say) {
-			t.Errorf("%s: %v", say, err)
-		}
+		goldentest.WantError(t, wire.CheckInstruction(o), say)
 	}
 	for say, change := range map[string]func(r *wire.Reply){
 		"\"x\" or":              func(r *wire.Reply) { r.Id = "x" },
@@ -265,9 +247,7 @@ func TestChecks(t *testing.T) {
 	} {
 		r := reply(t, nil)
 		change(r)
-		if err := wire.CheckReply(r); err == nil || !strings.Contains(err.Error(), say) {
-			t.Errorf("%s: %v", say, err)
-		}
+		goldentest.WantError(t, wire.CheckReply(r), say)
 	}
 	if wire.CheckReply(nil) == nil {
 		t.Error("no reply counts as a reply")
@@ -339,8 +319,8 @@ func TestNames(t *testing.T) {
 func FuzzMessage(f *testing.F) {
 	small := tensor.Map{"extra/n": tensor.OfInts([]int64{1, 2}, 2), "shared/a": tensor.Scalar(3)}
 	for _, m := range []tensor.Map{small, nil} {
-		f.Add(marshal(f, reply(f, m)))
-		f.Add(marshal(f, instruction(f, m)))
+		f.Add(nettest.Marshal(f, reply(f, m)))
+		f.Add(nettest.Marshal(f, instruction(f, m)))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var r wire.Reply

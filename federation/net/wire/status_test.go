@@ -1,17 +1,15 @@
 package wire
 
 import (
-	"encoding/json"
 	"strings"
 	"testing"
+
+	"promptfed/runtime/goldentest"
 )
 
 // A status of any bytes is fit for a terminal or refused.
 func FuzzStatus(f *testing.F) {
-	b, err := json.Marshal(Status{Name: "\x1b[2J", Clients: []ClientStatus{{Domain: "a\nb", Reason: "\r"}}})
-	if err != nil {
-		f.Fatal(err)
-	}
+	b := goldentest.JSON(f, Status{Name: "\x1b[2J", Clients: []ClientStatus{{Domain: "a\nb", Reason: "\r"}}})
 	f.Add(b)
 	f.Fuzz(func(t *testing.T, text []byte) {
 		s, err := ReadStatus(text)

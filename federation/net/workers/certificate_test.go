@@ -5,11 +5,11 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"promptfed/federation/data/datatest"
 	"promptfed/federation/net/natsserver"
 	"promptfed/federation/net/nettest"
 	"promptfed/federation/net/workers"
 	"promptfed/runtime/busytest"
+	"promptfed/runtime/goldentest"
 )
 
 // A worker with a certificate that cannot be right ends at once with what to do, although it waits for servers.
@@ -27,6 +27,6 @@ func TestWrongCertificates(t *testing.T) {
 		"with --tls DIR":     nats.Secure(none),
 	} {
 		_, err := workers.Connect(ctx, emb.URL(), "worker", true, log.Logger(), options)
-		datatest.WantError(t, err, say)
+		goldentest.WantError(t, err, say)
 	}
 }

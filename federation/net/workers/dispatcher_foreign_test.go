@@ -19,6 +19,7 @@ import (
 	"promptfed/federation/net/wait"
 	"promptfed/federation/net/workers"
 	"promptfed/runtime/busytest"
+	"promptfed/runtime/goldentest"
 )
 
 // foreign starts a NATS server at an address that is no part of the run.
@@ -140,9 +141,7 @@ func TestDispatcherReplaced(t *testing.T) {
 		return err != nil, err
 	})
 	_, _, _, err = f.run(ctx)
-	if err == nil || !strings.Contains(err.Error(), `another run uses the queue "toy"`) {
-		t.Errorf("%v", err)
-	}
+	goldentest.WantError(t, err, `another run uses the queue "toy"`)
 }
 
 // The tensors that all clients of an instruction get are stored once for all its jobs, and read once by each worker.

@@ -15,11 +15,13 @@ import (
 
 	"promptfed/federation/engine"
 	"promptfed/federation/engine/client"
+	"promptfed/federation/engine/enginetest"
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/record"
 	"promptfed/federation/net/nettest"
 	"promptfed/federation/net/workers"
 	"promptfed/runtime/busytest"
+	"promptfed/runtime/goldentest"
 )
 
 // The run folder has the bytes of a run in one process, for any number of workers, also with large tensors in the
@@ -168,19 +170,15 @@ func TestDispatcherRefuses(t *testing.T) {
 		"fingerprint: the run has": func(c *workers.Info) { c.Compatibility.Fingerprint = "0" },
 		"0 jobs at a time":         func(c *workers.Info) { c.Jobs = 0 },
 	} {
-		if err := f.work(ctx, nc, 0, 1, change); err == nil || !strings.Contains(err.Error(), say) {
-			t.Errorf("%q: %v", say, err)
-		}
+		goldentest.WantError(t, f.work(ctx, nc, 0, 1, change), say)
 		if !strings.Contains(f.log.String(), say) {
 			t.Errorf("the run does not log %q", say)
 		}
 	}
 	as := f.as()
 	as.Program = "2"
-	if _, err := as.FetchInvitation(ctx, nc); err == nil ||
-		!strings.Contains(err.Error(), "program: the run has version 1") {
-		t.Errorf("%v", err)
-	}
+	_, err = as.FetchInvitation(ctx, nc)
+	goldentest.WantError(t, err, "program: the run has version 1")
 	c.Close()
 	as.Idle = 50 * time.Millisecond
 	if _, err := as.FetchInvitation(ctx, nc); !errors.Is(err, workers.ErrIdle) {
@@ -238,9 +236,7 @@ func TestDispatcherFailures(t *testing.T) {
 	left.Store(1 << 30)
 	f.start(ctx, 1, 1)
 	_, _, _, err = f.run(ctx, func(s *engine.Settings) { s.Dir = t.TempDir() })
-	if err == nil || !strings.Contains(err.Error(), "worker host1: no memory (tried 3 times)") {
-		t.Errorf("%v", err)
-	}
+	goldentest.WantError(t, err, "worker host1: no memory (tried 3 times)")
 }
 
 // When a job that failed is tried again, the failure of the first attempt may arrive again: it does not count as a
@@ -313,10 +309,7 @@ func TestDispatcherKiller(t *testing.T) {
 // The clients' measurements of the terms of their losses are those of one process.
 func TestDispatcherGivesTerms(t *testing.T) {
 	s := nettest.Method("fedpha", []string{"scaffold"}, nettest.FedPHA.Options)
-	r, err := engine.Run(context.Background(), s.Experiment(t), engine.Settings{Client: client.Settings{Terms: true}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := enginetest.Run(t, s.Experiment(t), engine.Settings{Client: client.Settings{Terms: true}})
 	want := nettest.WithoutTimes(t, r.Records)
 	f := newFarm(t, s.Experiment(t))
 	f.each.Client.Terms = true
