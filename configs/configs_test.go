@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"promptfed/federation/data/datatest"
+	"promptfed/runtime/goldentest"
 )
 
 const text = `
@@ -82,7 +82,7 @@ func TestErrors(t *testing.T) {
 		{"name: x", []string{"train.lr=["}, []string{"train.lr"}},
 	} {
 		_, err := Load(file(t, c.text), c.sets)
-		t.Run(c.text, func(t *testing.T) { datatest.WantError(t, err, c.say...) })
+		t.Run(c.text, func(t *testing.T) { goldentest.WantError(t, err, c.say...) })
 	}
 }
 
@@ -128,7 +128,7 @@ func TestImagesAreNamed(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		datatest.WantError(t, l.Check(), path, "data.set: missing", "data.root", "data.set: synthetic", "--images")
+		goldentest.WantError(t, l.Check(), path, "data.set: missing", "data.root", "data.set: synthetic", "--images")
 		if err := l.CheckWithoutData(); err != nil || l.Empty() != !strings.Contains(text, ":") {
 			t.Errorf("%q: %v, empty %v", text, err, l.Empty())
 		}
@@ -137,7 +137,7 @@ func TestImagesAreNamed(t *testing.T) {
 		}
 	}
 	_, err := Open("", nil)
-	datatest.WantError(t, err, "empty", "--images")
+	goldentest.WantError(t, err, "empty", "--images")
 	t.Setenv("PROMPTFED_DATA_SET", "synthetic")
 	if l, err := Open(file(t, ""), nil); err != nil || l.Check() != nil {
 		t.Errorf("by a variable: %v, %v", err, l.Check())

@@ -8,11 +8,11 @@ import (
 	"strings"
 	"testing"
 
-	"promptfed/federation/data/datatest"
 	"promptfed/federation/methods"
 	"promptfed/federation/methods/fromfile"
 	"promptfed/federation/methodtest"
 	"promptfed/runtime/convert"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/graph"
 )
 
@@ -131,7 +131,7 @@ func TestMethodOfAFileInAGrid(t *testing.T) {
 		t.Errorf("a run of two.onnx has the method %s, %v", got, err)
 	}
 	_, err = LoadSweep(file(t, text), SweepOptions{Grid: []string{"method=none.onnx"}})
-	datatest.WantError(t, err, "axis method", "none.onnx")
+	goldentest.WantError(t, err, "axis method", "none.onnx")
 }
 
 // Base, then points, then smoke.set, then --set, then the seed.
@@ -208,7 +208,7 @@ sweep:
 		"options.local_tokens[x]=5": "no such index",
 		"options.lengths[0]=5":      "list options.lengths has no value", "name[0]=5": "list name has no value"} {
 		_, err := Load(file(t, text), []string{set})
-		datatest.WantError(t, err, "--set", set[:strings.Index(set, "=")], say)
+		goldentest.WantError(t, err, "--set", set[:strings.Index(set, "=")], say)
 	}
 }
 
@@ -470,19 +470,19 @@ func TestSweepErrors(t *testing.T) {
 		{"a: &x {b: *x}", SweepOptions{}, []string{"anchor"}},
 	} {
 		_, err := LoadSweep(file(t, c.text), c.o)
-		datatest.WantError(t, err, append(c.say, "c.yaml")...)
+		goldentest.WantError(t, err, append(c.say, "c.yaml")...)
 		if err != nil && strings.Contains(err.Error(), "\n") {
 			t.Errorf("%q: more than one line: %v", c.text, err)
 		}
 	}
 	_, err := LoadSweep(filepath.Join(t.TempDir(), "none.yaml"), SweepOptions{})
-	datatest.WantError(t, err, "none.yaml")
+	goldentest.WantError(t, err, "none.yaml")
 	big := filepath.Join(t.TempDir(), "big.yaml")
 	if err := os.WriteFile(big, make([]byte, maxFile+1), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	_, err = LoadSweep(big, SweepOptions{})
-	datatest.WantError(t, err, "big.yaml", "bytes")
+	goldentest.WantError(t, err, "big.yaml", "bytes")
 }
 
 // The points of an axis may be in a file beside the sweep, and the resolved sweep contains them.
@@ -518,15 +518,15 @@ func TestAxisOfFile(t *testing.T) {
 	} {
 		write(text)
 		_, err := LoadSweep(path, SweepOptions{})
-		datatest.WantError(t, err, words...)
+		goldentest.WantError(t, err, words...)
 	}
 	if err := os.Remove(points); err != nil {
 		t.Fatal(err)
 	}
 	_, err = LoadSweep(path, SweepOptions{})
-	datatest.WantError(t, err, "axis method", points)
+	goldentest.WantError(t, err, "axis method", points)
 	_, err = LoadSweep(file(t, "sweep: {axes: [{name: a, file: x, key: train.lr}]}"), SweepOptions{})
-	datatest.WantError(t, err, "axis a", "file, and points or values")
+	goldentest.WantError(t, err, "axis a", "file, and points or values")
 }
 
 // The output of YAML makes the same cells, and CheckSame names other differences.
@@ -586,7 +586,7 @@ func TestResolvedSweep(t *testing.T) {
 		if _, err := sweep(t, c.text, o).CheckSame(dir, all); len(c.say) == 0 && err != nil {
 			t.Error(err)
 		} else if len(c.say) > 0 {
-			datatest.WantError(t, err, append(c.say, "cannot resume")...)
+			goldentest.WantError(t, err, append(c.say, "cannot resume")...)
 		}
 	}
 	// Cells without results may change.
@@ -599,7 +599,7 @@ func TestResolvedSweep(t *testing.T) {
 	other = sweep(t, "name: table\ndata: {set: synthetic}\nsweep: {axes: [{name: rate, key: train.lr, values: "+
 		"[0.1]}]}\nsmoke: {}\n", SweepOptions{Smoke: true})
 	_, err = other.CheckSame(dir, all)
-	datatest.WantError(t, err, "axes method (PromptFL, FedPHA (ours))", "rate (0.1) now")
+	goldentest.WantError(t, err, "axes method (PromptFL, FedPHA (ours))", "rate (0.1) now")
 }
 
 // sweep.json reads as it was written. Cells outside the folder are an error.
@@ -633,10 +633,10 @@ func TestPlan(t *testing.T) {
 	for text, say := range map[string]string{"{": "promptfed sweep", `{"cells":[{"folder":"../x"}]}`: "../x",
 		`{"axes":[{"name":"a","labels":["x"]}],"cells":[{"folder":"y","labels":{"a":"y"}}]}`: `"y"`} {
 		_, err := parsePlan(path, []byte(text))
-		datatest.WantError(t, err, "sweep.json", say)
+		goldentest.WantError(t, err, "sweep.json", say)
 	}
 	_, err = ReadPlan(t.TempDir())
-	datatest.WantError(t, err, "sweep.json")
+	goldentest.WantError(t, err, "sweep.json")
 }
 
 // Any file is a sweep with distinct folders below one folder, which is the same after writing and reading, or an error
@@ -729,6 +729,6 @@ func TestGridOfTheCommandLine(t *testing.T) {
 		"=1": "expected key", "train.lr=[": "expected key", "train.lr=": "expected key",
 		"train.lrr=1": "did you mean train.lr?", "train.lr=fast": "number"} {
 		_, err := LoadSweep(file(t, run), SweepOptions{Grid: []string{grid}})
-		datatest.WantError(t, err, say)
+		goldentest.WantError(t, err, say)
 	}
 }

@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"promptfed/federation/data/datatest"
 	"promptfed/federation/experiment"
+	"promptfed/runtime/goldentest"
 )
 
 // A file with two readings of a value, or none, is an error that names the place: each of these lines trained with one
@@ -37,7 +37,7 @@ func TestUnambiguous(t *testing.T) {
 		{"data: {class_names: {a: 1.10}}", nil, []string{"data.class_names", "text is expected"}},
 	} {
 		_, err := Load(file(t, c.text), c.sets)
-		t.Run(c.text, func(t *testing.T) { datatest.WantError(t, err, c.say...) })
+		t.Run(c.text, func(t *testing.T) { goldentest.WantError(t, err, c.say...) })
 	}
 	t.Setenv("PROMPTFED_SEED", "010")
 	if _, err := Load(file(t, "name: x"), nil); err == nil || !strings.Contains(err.Error(), "seed") {

@@ -13,7 +13,7 @@ import (
 	"sync"
 	"testing"
 
-	"promptfed/federation/data/datatest"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/safetensors"
 	"promptfed/runtime/tensor"
 )
@@ -30,7 +30,7 @@ func TestRoundHalf(t *testing.T) {
 	}
 	for _, v := range []float32{65520, -1e9, float32(math.NaN()), float32(math.Inf(1))} {
 		y := tensor.Of([]float32{0.1, v}, 2)
-		datatest.WantError(t, RoundHalf(y), "element 1 of [2]", "half precision")
+		goldentest.WantError(t, RoundHalf(y), "element 1 of [2]", "half precision")
 		if y.Data[0] != 0.1 {
 			t.Error("changed in spite of the error")
 		}
@@ -82,7 +82,7 @@ func TestCacheWarmEqualsCold(t *testing.T) {
 	}
 	for _, i := range []int{-1, 300} {
 		_, err := r.Read([]int{i})
-		datatest.WantError(t, err, fmt.Sprintf("row %d", i))
+		goldentest.WantError(t, err, fmt.Sprintf("row %d", i))
 	}
 	if z, err := r.Read(nil); err != nil || !slices.Equal(z.Shape, []int{0, 257}) {
 		t.Errorf("no rows: %v %v", z, err)
@@ -109,11 +109,11 @@ func TestMatrixInPieces(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	datatest.WantError(t, m.Append(x.Rows([]int{0, 1})), "do not fit")
-	datatest.WantError(t, m.Append(tensor.New(0, 6)), "do not fit")
+	goldentest.WantError(t, m.Append(x.Rows([]int{0, 1})), "do not fit")
+	goldentest.WantError(t, m.Append(tensor.New(0, 6)), "do not fit")
 	for _, row := range []int{0, -1, 10} {
 		_, err = m.Read([]int{row})
-		datatest.WantError(t, err, fmt.Sprint("no row ", row))
+		goldentest.WantError(t, err, fmt.Sprint("no row ", row))
 	}
 	if got, err := m.Read([]int{}); err != nil || got.Len() != 0 {
 		t.Error(got, err)
@@ -124,7 +124,7 @@ func TestMatrixInPieces(t *testing.T) {
 	if err := m.Append(x.Rows([]int{9})); err != nil {
 		t.Fatal(err)
 	}
-	datatest.WantError(t, m.Append(x.Rows([]int{0})), "is complete")
+	goldentest.WantError(t, m.Append(x.Rows([]int{0})), "is complete")
 	if err := m.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -136,8 +136,8 @@ func TestMatrixInPieces(t *testing.T) {
 	if err1 != nil || err2 != nil || !reflect.DeepEqual(a, b) {
 		t.Errorf("%v %v", err1, err2)
 	}
-	datatest.WantError(t, put(c, Key{3}, tensor.Of([]float32{1e30}, 1)), "half precision")
-	datatest.WantError(t, put(c, Key{3}, tensor.Scalar(1)), "shape")
+	goldentest.WantError(t, put(c, Key{3}, tensor.Of([]float32{1e30}, 1)), "half precision")
+	goldentest.WantError(t, put(c, Key{3}, tensor.Scalar(1)), "shape")
 	if left, _ := filepath.Glob(filepath.Join(c.Dir, "*", "*", "*.tmp")); len(left) > 0 {
 		t.Errorf("left behind: %v", left)
 	}
@@ -370,7 +370,7 @@ func TestFloatRows(t *testing.T) {
 	if _, ok, err := get(c, Key{1}, 9, 5); ok || err != nil {
 		t.Errorf("half precision was read as float32: %v %v", ok, err)
 	}
-	datatest.WantError(t, put(c, Key{2}, tensor.Of([]float32{1, float32(math.NaN())}, 1, 2)), "element 1")
+	goldentest.WantError(t, put(c, Key{2}, tensor.Of([]float32{1, float32(math.NaN())}, 1, 2)), "element 1")
 }
 
 func TestCacheUnwritable(t *testing.T) {
@@ -378,7 +378,7 @@ func TestCacheUnwritable(t *testing.T) {
 	if err := os.WriteFile(file, nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	datatest.WantError(t, put(Cache{Dir: file}, Key{}, matrix(1, 1)), file, "feature cache")
+	goldentest.WantError(t, put(Cache{Dir: file}, Key{}, matrix(1, 1)), file, "feature cache")
 }
 
 func FuzzReadRows(f *testing.F) {

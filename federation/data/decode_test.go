@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"promptfed/federation/data/datatest"
 	"promptfed/runtime/busytest"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/tensor"
 )
 
@@ -84,9 +84,10 @@ func TestDecodeStops(t *testing.T) {
 	if !errors.Is(err, stop) || started.Load() > 100 {
 		t.Errorf("%v after %d images", err, started.Load())
 	}
-	datatest.WantError(t, Decode(context.Background(), made(3), 2, Skip, nil, func(i int, _ image.Image) (int, error) {
+	err = Decode(context.Background(), made(3), 2, Skip, nil, func(i int, _ image.Image) (int, error) {
 		return 0, errors.New("too small")
-	}, func(int, int, *BadImage) error { return nil }), "made0", "too small")
+	}, func(int, int, *BadImage) error { return nil })
+	goldentest.WantError(t, err, "made0", "too small")
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	if err := Decode(ctx, made(1000), 2, Refuse, nil, width, func(int, int,
@@ -101,5 +102,5 @@ func TestMissingFileIsABadImage(t *testing.T) {
 	e := []Example{{ID: "x.png", Path: "nowhere/x.png"}}
 	err := Decode(context.Background(), e, 1, Refuse, func(io.Reader) (image.Image, error) { return nil, nil }, width,
 		func(int, int, *BadImage) error { return nil })
-	datatest.WantError(t, err, "nowhere/x.png", "no such file", "data.corrupt: skip")
+	goldentest.WantError(t, err, "nowhere/x.png", "no such file", "data.corrupt: skip")
 }

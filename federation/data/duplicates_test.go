@@ -12,8 +12,8 @@ import (
 	"slices"
 	"testing"
 
-	"promptfed/federation/data/datatest"
 	"promptfed/runtime/convert"
+	"promptfed/runtime/goldentest"
 )
 
 // files writes contents under names and lists them, with label 0.
@@ -147,7 +147,7 @@ func TestDuplicates(t *testing.T) {
 	}
 	s, c = duplicated()
 	_, _, err = s.FindDuplicates(c, DuplicatesError)
-	datatest.WantError(t, err, "1 training image", "train1 and test0", "data.duplicates")
+	goldentest.WantError(t, err, "1 training image", "train1 and test0", "data.duplicates")
 	s, c = duplicated()
 	s.MergeSplits(true)
 	want = Duplicates{Repeated: 4, Labels: 1, Dropped: 4, Example: "train3 and train4"}
@@ -158,9 +158,9 @@ func TestDuplicates(t *testing.T) {
 	s, c = duplicated()
 	s.MergeSplits(true)
 	_, _, err = s.FindDuplicates(c, DuplicatesError)
-	datatest.WantError(t, err, "4 images repeat", "data.duplicates")
+	goldentest.WantError(t, err, "4 images repeat", "data.duplicates")
 	s, c = duplicated()
 	s.Train, c = s.Train[1:3], append(c[1:3:3], c[5:]...) // the only image of each class is also in another split
 	_, _, err = s.FindDuplicates(c, DuplicatesDrop)
-	datatest.WantError(t, err, "leaves class", "without training images")
+	goldentest.WantError(t, err, "leaves class", "without training images")
 }

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"promptfed/federation/data/datatest"
+	"promptfed/runtime/goldentest"
 )
 
 // An image comes from a function, from bytes or from a file; errors name the file or the example.
@@ -146,11 +146,11 @@ func TestDropUnreadable(t *testing.T) {
 			s.MergeSplits(true)
 			name = "pool"
 		}
-		datatest.WantError(t, s.DropUnreadable(context.Background(), 1, Skip, nil, nil),
+		goldentest.WantError(t, s.DropUnreadable(context.Background(), 1, Skip, nil, nil),
 			`class "b": none of its 2 `+name+" images can be read")
 	}
 	s = &Set{Classes: []string{"a"}, Train: made(3, 1), Test: made(1, 0)}
-	datatest.WantError(t, s.DropUnreadable(context.Background(), 1, Refuse, nil, nil),
+	goldentest.WantError(t, s.DropUnreadable(context.Background(), 1, Refuse, nil, nil),
 		"cannot read image made1: broken")
 	if s.Train = made(1); s.DropUnreadable(context.Background(), 1, Skip, nil, nil) != nil || len(s.Test) != 0 {
 		t.Error("a class may lack test images")
@@ -213,9 +213,9 @@ func TestHashesOfPixels(t *testing.T) {
 		t.Error(got, err)
 	}
 	_, err := Cache{Dir: f["a"].Path}.ContentHashes(context.Background(), []Example{f["a"]}, 1, nil)
-	datatest.WantError(t, err, "feature cache: ", "set runtime.cache to another folder")
+	goldentest.WantError(t, err, "feature cache: ", "set runtime.cache to another folder")
 	_, err = c.ContentHashes(context.Background(), made(1, 0), 1, nil)
-	datatest.WantError(t, err, "cannot read image made0")
+	goldentest.WantError(t, err, "cannot read image made0")
 }
 
 // Temporary files are removed a day after a killed process left them.

@@ -10,12 +10,12 @@ import (
 	"strings"
 	"testing"
 
-	"promptfed/federation/data/datatest"
 	"promptfed/federation/engine"
 	"promptfed/federation/engine/client"
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/record"
 	"promptfed/federation/methodtest"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/ort"
 	"promptfed/runtime/safetensors"
 	"promptfed/runtime/tensor"
@@ -128,7 +128,7 @@ func TestBatchClients(t *testing.T) {
 			same("resumed", r)
 			b.Experiment.BatchClients = 2
 			_, err = engine.Run(context.Background(), b.Experiment, set)
-			datatest.WantError(t, err, "another experiment")
+			goldentest.WantError(t, err, "another experiment")
 		})
 	}
 }
@@ -181,14 +181,14 @@ func TestBatchClientsIsSaid(t *testing.T) {
 	c := smallConfig("promptfl")
 	c.Runtime.BatchClients = 2
 	_, err := OpenServer(c, false)
-	datatest.WantError(t, err, "runtime.batch_clients: 2", "alone", "set it to 1")
+	goldentest.WantError(t, err, "runtime.batch_clients: 2", "alone", "set it to 1")
 	_, err = OpenClient(context.Background(), c, ClientPlace{Of: 3}, nil)
-	datatest.WantError(t, err, "runtime.batch_clients: 2", "alone", "set it to 1")
+	goldentest.WantError(t, err, "runtime.batch_clients: 2", "alone", "set it to 1")
 	b := open(t, c)
 	set := b.Settings()
 	set.Executor = remoteOnly{}
 	_, err = engine.Run(context.Background(), b.Experiment, set)
-	datatest.WantError(t, err, "runtime.batch_clients: 2", "alone", "set it to 1")
+	goldentest.WantError(t, err, "runtime.batch_clients: 2", "alone", "set it to 1")
 }
 
 // remoteOnly is an executor that receives nothing.

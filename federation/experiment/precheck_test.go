@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"promptfed/federation/methods"
-	"promptfed/runtime/ort/orttest"
+	"promptfed/runtime/goldentest"
 )
 
 // A prompt that clients share is refused on backbones of several text widths before an image is read, for a run and for
@@ -15,10 +15,10 @@ func TestSharedPromptsOfSeveralWidths(t *testing.T) {
 	c := smallConfig("promptfl")
 	c.Backbones, c.Assign, c.Options = append(c.Backbones, other), "cycle", map[string]any{"tokens": 3}
 	_, err := Open(t.Context(), c, nil)
-	orttest.CheckOneLineError(t, "a run", err, "parameter ctx is [3 12]", "it cannot be averaged")
+	goldentest.WantErrorOf(t, "a run", err, "parameter ctx is [3 12]", "it cannot be averaged")
 	var cells Prechecker
 	err = cells.Check(c)
-	orttest.CheckOneLineError(t, "a cell", err, "parameter ctx is [3 12]", "it cannot be averaged")
+	goldentest.WantErrorOf(t, "a cell", err, "parameter ctx is [3 12]", "it cannot be averaged")
 	c.Method = "coop"
 	if err := cells.Check(c); err != nil {
 		t.Error(err)

@@ -4,7 +4,7 @@ import (
 	"math"
 	"testing"
 
-	"promptfed/federation/data/datatest"
+	"promptfed/runtime/goldentest"
 )
 
 // TestSampling: Poisson sampling needs a server that accepts a round without clients.
@@ -97,7 +97,7 @@ func TestSharedOptimizerIsRefused(t *testing.T) {
 		t.Error("train.optimizer_state does not reach the engine")
 	}
 	_, err := OpenServer(c, false)
-	datatest.WantError(t, err, "train.optimizer_state", "one process")
+	goldentest.WantError(t, err, "train.optimizer_state", "one process")
 	private := c
 	private.With, private.Options = []string{"dp"}, map[string]any{"noise": 1.0}
 	refuses(t, private, "train.optimizer_state", "differential privacy")

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"promptfed/models/bundle/converted"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/ort/orttest"
 )
 
@@ -54,7 +55,7 @@ func TestSigLIPWithoutScale(t *testing.T) {
 	c.Backbones, c.Train.Loss, c.Data.Template = []string{dir}, sigmoidLoss, "a {}"
 	c.Options = map[string]any{"tokens": 3}
 	_, err := Open(t.Context(), c, nil)
-	orttest.CheckOneLineError(t, "no scale", err, "lack the logit scale and bias that train.loss: sigmoid needs",
+	goldentest.WantErrorOf(t, "no scale", err, "lack the logit scale and bias that train.loss: sigmoid needs",
 		"logit_scale: NUMBER, logit_bias: NUMBER")
 	c.Backbones = []string{"folder=" + dir + ",logit_scale=110,logit_bias=-12.9"}
 	if r := finish(t, open(t, c)); !(r.Records[1].Loss > 0) {

@@ -4,7 +4,7 @@ import (
 	"context"
 	"testing"
 
-	"promptfed/federation/data/datatest"
+	"promptfed/runtime/goldentest"
 )
 
 // TestSimulatedTimeRefused: settings that exclude simulated time are refused in one line before any computation.
@@ -30,6 +30,6 @@ func TestSimulatedTimeRefused(t *testing.T) {
 		conf.SimulatedTime.Speeds = "constant"
 		c.change(&conf)
 		_, err := Open(context.Background(), conf, nil)
-		datatest.WantError(t, err, c.words...)
+		goldentest.WantError(t, err, c.words...)
 	}
 }

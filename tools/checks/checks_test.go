@@ -11,9 +11,9 @@ import (
 	"strings"
 	"testing"
 
-	"promptfed/federation/data/datatest"
 	"promptfed/federation/engine/metrics"
 	"promptfed/federation/methods"
+	"promptfed/runtime/goldentest"
 )
 
 func report(t *testing.T, bad []string) {
@@ -24,7 +24,7 @@ func report(t *testing.T, bad []string) {
 }
 
 func TestImports(t *testing.T) {
-	list, err := List(datatest.Module(t))
+	list, err := List(goldentest.Module(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,7 +37,7 @@ func TestImports(t *testing.T) {
 
 func TestModelsBuildWithoutCGO(t *testing.T) {
 	cmd := exec.Command("go", "build", Module+"/models/...")
-	cmd.Dir = datatest.Module(t)
+	cmd.Dir = goldentest.Module(t)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Errorf("models do not build with CGO_ENABLED=0: %v\n%s", err, out)
@@ -88,7 +88,7 @@ func TestOneReaderOfExternalData(t *testing.T) {
 
 func TestNoTextOfAnErrorIsSearched(t *testing.T) {
 	noType := []string{"federation/net/client/link.go", "federation/net/certs/explain.go"} // alerts of crypto/tls
-	forTests := []string{"federation/data/datatest", "federation/methodtest", "runtime/goldentest", "runtime/ort/orttest"}
+	forTests := []string{"federation/methodtest", "runtime/goldentest"}
 	eachGoFile(t, append(noType, forTests...), func(file string, source []byte) ([]string, error) {
 		if strings.HasSuffix(file, "_test.go") {
 			return nil, nil
@@ -121,7 +121,7 @@ func TestNoTestDependsOnTheMachine(t *testing.T) {
 // eachGoFile applies a rule to the Go files of all layers and of the examples, except those in some folders.
 func eachGoFile(t *testing.T, but []string, rule func(file string, source []byte) ([]string, error)) {
 	t.Helper()
-	dir := datatest.Module(t)
+	dir := goldentest.Module(t)
 	read := 0
 	for _, folder := range append(slices.Clone(layers), "docs") {
 		err := filepath.WalkDir(filepath.Join(dir, folder), func(path string, d fs.DirEntry, err error) error {
@@ -153,7 +153,7 @@ func eachGoFile(t *testing.T, but []string, rule func(file string, source []byte
 
 // Every test, fuzz test and benchmark that the documentation names in backticks exists.
 func TestDocsNameTests(t *testing.T) {
-	dir := datatest.Module(t)
+	dir := goldentest.Module(t)
 	exists, is := map[string]bool{}, regexp.MustCompile(`(?m)^func ((?:Test|Fuzz|Benchmark)\w+)\(\w+ `)
 	eachGoFile(t, nil, func(file string, source []byte) ([]string, error) {
 		for _, m := range is.FindAllSubmatch(source, -1) {
@@ -180,7 +180,7 @@ func TestDocsNameTests(t *testing.T) {
 }
 
 func TestTracked(t *testing.T) {
-	dir := datatest.Module(t)
+	dir := goldentest.Module(t)
 	files, ok := Tracked(dir)
 	if !ok {
 		t.Skip("not a git checkout, or git is not installed")
@@ -196,7 +196,7 @@ func TestTracked(t *testing.T) {
 
 // A checkout may contain Go folders that git does not track yet.
 func TestNoGoFileAtRuntimesRoot(t *testing.T) {
-	p, err := build.ImportDir(filepath.Join(datatest.Module(t), "runtime"), 0)
+	p, err := build.ImportDir(filepath.Join(goldentest.Module(t), "runtime"), 0)
 	if err == nil {
 		t.Errorf("runtime/ holds Go files: %v", p.GoFiles)
 	}

@@ -14,7 +14,7 @@ import (
 	"strings"
 	"testing"
 
-	"promptfed/federation/data/datatest"
+	"promptfed/runtime/goldentest"
 )
 
 // All packages and their dependencies pass type checking for every platform with a pinned ONNX Runtime library. The
@@ -32,7 +32,7 @@ func typeCheck(t *testing.T, platform string) {
 	system, arch, _ := strings.Cut(platform, "/")
 	cmd := exec.Command("go", "list", "-e", "-deps", "-json=ImportPath,Dir,GoFiles,CgoFiles,ImportMap",
 		"./...")
-	cmd.Dir = datatest.Module(t)
+	cmd.Dir = goldentest.Module(t)
 	cmd.Env = append(os.Environ(), "GOOS="+system, "GOARCH="+arch, "CGO_ENABLED=1")
 	out, err := cmd.Output()
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"promptfed/federation/data/datatest"
+	"promptfed/runtime/goldentest"
 )
 
 // notPromised are words of sentences that describe methods, data, formats or other programs, and promise nothing.
@@ -24,7 +24,7 @@ var listedPromise = regexp.MustCompile("(?m)^\\| (.+) \\| `(?:Test|Fuzz).* \\|$"
 // Each sentence of README.md and docs/ that promises something names its test, or stands in the list of promises of
 // docs/CONTRIBUTING.md, which has no other promises.
 func TestPromises(t *testing.T) {
-	dir := datatest.Module(t)
+	dir := goldentest.Module(t)
 	list, err := os.ReadFile(filepath.Join(dir, "docs", "CONTRIBUTING.md"))
 	if err != nil {
 		t.Fatal(err)

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"promptfed/federation/data/datatest"
+	"promptfed/runtime/goldentest"
 )
 
 func TestFolders(t *testing.T) {
@@ -52,7 +52,7 @@ func TestLines(t *testing.T) {
 
 func TestSizesOfTheTree(t *testing.T) {
 	eachGoFile(t, nil, Lines)
-	files, ok := Tracked(datatest.Module(t))
+	files, ok := Tracked(goldentest.Module(t))
 	if !ok {
 		t.Skip("not a git checkout, or git is not installed")
 	}

@@ -2,7 +2,6 @@ package datatest
 
 import (
 	"bytes"
-	"encoding/json"
 	"image"
 	"image/color"
 	"image/jpeg"
@@ -15,6 +14,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"promptfed/runtime/goldentest"
 )
 
 // Decode reads every image format that the standard library knows.
@@ -65,63 +66,7 @@ func Tree(t testing.TB, names ...string) string {
 // writeFile writes a file under a folder; the name has forward slashes.
 func writeFile(t testing.TB, root, name string, raw []byte) {
 	t.Helper()
-	path := filepath.Join(root, filepath.FromSlash(name))
-	err := os.MkdirAll(filepath.Dir(path), 0o755)
-	if err == nil {
-		err = os.WriteFile(path, raw, 0o644)
-	}
-
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-// Module returns the folder of go.mod.
-func Module(t testing.TB) string {
-	t.Helper()
-	dir, err := os.Getwd()
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	for {
-		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
-			return dir
-		}
-		if dir == filepath.Dir(dir) {
-			t.Fatal("no go.mod above the test")
-		}
-		dir = filepath.Dir(dir)
-	}
-}
-
-// Shared returns the path of a folder of real images beside the module, or skips the test.
-func Shared(t testing.TB, name string) string {
-	t.Helper()
-	path := filepath.Join(Module(t), "..", "shared", "data", name)
-	if _, err := os.Stat(path); err != nil {
-		t.Skip("no shared/data beside the module")
-	}
-	return path
-}
-
-// WantError checks that an error is one line and contains every word.
-func WantError(t testing.TB, err error, words ...string) {
-	t.Helper()
-	if err == nil {
-		t.Errorf("no error; want one with %q", words)
-		return
-	}
-
-	if strings.Contains(err.Error(), "\n") {
-		t.Errorf("%q is more than a line", err)
-	}
-
-	for _, w := range words {
-		if !strings.Contains(err.Error(), w) {
-			t.Errorf("%q does not say %q", err, w)
-		}
-	}
+	goldentest.Write(t, filepath.Join(root, filepath.FromSlash(name)), raw)
 }
 
 // Main runs the tests of a package with one temporary folder for all of them, removes the folder and exits, as TestMain
@@ -188,9 +133,7 @@ type Goldens struct {
 func Golden(t testing.TB) Goldens {
 	t.Helper()
 	var g Goldens
-	if err := json.Unmarshal([]byte(ReadTestdata(t, "want.json")), &g); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.ReadJSON(t, Testdata(t, "want.json"), &g)
 	return g
 }
 
@@ -222,15 +165,11 @@ func Write(t testing.TB, root string, files map[string]string) string {
 // ReadTestdata returns the text of a file of testdata.
 func ReadTestdata(t testing.TB, name string) string {
 	t.Helper()
-	raw, err := os.ReadFile(Testdata(t, name))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(raw)
+	return string(goldentest.Read(t, Testdata(t, name)))
 }
 
 // Testdata returns the path of a file below federation/data/sets/testdata, for tests of any package.
 func Testdata(t testing.TB, name ...string) string {
 	t.Helper()
-	return filepath.Join(append([]string{Module(t), "federation", "data", "sets", "testdata"}, name...)...)
+	return filepath.Join(append([]string{goldentest.Module(t), "federation", "data", "sets", "testdata"}, name...)...)
 }

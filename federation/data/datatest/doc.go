@@ -1,3 +1,2 @@
-// Package datatest holds helpers of tests of image sets: small folders, the real images beside the module, and checks
-// of errors.
+// Package datatest holds helpers of tests of image sets: small folders, images and expected values.
 package datatest

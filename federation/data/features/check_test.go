@@ -7,10 +7,10 @@ import (
 	"testing"
 
 	"promptfed/federation/data"
-	"promptfed/federation/data/datatest"
 	"promptfed/federation/data/features"
 	"promptfed/federation/method"
 	"promptfed/models/bundle"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/tensor"
 )
 
@@ -37,7 +37,7 @@ func TestFeaturesThatABackboneLacks(t *testing.T) {
 		method.TokensInput:  "the method reads the last tokens of images, but backbone x has none"} {
 		_, err := features.Extractor{Cache: data.Cache{Dir: t.TempDir()}}.Rows(context.Background(),
 			features.Request{Bundle: b, What: what})
-		datatest.WantError(t, err, says)
+		goldentest.WantError(t, err, says)
 	}
 	for bytes, large := range map[int64]bool{5e7: true, 5e7 - 1: false} {
 		s := features.Storage{Dir: "d", Free: -1, Missing: []features.MissingRows{{What: method.ImageInput, Images: 3,

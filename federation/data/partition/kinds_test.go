@@ -11,7 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"promptfed/federation/data"
-	"promptfed/federation/data/datatest"
+	"promptfed/runtime/goldentest"
 )
 
 // coarse adds superclasses to a toy set, so that the first one holds every second class.
@@ -206,7 +206,7 @@ func TestPachinko(t *testing.T) {
 	few := toy(2, 2, 2, 0, 1) // twelve examples, of which six are in the domain that is left out
 	few.Superclasses, few.Coarse = []string{"a"}, []int{0, 0}
 	_, err := Split(Config{Kind: "pachinko", Clients: 9, Beta: 1, FineBeta: 1, LeaveOut: few.Domains[:1]}, few, 0, 1)
-	datatest.WantError(t, err, "partition pachinko", "example")
+	goldentest.WantError(t, err, "partition pachinko", "example")
 	// 10 clients and 5 superclasses: at beta 0.01 nearly each client holds one, or two if the first has no examples
 	// left
 	if held[0.01] > 25 || held[1000] != 50 {
@@ -319,7 +319,7 @@ func TestManyClients(t *testing.T) {
 			t.Errorf("%+v took %d bytes", c, bytes)
 		}
 		if c.beta == 0.05 {
-			datatest.WantError(t, err, "200 draws", "500 clients", "raise partition.beta")
+			goldentest.WantError(t, err, "200 draws", "500 clients", "raise partition.beta")
 		} else if err != nil {
 			t.Error(err)
 		}
@@ -370,6 +370,6 @@ func TestMoreErrors(t *testing.T) {
 			[]string{"no domain is left"}},
 	} {
 		_, err := Split(c.p, c.s, c.shots, c.seed)
-		datatest.WantError(t, err, c.words...)
+		goldentest.WantError(t, err, c.words...)
 	}
 }

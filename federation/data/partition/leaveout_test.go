@@ -4,7 +4,7 @@ import (
 	"slices"
 	"testing"
 
-	"promptfed/federation/data/datatest"
+	"promptfed/runtime/goldentest"
 )
 
 // TestLeaveOut: for every kind, clients and the left-out examples partition the set by domain.
@@ -52,7 +52,7 @@ func TestLeaveOut(t *testing.T) {
 		t.Errorf("nothing left out: %v, %v", out, err)
 	}
 	_, err := LeftOut(Config{LeaveOut: []string{"moon"}}, s)
-	datatest.WantError(t, err, "partition.leave_out", "moon", "domain0")
+	goldentest.WantError(t, err, "partition.leave_out", "moon", "domain0")
 }
 
 // TestHalves: of 5 classes the first 3 are base, as in CoOp, and the last 2 are new, counted from 0.
@@ -87,7 +87,7 @@ func TestHalves(t *testing.T) {
 		t.Errorf("pooled: %+v, %v", half, err)
 	}
 	_, err := ClassSubset(toy(1, 0, 1, 0, 1), "new")
-	datatest.WantError(t, err, "data.classes", "1 classes leave none", "set it to all")
+	goldentest.WantError(t, err, "data.classes", "1 classes leave none", "set it to all")
 	_, err = ClassSubset(s, "old")
-	datatest.WantError(t, err, "data.classes", "old", "base")
+	goldentest.WantError(t, err, "data.classes", "old", "base")
 }

@@ -11,7 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"promptfed/federation/data"
-	"promptfed/federation/data/datatest"
+	"promptfed/runtime/goldentest"
 )
 
 // toy returns a set without images: train and test examples per class and domain, in mixed order (class fastest).
@@ -308,7 +308,7 @@ func TestPartitionErrors(t *testing.T) {
 			"at least 4"}},
 	} {
 		_, err := Split(c.p, c.s, 0, 1)
-		datatest.WantError(t, err, c.words...)
+		goldentest.WantError(t, err, c.words...)
 	}
 }
 

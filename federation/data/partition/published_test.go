@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"promptfed/federation/data"
-	"promptfed/federation/data/datatest"
 	"promptfed/runtime/goldentest"
 )
 
@@ -90,7 +89,7 @@ func (c codeCase) run(t *testing.T) {
 	}
 	got, err := kind.published(newJob(p, s, c.Shots, c.Seed))
 	if c.Never {
-		datatest.WantError(t, err, "seeds its generator with 0", "never end", "partition.seed")
+		goldentest.WantError(t, err, "seeds its generator with 0", "never end", "partition.seed")
 		return
 	}
 	if err != nil {
@@ -119,7 +118,7 @@ func (c codeCase) run(t *testing.T) {
 	}
 	whole, err := Split(p, s, c.Shots, c.Seed)
 	if empty {
-		datatest.WantError(t, err, "partition "+c.Kind, "no ", "example")
+		goldentest.WantError(t, err, "partition "+c.Kind, "no ", "example")
 	} else if err != nil || fmt.Sprint(whole) != fmt.Sprint(got) {
 		t.Errorf("Split does not give what the kind does: %v", err)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"promptfed/federation/data"
 	"promptfed/federation/data/datatest"
+	"promptfed/runtime/goldentest"
 )
 
 // TestSharedSets opens the real sets; the counts are those of shared/data/README.md, split by the rules.
@@ -27,7 +28,7 @@ func TestSharedSets(t *testing.T) {
 		{"cifar10-bin", "cifar-10-batches-bin", 10, 0, 16000, 4000, "airplane", ""},
 	} {
 		t.Run(c.set+" "+c.dir, func(t *testing.T) {
-			s := mustOpen(t, Config{Set: c.set, Root: datatest.Shared(t, c.dir)})
+			s := mustOpen(t, Config{Set: c.set, Root: goldentest.Shared(t, c.dir)})
 			if len(s.Classes) != c.classes || len(s.Domains) != c.domains || s.Classes[0] != c.firstClass ||
 				c.domains > 0 && s.Domains[c.domains-1] != c.lastDomain {
 				t.Errorf("classes %q, domains %q", s.Classes, s.Domains)
@@ -60,7 +61,7 @@ func TestSharedSets(t *testing.T) {
 
 // TestSharedAbove opens the real samples from the folder above them.
 func TestSharedAbove(t *testing.T) {
-	root := filepath.Dir(datatest.Shared(t, "pacs"))
+	root := filepath.Dir(goldentest.Shared(t, "pacs"))
 	for set, want := range map[string][2]int{"pacs": {896, 224}, "digits": {1440, 360}, "cifar10": {16000, 4000}} {
 		s := mustOpen(t, Config{Set: set, Root: root})
 		if len(s.Train) != want[0] || len(s.Test) != want[1] {
@@ -86,6 +87,6 @@ func TestOpenErrors(t *testing.T) {
 		{Config{Set: "synthetic", Split: "half"}, []string{"data.split", "pooled"}},
 	} {
 		_, err := Open(c.cfg)
-		datatest.WantError(t, err, c.words...)
+		goldentest.WantError(t, err, c.words...)
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"promptfed/federation/data"
-	"promptfed/federation/data/datatest"
+	"promptfed/runtime/goldentest"
 )
 
 func TestDrawnSet(t *testing.T) {
@@ -57,8 +57,8 @@ func TestDrawnSet(t *testing.T) {
 		{Generator{Domains: []string{"x"}}, []string{`"x"`, "photo"}},
 		{Generator{Train: 3}, []string{"test 0"}}, {Generator{Classes: []string{"star", "star"}}, []string{"twice"}}} {
 		_, err := Open(Config{Set: "synthetic", Generator: c.d})
-		datatest.WantError(t, err, c.words...)
+		goldentest.WantError(t, err, c.words...)
 	}
 	_, err := Open(Config{Set: "drawn"})
-	datatest.WantError(t, err, "data.set: drawn is now called synthetic")
+	goldentest.WantError(t, err, "data.set: drawn is now called synthetic")
 }

@@ -1,13 +1,13 @@
 package inference_test
 
 import (
-	"promptfed/federation/data/datatest"
 	"promptfed/federation/engine/enginetest"
+	"promptfed/runtime/goldentest"
 )
 
 var (
 	toy        = enginetest.Toy
 	withMethod = enginetest.WithMethod
 	mustRun    = enginetest.Run
-	says       = datatest.WantError
+	says       = goldentest.WantError
 )

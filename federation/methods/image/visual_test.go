@@ -5,11 +5,11 @@ import (
 	"fmt"
 	"testing"
 
-	"promptfed/federation/data/datatest"
 	"promptfed/federation/engine"
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/methods"
 	"promptfed/federation/methodtest"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/optim"
 )
 
@@ -38,6 +38,6 @@ func TestImagePromptsAreRefusedClearly(t *testing.T) {
 				Training: spec.Training{Epochs: 1, Batch: 4, Optim: optim.Config{Name: "sgd", LR: 0.1}},
 				Plan:     spec.Plan{Rounds: 1}}, engine.Settings{Workers: 1})
 		}
-		t.Run(fmt.Sprint(c.method, c.options), func(t *testing.T) { datatest.WantError(t, err, c.words...) })
+		t.Run(fmt.Sprint(c.method, c.options), func(t *testing.T) { goldentest.WantError(t, err, c.words...) })
 	}
 }

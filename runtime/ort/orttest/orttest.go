@@ -5,11 +5,11 @@ import (
 	"math"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"promptfed/runtime/busytest"
 	"promptfed/runtime/filestamp"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/ort"
 	"promptfed/runtime/safetensors"
 	"promptfed/runtime/tensor"
@@ -75,43 +75,6 @@ func CheckClose(t testing.TB, what string, got, want *tensor.Tensor) {
 	}
 }
 
-// CheckOneLineError checks that err is one line that contains every part.
-func CheckOneLineError(t testing.TB, what string, err error, parts ...string) {
-	t.Helper()
-	if err == nil {
-		t.Errorf("%s: no error", what)
-		return
-	}
-
-	if strings.Contains(err.Error(), "\n") {
-		t.Errorf("%s: error of several lines: %v", what, err)
-	}
-
-	for _, p := range parts {
-		if !strings.Contains(err.Error(), p) {
-			t.Errorf("%s: error %q does not say %q", what, err, p)
-		}
-	}
-}
-
-// Write writes a file with mode 0644, and ends the test where this fails.
-func Write(t testing.TB, path, text string) {
-	t.Helper()
-	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// Read returns the content of a file, and ends the test where it cannot be read.
-func Read(t testing.TB, path string) []byte {
-	t.Helper()
-	b, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b
-}
-
 // Settle waits until a change of a file gets another stamp, by the clock of the file system.
 func Settle(t testing.TB, path string) {
 	t.Helper()
@@ -122,7 +85,7 @@ func Settle(t testing.TB, path string) {
 
 	probe := filepath.Join(t.TempDir(), "now")
 	busytest.Until(t, "a later time of the file system", func() bool {
-		Write(t, probe, "")
+		goldentest.Write(t, probe, "")
 		now, err := os.Stat(probe)
 		if err != nil {
 			t.Fatal(err)

@@ -11,6 +11,7 @@ import (
 
 	"promptfed/configs"
 	"promptfed/federation/data/datatest"
+	"promptfed/runtime/goldentest"
 )
 
 // miniature writes two small sets as they are published: Office-31 with ten images of each of two classes in each
@@ -114,7 +115,7 @@ func TestPrintedSizesOfRealImages(t *testing.T) {
 		{"cifar10", "{label: CIFAR-10, set: cifar10, classes: 10, train: 2000, test: 500, images: 2500, domains: 1}"},
 		{"pacs", "{label: PACS, set: pacs, classes: 7, images: 1120, domains: 4}"},
 	} {
-		text := fmt.Sprintf("data: {root: %s}\ncounts: {sets: [%s]}\n", datatest.Shared(t, c.folder), c.row)
+		text := fmt.Sprintf("data: {root: %s}\ncounts: {sets: [%s]}\n", goldentest.Shared(t, c.folder), c.row)
 		out := mustRun(t, "partition", countsFile(t, text))
 		if !strings.Contains(out, "1 of 1 sets as in the paper") {
 			t.Errorf("%s", out)

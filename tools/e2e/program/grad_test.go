@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"promptfed/federation/data/datatest"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/ort"
 	"promptfed/runtime/ort/orttest"
 	"promptfed/runtime/safetensors"
@@ -17,7 +17,7 @@ import (
 
 // Every command of docs/grad.md works in a checkout, and the file of its example computes PyTorch's gradient.
 func TestGradPage(t *testing.T) {
-	root, home := datatest.Module(t), t.TempDir()
+	root, home := goldentest.Module(t), t.TempDir()
 	if err := os.Symlink(filepath.Join(root, "runtime"), filepath.Join(home, "runtime")); err != nil {
 		t.Fatal(err)
 	}

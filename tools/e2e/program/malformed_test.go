@@ -10,8 +10,8 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/onnx"
-	"promptfed/runtime/ort/orttest"
 )
 
 // ONNX Runtime 1.30.0 reads outside of its memory for a loop whose body has a constant as an input. Every command that
@@ -24,7 +24,7 @@ func TestMalformedGraphsOnEveryWay(t *testing.T) {
 	}
 	for _, file := range []string{"image.onnx", "text.onnx"} {
 		path, m := filepath.Join(tower, file), &onnx.ModelProto{}
-		if err := proto.Unmarshal(orttest.Read(t, path), m); err != nil {
+		if err := proto.Unmarshal(goldentest.Read(t, path), m); err != nil {
 			t.Fatal(err)
 		}
 		body := &onnx.GraphProto{Name: "body", Initializer: []*onnx.TensorProto{{Name: "go",
@@ -39,11 +39,11 @@ func TestMalformedGraphsOnEveryWay(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		orttest.Write(t, path, string(b))
+		goldentest.Write(t, path, b)
 	}
 	picture, config := filepath.Join(dir, "picture.png"), filepath.Join(dir, "run.yaml")
-	orttest.Write(t, picture, "")
-	orttest.Write(t, config, good)
+	goldentest.Write(t, picture, "")
+	goldentest.Write(t, config, good)
 	image := filepath.Join(tower, "image.onnx")
 	for _, args := range [][]string{
 		{"inspect", image}, {"inspect", "--provider", "cpu", image}, {"check", image}, {"predict", image, picture},

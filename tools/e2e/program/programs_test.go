@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"promptfed/federation/data/datatest"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/onnx"
 	"promptfed/runtime/ort"
 	"promptfed/runtime/safetensors"
@@ -37,7 +37,7 @@ type programsIndex struct {
 // packages.
 func TestProgramsPage(t *testing.T) {
 	t.Parallel()
-	root, home := datatest.Module(t), t.TempDir()
+	root, home := goldentest.Module(t), t.TempDir()
 	if err := os.Symlink(filepath.Join(root, "configs"), filepath.Join(home, "configs")); err != nil {
 		t.Fatal(err)
 	}

@@ -10,8 +10,8 @@ import (
 	"strings"
 	"testing"
 
-	"promptfed/federation/data/datatest"
 	"promptfed/runtime/busytest"
+	"promptfed/runtime/goldentest"
 )
 
 // short is appended to commands that train, so that the walk takes seconds.
@@ -36,7 +36,7 @@ var readmeSteps = []step{
 
 // A new user follows the README from top to bottom in an empty folder, and every command works as printed.
 func TestREADME(t *testing.T) {
-	root := datatest.Module(t)
+	root := goldentest.Module(t)
 	w := walker(t, readmeSteps)
 	for link, to := range map[string]string{"configs": "configs", "docs": "docs"} {
 		if err := os.Symlink(filepath.Join(root, to), link); err != nil {
@@ -82,7 +82,7 @@ func TestREADME(t *testing.T) {
 // A user follows the tutorial as printed, on the photographs and sketches of PACS if they are available, and on noise
 // otherwise. With PACS the output contains the printed lines, up to the digits of numbers.
 func TestTutorial(t *testing.T) {
-	root := datatest.Module(t)
+	root := goldentest.Module(t)
 	page := string(read(t, root, "docs", "tutorial.md"))
 	python := ""
 	if exec.Command("python3", "-c", "import numpy, onnxruntime, PIL").Run() != nil {

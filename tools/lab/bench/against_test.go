@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"promptfed/federation/data/datatest"
 	"promptfed/models/clip"
+	"promptfed/runtime/goldentest"
 )
 
 // torchPython is the interpreter of the tests with PyTorch.
@@ -104,7 +104,7 @@ func TestComparePyTorchRefuses(t *testing.T) {
 		t.Run(x.words, func(t *testing.T) {
 			t.Chdir(x.where)
 			_, err := ComparePyTorch(context.Background(), o, x.python)
-			datatest.WantError(t, err, x.words)
+			goldentest.WantError(t, err, x.words)
 		})
 	}
 }
@@ -144,9 +144,9 @@ func TestCompareSimulatorRefuses(t *testing.T) {
 	for name, words := range map[string]string{"flower": "pip install torch 'flwr[simulation]'",
 		"pfl": "pip install 'pfl[pytorch]'"} {
 		_, err := CompareSimulator(context.Background(), o, name, "false")
-		datatest.WantError(t, err, "tools/golden/sim_"+name+".py", words)
+		goldentest.WantError(t, err, "tools/golden/sim_"+name+".py", words)
 	}
 	o.Rounds = -1
 	_, err := CompareSimulator(context.Background(), o, "pfl", "false")
-	datatest.WantError(t, err, "rounds", "-1")
+	goldentest.WantError(t, err, "rounds", "-1")
 }

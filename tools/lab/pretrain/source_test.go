@@ -13,9 +13,9 @@ import (
 	"testing"
 
 	"promptfed/configs"
-	"promptfed/federation/data/datatest"
 	"promptfed/federation/data/sets"
 	"promptfed/models/preprocess"
+	"promptfed/runtime/goldentest"
 )
 
 // Counts computed by hand: for 10 with shares 0.5, 0.25, 0.25 the integer parts are 5, 2, 2, and the first of the equal
@@ -182,7 +182,7 @@ func TestSourceNamesItsImages(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.Sources[0].Data.Set = ""
-	datatest.WantError(t, c.Validate(), "sources[0]", "data.set: missing")
+	goldentest.WantError(t, c.Validate(), "sources[0]", "data.set: missing")
 }
 
 // A batch is a function of seed and step, not of the number of workers.

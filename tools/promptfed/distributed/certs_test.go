@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"promptfed/federation/data/datatest"
 	"promptfed/federation/net/authority"
+	"promptfed/runtime/goldentest"
 	"promptfed/tools/promptfed/cli"
 )
 
@@ -115,10 +115,10 @@ func TestCertsRequest(t *testing.T) {
 
 	client := machine("client", "client-3")
 	_, err := certs("--approve", at("mail", "client-3.csr"))
-	datatest.WantError(t, err, "no terminal", "--fingerprint", "--yes")
-	datatest.WantError(t, approve("client-3", client[:15]), "16 digits")
-	datatest.WantError(t, approve("client-3", "", "--yes"), "16 digits")
-	datatest.WantError(t, approve("client-3", strings.Repeat("0", 64)), "not the fingerprint", "nothing was signed")
+	goldentest.WantError(t, err, "no terminal", "--fingerprint", "--yes")
+	goldentest.WantError(t, approve("client-3", client[:15]), "16 digits")
+	goldentest.WantError(t, approve("client-3", "", "--yes"), "16 digits")
+	goldentest.WantError(t, approve("client-3", strings.Repeat("0", 64)), "not the fingerprint", "nothing was signed")
 	if _, err := os.Stat(at("certs")); err == nil {
 		t.Error("a refused request made an authority")
 	}
@@ -149,10 +149,10 @@ func TestCertsRequest(t *testing.T) {
 
 	// Another machine requests the name of a client that has a certificate.
 	thief := machine("thief", "client-3")
-	datatest.WantError(t, approve("client-3", thief), "valid certificate for another key", "--renew client-3")
+	goldentest.WantError(t, approve("client-3", thief), "valid certificate for another key", "--renew client-3")
 	copyFiles(t, at("certs"), at("thief"), "ca.pem", "client-3.pem")
 	_, err = authority.ClientTLS(at("thief"), "client-3")
-	datatest.WantError(t, err, "private key does not match")
+	goldentest.WantError(t, err, "private key does not match")
 	mustCerts(t, at("other"), "--approve", at("mail", "client-3.csr"), "--yes")
 	copyFiles(t, at("other"), at("thief"), "client-3.pem")
 	if name, err := join("thief"); err == nil {
@@ -165,7 +165,7 @@ func TestCertsRequest(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = certs("--renew", "client-3")
-	datatest.WantError(t, err, "--renew client-3", "--request client-3", "--approve")
+	goldentest.WantError(t, err, "--renew client-3", "--request client-3", "--approve")
 	if err := os.Remove(at("client", "client-3-key.pem")); err != nil {
 		t.Fatal(err)
 	}
@@ -181,7 +181,7 @@ func TestCertsRequest(t *testing.T) {
 		t.Errorf("the old certificate is not revoked: %v", err)
 	}
 	_, err = certs("--approve", at("mail", "client-3.csr"), "--yes", "--renew", "client-4")
-	datatest.WantError(t, err, "--renew client-4", "client-3")
+	goldentest.WantError(t, err, "--renew client-4", "client-3")
 
 	for _, dir := range []string{at("certs"), at("certs-authority"), at("mail")} {
 		files, err := os.ReadDir(dir)
@@ -214,12 +214,12 @@ func TestCertsSteps(t *testing.T) {
 		{[]string{"--request", "client-0", "--revoke", "client-0"}, "separate steps"},
 	} {
 		_, err := runCerts(append([]string{dir}, x.args...)...)
-		if datatest.WantError(t, err, x.want); err != nil && !cli.IsUsage(err) {
+		if goldentest.WantError(t, err, x.want); err != nil && !cli.IsUsage(err) {
 			t.Errorf("%v: %v is no error of usage", x.args, err)
 		}
 	}
 	_, err := runCerts(dir, "--request", "client-1e3")
-	datatest.WantError(t, err, `"client-1e3" is not a name`)
+	goldentest.WantError(t, err, `"client-1e3" is not a name`)
 	out := mustCerts(t, dir, "--clients", "1")
 	for _, want := range []string{"for a trial", "every client's key", "--request"} {
 		if !strings.Contains(out, want) {

@@ -4,10 +4,10 @@ import (
 	"context"
 	"testing"
 
-	"promptfed/federation/data/datatest"
+	"promptfed/runtime/goldentest"
 )
 
 func TestBenchRefusesUnknownOpponents(t *testing.T) {
 	_, err := benchFlags{against: "python3"}.measure(context.Background())
-	datatest.WantError(t, err, "pytorch, flower or pfl", "--against pytorch --python python3")
+	goldentest.WantError(t, err, "pytorch, flower or pfl", "--against pytorch --python python3")
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"promptfed/models/bundle"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/ort"
 	"promptfed/runtime/ort/orttest"
 	"promptfed/runtime/safetensors"
@@ -24,7 +25,7 @@ func witnessed(t *testing.T, change func(m tensor.Map, text map[string]string)) 
 		t.Fatal(err)
 	}
 	manifest, keys := filepath.Join(dir, bundle.ManifestFile), map[string]any{}
-	if err := json.Unmarshal([]byte(orttest.Read(t, manifest)), &keys); err != nil {
+	if err := json.Unmarshal([]byte(goldentest.Read(t, manifest)), &keys); err != nil {
 		t.Fatal(err)
 	}
 	delete(keys, "files")
@@ -32,7 +33,7 @@ func witnessed(t *testing.T, change func(m tensor.Map, text map[string]string)) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	orttest.Write(t, manifest, string(text))
+	goldentest.Write(t, manifest, text)
 	m, about, err := safetensors.ReadFile(filepath.Join(dir, witnessFile))
 	if err != nil {
 		t.Fatal(err)

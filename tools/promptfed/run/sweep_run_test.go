@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"promptfed/configs"
-	"promptfed/federation/data/datatest"
+	"promptfed/runtime/goldentest"
 )
 
 func TestFailuresByReason(t *testing.T) {
@@ -34,7 +34,7 @@ func TestCheckRoots(t *testing.T) {
 		}
 	}
 	err := checkRoots([]configs.Cell{gone, gone})
-	datatest.WantError(t, err, "data.root", "gone does not exist", "--set data.root=DIR", "--smoke")
+	goldentest.WantError(t, err, "data.root", "gone does not exist", "--set data.root=DIR", "--smoke")
 	if strings.Contains(err.Error(), "\n") {
 		t.Error(err)
 	}

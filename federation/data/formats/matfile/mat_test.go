@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"promptfed/federation/data/datatest"
+	"promptfed/runtime/goldentest"
 )
 
 // TestReadMAT reads every numeric type, stored compressed, plain and inside a tag.
@@ -26,7 +27,7 @@ func TestReadMAT(t *testing.T) {
 			t.Errorf("%s: %v %v %v", file, dims, got, err)
 		}
 		_, _, err = Read(file, "complex")
-		datatest.WantError(t, err, file, `"complex"`, "uint8", "grid")
+		goldentest.WantError(t, err, file, `"complex"`, "uint8", "grid")
 	}
 }
 
@@ -75,7 +76,7 @@ func TestReadMATErrors(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, _, err := Read(path, "int8")
-		datatest.WantError(t, err, path, c.words)
+		goldentest.WantError(t, err, path, c.words)
 	}
 }
 

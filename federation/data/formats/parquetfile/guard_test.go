@@ -14,6 +14,7 @@ import (
 	"github.com/parquet-go/parquet-go/format"
 
 	"promptfed/federation/data/datatest"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/oneline"
 )
 
@@ -83,7 +84,7 @@ func TestParquetGuard(t *testing.T) {
 			t.Errorf("%s: no error", name)
 			continue
 		}
-		datatest.WantError(t, c.err, c.words...)
+		goldentest.WantError(t, c.err, c.words...)
 	}
 }
 

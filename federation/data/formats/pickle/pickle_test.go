@@ -12,6 +12,7 @@ import (
 
 	"promptfed/federation/data/datatest"
 	"promptfed/runtime/convert"
+	"promptfed/runtime/goldentest"
 )
 
 // TestPickleTables reads lists of paths and labels in every format that numpy.load reads.
@@ -61,7 +62,7 @@ func TestHostilePickles(t *testing.T) {
 			t.Errorf("%s: no error", name)
 			continue
 		}
-		datatest.WantError(t, err, c.words)
+		goldentest.WantError(t, err, c.words)
 	}
 }
 
@@ -80,7 +81,7 @@ func TestPickleTableErrors(t *testing.T) {
 				t.Fatal(err)
 			}
 			_, _, err := ReadPathsAndLabels(path)
-			datatest.WantError(t, err, path, c.words)
+			goldentest.WantError(t, err, path, c.words)
 		})
 	}
 }

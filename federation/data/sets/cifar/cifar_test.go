@@ -12,6 +12,7 @@ import (
 	"promptfed/federation/data/datatest"
 	"promptfed/federation/data/sets/settest"
 	"promptfed/federation/data/sets/source"
+	"promptfed/runtime/goldentest"
 )
 
 // record returns a CIFAR record whose red plane counts up, whose green plane is 1 and whose blue plane is 2.
@@ -66,23 +67,23 @@ func TestCIFAR(t *testing.T) {
 func TestCIFARErrors(t *testing.T) {
 	cut := cifarDir(t, map[string][]byte{"data_batch_1.bin": slices.Concat(record(1), record(2)[:100])})
 	_, err := openSet(source.Config{Set: "cifar10-bin", Root: cut})
-	datatest.WantError(t, err, "data_batch_1.bin", "record 1", "100 of 3073", "truncated")
+	goldentest.WantError(t, err, "data_batch_1.bin", "record 1", "100 of 3073", "truncated")
 	s := mustOpen(t, source.Config{Set: "cifar10-bin", Root: cut, Corrupt: data.Skip})
 	if len(s.Train) != 1 || len(s.Skipped) != 1 {
 		t.Errorf("%d kept, skipped %v", len(s.Train), s.Skipped)
 	}
 	_, err = openSet(source.Config{Set: "cifar10-bin", Root: cifarDir(t,
 		map[string][]byte{"data_batch_1.bin": record(10)})})
-	datatest.WantError(t, err, "record 0", "label 10", "10 classes")
+	goldentest.WantError(t, err, "record 0", "label 10", "10 classes")
 	_, err = openSet(source.Config{Set: "cifar10-bin", Root: t.TempDir()})
-	datatest.WantError(t, err, "data_batch_1.bin")
+	goldentest.WantError(t, err, "data_batch_1.bin")
 }
 
 // TestCIFARAgainstFolders: the binary files and the folder of images have one source, so the first training image of a
 // class in the folder must occur among the records of its class, pixel by pixel.
 func TestCIFARAgainstFolders(t *testing.T) {
-	records := mustOpen(t, source.Config{Set: "cifar10-bin", Root: datatest.Shared(t, "cifar-10-batches-bin")})
-	folder := mustOpen(t, source.Config{Set: "cifar10", Root: datatest.Shared(t, "cifar10")})
+	records := mustOpen(t, source.Config{Set: "cifar10-bin", Root: goldentest.Shared(t, "cifar-10-batches-bin")})
+	folder := mustOpen(t, source.Config{Set: "cifar10", Root: goldentest.Shared(t, "cifar10")})
 	pixels := func(e data.Example) string {
 		img, err := e.Image(datatest.Decode)
 		if err != nil {
@@ -175,9 +176,9 @@ func TestCIFARForms(t *testing.T) {
 	s = mustOpen(t, source.Config{Set: "cifar10", Root: both, Layout: "pickles"})
 	settest.WantImages(t, s.Test, "cifar10/test_batch")
 	_, err := openSet(source.Config{Set: "cifar10", Root: both, Layout: "folders"})
-	datatest.WantError(t, err, "train and test", both)
+	goldentest.WantError(t, err, "train and test", both)
 	_, err = openSet(source.Config{Set: "cifar10", Root: both, Layout: "domains"})
-	datatest.WantError(t, err, "data.layout", "cifar10", "pickles")
+	goldentest.WantError(t, err, "data.layout", "cifar10", "pickles")
 }
 
 // Files of class names without names, with more than 256, or with anything else are errors that name the file. The
@@ -206,7 +207,7 @@ func TestCIFARClassNames(t *testing.T) {
 		root := datatest.CopyTestdata(t, images)
 		datatest.Write(t, root, map[string]string{c.file: string(c.raw)})
 		_, err := openSet(source.Config{Set: "cifar10", Root: root})
-		datatest.WantError(t, err, c.file, c.say)
+		goldentest.WantError(t, err, c.file, c.say)
 	}
 }
 
@@ -262,7 +263,7 @@ func TestCIFAR100Known(t *testing.T) {
 	r2[0] = 2
 	_, err := openSet(source.Config{Set: "cifar100", Root: cifarDir(t, map[string][]byte{"train.bin": r,
 		"test.bin": r2})})
-	datatest.WantError(t, err, "test.bin", "record 0", `"aquarium fish"`, `"flowers"`, `"fish"`)
+	goldentest.WantError(t, err, "test.bin", "record 0", `"aquarium fish"`, `"flowers"`, `"fish"`)
 
 	s = mustOpen(t, source.Config{Set: "cifar100", Root: datatest.Tree(t, "train/oak_tree/1.png", "train/cup/2.png",
 		"test/cup/3.png", "test/oak_tree/4.png")})
@@ -285,12 +286,12 @@ func TestCIFARPickleErrors(t *testing.T) {
 		`truncated`:    []byte("\x80\x02}U\x04data"),
 	} {
 		_, err := openSet(source.Config{Set: "cifar10", Root: cifarDir(t, map[string][]byte{"data_batch_1": raw})})
-		datatest.WantError(t, err, "data_batch_1", name)
+		goldentest.WantError(t, err, "data_batch_1", name)
 	}
 	raw, err := os.ReadFile(datatest.Testdata(t, "cifar-100-python/test"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, err = openSet(source.Config{Set: "cifar10", Root: cifarDir(t, map[string][]byte{"data_batch_1": raw})})
-	datatest.WantError(t, err, `no "labels"`)
+	goldentest.WantError(t, err, `no "labels"`)
 }

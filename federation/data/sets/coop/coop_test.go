@@ -12,6 +12,7 @@ import (
 	"promptfed/federation/data/sets/settest"
 	"promptfed/federation/data/sets/source"
 	"promptfed/runtime/convert"
+	"promptfed/runtime/goldentest"
 )
 
 // series returns the names CLASS/1.jpg ... CLASS/n.jpg under dir.
@@ -122,7 +123,7 @@ func TestForeignSplitFile(t *testing.T) {
 	at := filepath.Join(root, "food-101")
 	for _, set := range []string{"dtd", "cub200"} {
 		_, err := openSet(source.Config{Set: set, Root: at})
-		datatest.WantError(t, err, "split_zhou_Food101.json", "another set than "+set, "data.set")
+		goldentest.WantError(t, err, "split_zhou_Food101.json", "another set than "+set, "data.set")
 	}
 	if s := mustOpen(t, source.Config{Set: "food101", Root: at}); len(s.Train) != 2 {
 		t.Errorf("%d images", len(s.Train))
@@ -168,7 +169,7 @@ func TestSplitFileErrors(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			datatest.Write(t, root, map[string]string{"split_zhou_OxfordPets.json": c.text})
 			_, err := openSet(source.Config{Set: "oxfordpets", Root: root})
-			datatest.WantError(t, err, append(c.words, "split_zhou_OxfordPets.json")...)
+			goldentest.WantError(t, err, append(c.words, "split_zhou_OxfordPets.json")...)
 		})
 	}
 }
@@ -226,9 +227,9 @@ func TestMissingRelease(t *testing.T) {
 			_, w, _ = strings.Cut(w, "/")
 			words = append(words, filepath.Join(root, w))
 		}
-		datatest.WantError(t, err, words...)
+		goldentest.WantError(t, err, words...)
 		_, err = openSet(source.Config{Set: set, Root: filepath.Join(root, "nowhere")})
-		datatest.WantError(t, err, "nowhere", "does not exist")
+		goldentest.WantError(t, err, "nowhere", "does not exist")
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"promptfed/federation/data/datatest"
 	"promptfed/federation/data/sets/settest"
 	"promptfed/federation/data/sets/source"
+	"promptfed/runtime/goldentest"
 )
 
 // birds returns the lists of CUB-200-2011 with two classes; image 2 is a test image.
@@ -69,10 +70,10 @@ func TestBirdListErrors(t *testing.T) {
 		files[c.file] = c.text
 		datatest.Write(t, root, files)
 		_, err := openSet(source.Config{Set: "cub200", Root: root})
-		datatest.WantError(t, err, c.words...)
+		goldentest.WantError(t, err, c.words...)
 	}
 	_, err := openSet(source.Config{Set: "cub200", Root: datatest.Write(t, datatest.Tree(t, birdFiles[0]), birds())})
-	datatest.WantError(t, err, "3 of the 4", "a_2.jpg")
+	goldentest.WantError(t, err, "3 of the 4", "a_2.jpg")
 }
 
 func FuzzBirdLists(f *testing.F) {
@@ -148,10 +149,10 @@ func TestFlowerLists(t *testing.T) {
 	}
 	root := datatest.Write(t, datatest.Tree(t, files...), map[string]string{"oxford_flowers/imagelabels.mat": "text"})
 	_, err := openSet(source.Config{Set: "flowers102", Root: root})
-	datatest.WantError(t, err, "imagelabels.mat")
+	goldentest.WantError(t, err, "imagelabels.mat")
 	datatest.Write(t, root, map[string]string{"oxford_flowers/imagelabels.mat": datatest.ReadTestdata(t,
 		"flowers_imagelabels.mat"),
 		"oxford_flowers/cat_to_name.json": `{"1": "x"}`})
 	_, err = openSet(source.Config{Set: "flowers102", Root: root})
-	datatest.WantError(t, err, "cat_to_name.json", "label 2")
+	goldentest.WantError(t, err, "cat_to_name.json", "label 2")
 }

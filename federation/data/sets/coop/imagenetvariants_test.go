@@ -11,6 +11,7 @@ import (
 	"promptfed/federation/data/datatest"
 	"promptfed/federation/data/sets/settest"
 	"promptfed/federation/data/sets/source"
+	"promptfed/runtime/goldentest"
 )
 
 // synsets returns a classnames.txt of n classes: n00000000 has the name class 0 and so on, and classes 7 and 9 share a
@@ -73,16 +74,16 @@ func TestImageNetVariantErrors(t *testing.T) {
 		_, err := openSet(source.Config{Set: "imagenet-r", Root: root})
 		return err
 	}
-	datatest.WantError(t, open(), "no imagenet-r", names, "looked for")
+	goldentest.WantError(t, open(), "no imagenet-r", names, "looked for")
 	for what, text := range map[string]string{"999 lines": synsets(999), "1000 lines": "n99999998 last\n" +
 		strings.Replace(synsets(1000), "n00000999 class 999\n", "", 1)} {
 		if err := os.WriteFile(names, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		datatest.WantError(t, open(), names, what, "order of their WNIDs")
+		goldentest.WantError(t, open(), names, what, "order of their WNIDs")
 	}
 	if err := os.WriteFile(names, []byte(synsets(1000)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	datatest.WantError(t, open(), "n99999999", names, "no line for it")
+	goldentest.WantError(t, open(), "n99999999", names, "no line for it")
 }

@@ -12,6 +12,7 @@ import (
 	"promptfed/federation/data/datatest"
 	"promptfed/federation/data/sets/settest"
 	"promptfed/federation/data/sets/source"
+	"promptfed/runtime/goldentest"
 )
 
 // counts returns the numbers of examples of each class in train, val and test.
@@ -78,7 +79,7 @@ func TestClassFolders(t *testing.T) {
 	}
 	root := datatest.Tree(t, "2750/Forest/1.jpg", "2750/River/")
 	_, err := openSet(source.Config{Set: "eurosat", Root: root})
-	datatest.WantError(t, err, filepath.Join(root, "2750", "River"), "holds no images")
+	goldentest.WantError(t, err, filepath.Join(root, "2750", "River"), "holds no images")
 }
 
 // TestDrawSmall: shares of small classes, computed by hand from round-half-to-even and the rule that test gets one.
@@ -125,7 +126,7 @@ func TestPetLists(t *testing.T) {
 	settest.WantNote(t, s, "20 %")
 	datatest.Write(t, root, map[string]string{"oxford-iiit-pet/annotations/test.txt": "Abyssinian_1 x"})
 	_, err := openSet(source.Config{Set: "oxfordpets", Root: root})
-	datatest.WantError(t, err, "test.txt: line 1", "Abyssinian_100")
+	goldentest.WantError(t, err, "test.txt: line 1", "Abyssinian_100")
 }
 
 func TestFoodLists(t *testing.T) {
@@ -229,7 +230,7 @@ func TestImageNet(t *testing.T) {
 	root := datatest.Write(t, datatest.Tree(t, "images/train/n09/1.jpg", "images/val/n09/1.jpg"),
 		map[string]string{"classnames.txt": names})
 	_, err := openSet(source.Config{Set: "imagenet", Root: root})
-	datatest.WantError(t, err, "n09", "classnames.txt")
+	goldentest.WantError(t, err, "n09", "classnames.txt")
 	datatest.Write(t, root, map[string]string{"classnames.txt": "n09 cock, rooster\n"})
 	if err := os.Rename(filepath.Join(root, "classnames.txt"), filepath.Join(root,
 		"LOC_synset_mapping.txt")); err != nil {

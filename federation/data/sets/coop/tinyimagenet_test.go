@@ -9,6 +9,7 @@ import (
 	"promptfed/federation/data/sets/settest"
 	"promptfed/federation/data/sets/source"
 	"promptfed/runtime/convert"
+	"promptfed/runtime/goldentest"
 )
 
 const tinyNames = "n00001740\tentity\nn01443537\tgoldfish, Carassius auratus\nn02124075\tEgyptian cat\n" +
@@ -83,7 +84,7 @@ func TestTinyImageNetErrors(t *testing.T) {
 			}
 			_, err := openSet(source.Config{Set: "tinyimagenet", Root: datatest.Write(t, datatest.Tree(t, tree...),
 				c.texts)})
-			datatest.WantError(t, err, c.words...)
+			goldentest.WantError(t, err, c.words...)
 		})
 	}
 }

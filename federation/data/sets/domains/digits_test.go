@@ -14,6 +14,7 @@ import (
 	"promptfed/federation/data/datatest"
 	"promptfed/federation/data/sets/settest"
 	"promptfed/federation/data/sets/source"
+	"promptfed/runtime/goldentest"
 )
 
 // inDomain returns the examples of a domain.
@@ -181,7 +182,7 @@ func TestDigitErrors(t *testing.T) {
 				datatest.Write(t, root, good)
 			}
 			_, err := openSet(source.Config{Set: "digits", Root: root})
-			datatest.WantError(t, err, c.words...)
+			goldentest.WantError(t, err, c.words...)
 		})
 	}
 }

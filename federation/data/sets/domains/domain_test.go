@@ -12,6 +12,7 @@ import (
 	"promptfed/federation/data/datatest"
 	"promptfed/federation/data/sets/settest"
 	"promptfed/federation/data/sets/source"
+	"promptfed/runtime/goldentest"
 )
 
 // domainTree returns DOMAIN/CLASS/N.png for every domain and class, n images each.
@@ -140,19 +141,19 @@ func TestDomainErrors(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := openSet(source.Config{Set: c.set, Root: datatest.Tree(t, c.files...)})
-			datatest.WantError(t, err, c.words...)
+			goldentest.WantError(t, err, c.words...)
 		})
 	}
 	_, err := openSet(source.Config{Set: "pacs", Root: filepath.Join(t.TempDir(), "none")})
-	datatest.WantError(t, err, "none", "does not exist", "data.root")
+	goldentest.WantError(t, err, "none", "does not exist", "data.root")
 	root := datatest.Tree(t, domainTree("", []string{"art_painting", "cartoon", "photo", "sketch"}, []string{"dog"},
 		2)...)
 	_, err = openSet(source.Config{Set: "pacs", Root: root, Layout: "lists"})
-	datatest.WantError(t, err, "art_painting_train_kfold.txt", root, "data.layout")
+	goldentest.WantError(t, err, "art_painting_train_kfold.txt", root, "data.layout")
 	_, err = openSet(source.Config{Set: "officecaltech10", Root: datatest.Tree(t, domainTree("", []string{"amazon",
 		"caltech",
 		"dslr", "webcam"}, []string{"mug"}, 2)...), Layout: "pickles"})
-	datatest.WantError(t, err, "amazon_train.pkl", "webcam_test.pkl")
+	goldentest.WantError(t, err, "amazon_train.pkl", "webcam_test.pkl")
 }
 
 // pacsTree writes PACS with the published lists: labels from 1, and a test list with the whole domain.
@@ -234,7 +235,7 @@ func TestPACSDassl(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := openSet(source.Config{Set: "pacs", Root: root})
-	datatest.WantError(t, err, "splits", "training", "photo")
+	goldentest.WantError(t, err, "splits", "training", "photo")
 }
 
 // netTree is DomainNet with lists; t-shirt (327) is not among the training images of painting.
@@ -326,7 +327,7 @@ func TestDomainListErrors(t *testing.T) {
 				}
 			}
 			_, err := openSet(source.Config{Set: "domainnet", Root: root})
-			datatest.WantError(t, err, c.words...)
+			goldentest.WantError(t, err, c.words...)
 		})
 	}
 	root, files := netTree(t, "")
@@ -365,16 +366,16 @@ func TestPickledDomainErrors(t *testing.T) {
 	tree := domainTree("", []string{"amazon", "caltech", "dslr", "webcam"}, []string{"mug"}, 1)
 	_, err := openSet(source.Config{Set: "officecaltech10", Root: datatest.Write(t, datatest.Tree(t, tree...),
 		map[string]string{"amazon_train.pkl": "\x80\x02](U\x0camazon/mug/1e](U\x03doge\x86."})})
-	datatest.WantError(t, err, "amazon_train.pkl: entry 0", "dog", "mug")
+	goldentest.WantError(t, err, "amazon_train.pkl: entry 0", "dog", "mug")
 	_, err = openSet(source.Config{Set: "officecaltech10", Root: datatest.Write(t, datatest.Tree(t, tree...),
 		map[string]string{"amazon_train.pkl": "\x80\x02](U\x0camazon/mug/1e](U\x04bikee\x86."})})
-	datatest.WantError(t, err, "amazon_train.pkl: entry 0", `"bike"`, "do not match")
+	goldentest.WantError(t, err, "amazon_train.pkl: entry 0", `"bike"`, "do not match")
 	_, err = openSet(source.Config{Set: "officecaltech10", Root: datatest.Write(t, datatest.Tree(t, tree...),
 		map[string]string{"amazon_train.pkl": "\x80\x02](U\x0camazon/mug/1e](K\x08e\x86."})})
-	datatest.WantError(t, err, "amazon_train.pkl: entry 0", "amazon/mug/1 does not exist")
+	goldentest.WantError(t, err, "amazon_train.pkl: entry 0", "amazon/mug/1 does not exist")
 	_, err = openSet(source.Config{Set: "officecaltech10", Root: datatest.Write(t, datatest.Tree(t, tree...),
 		map[string]string{"amazon_train.pkl": "\x80\x02](U\x10amazon/mug/a.pnge](K\x08e\x86."})})
-	datatest.WantError(t, err, "amazon_test.pkl does not exist")
+	goldentest.WantError(t, err, "amazon_test.pkl does not exist")
 }
 
 func FuzzDomainList(f *testing.F) {
@@ -412,7 +413,7 @@ func TestSplitsInDomains(t *testing.T) {
 		return source.Config{Set: "office31", Root: datatest.Tree(t, files...)}
 	}
 	_, err := openSet(office("amazon/train/cat", "amazon/Training/cat", "amazon/val/cat"))
-	datatest.WantError(t, err, "Training", "train split", "keep one")
+	goldentest.WantError(t, err, "Training", "train split", "keep one")
 	s := mustOpen(t, office("amazon/train/cat"))
 	if len(s.Train) != 28 || len(s.Test) != 22 || !strings.Contains(strings.Join(s.Notes, "|"),
 		"amazon: there is no folder of test") {

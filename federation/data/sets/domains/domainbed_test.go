@@ -8,6 +8,7 @@ import (
 	"promptfed/federation/data/datatest"
 	"promptfed/federation/data/sets/settest"
 	"promptfed/federation/data/sets/source"
+	"promptfed/runtime/goldentest"
 )
 
 // TestVLCS opens DomainBed's folders, Dassl's archive, whose classes are numbers, and the folders full/ that other code
@@ -68,7 +69,7 @@ func TestTerraIncognita(t *testing.T) {
 	}
 	_, err := openSet(source.Config{Set: "terraincognita", Root: datatest.Tree(t,
 		append(tree, "terra_incognita/location_43/car/1.png")...)})
-	datatest.WantError(t, err, "location_43", "car", "TerraIncognita", "raccoon")
+	goldentest.WantError(t, err, "location_43", "car", "TerraIncognita", "raccoon")
 	_, err = openSet(source.Config{Set: "terraincognita", Root: datatest.Tree(t, tree[:30]...)})
-	datatest.WantError(t, err, "L100", "does not exist")
+	goldentest.WantError(t, err, "L100", "does not exist")
 }

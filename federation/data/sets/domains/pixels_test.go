@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"promptfed/federation/data/datatest"
+	"promptfed/runtime/goldentest"
 )
 
 // TestUnpackOnce: many goroutines that read compressed images decompress the file once, and leave no file behind.
@@ -62,5 +63,5 @@ func TestUnpackErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = x.Image(4)
-	datatest.WantError(t, err, path, "TMPDIR")
+	goldentest.WantError(t, err, path, "TMPDIR")
 }

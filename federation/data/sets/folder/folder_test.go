@@ -12,6 +12,7 @@ import (
 	"promptfed/federation/data/datatest"
 	"promptfed/federation/data/sets/settest"
 	"promptfed/federation/data/sets/source"
+	"promptfed/runtime/goldentest"
 )
 
 func TestLayouts(t *testing.T) {
@@ -139,7 +140,7 @@ func TestFolderErrors(t *testing.T) {
 			[]string{"class_names", `"b"`}},
 	} {
 		_, err := openSet(c.cfg)
-		datatest.WantError(t, err, c.words...)
+		goldentest.WantError(t, err, c.words...)
 	}
 }
 
@@ -160,7 +161,7 @@ func TestSkipCountsWhatIsNoImage(t *testing.T) {
 	if len(s.Train) != 3 || len(s.Test) != 1 || len(s.Skipped) != 2 {
 		t.Fatalf("%d and %d kept, skipped %v", len(s.Train), len(s.Test), s.Skipped)
 	}
-	datatest.WantError(t, s.DropUnreadable(context.Background(), 2, data.Refuse, datatest.Decode, nil),
+	goldentest.WantError(t, s.DropUnreadable(context.Background(), 2, data.Refuse, datatest.Decode, nil),
 		bad, "data.corrupt: skip")
 	calls := 0
 	if err := s.DropUnreadable(context.Background(), 2, data.Skip, datatest.Decode, func(done, total int) {
@@ -179,7 +180,7 @@ func TestSkipCountsWhatIsNoImage(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "dog", "3.png"), []byte("x"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	datatest.WantError(t, s.DropUnreadable(context.Background(), 2, data.Skip, datatest.Decode, nil), `"dog"`,
+	goldentest.WantError(t, s.DropUnreadable(context.Background(), 2, data.Skip, datatest.Decode, nil), `"dog"`,
 		"none of its 1")
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"promptfed/federation/data/datatest"
 	"promptfed/federation/data/sets/source"
+	"promptfed/runtime/goldentest"
 )
 
 // tree writes a folder with n images in every class folder; each folder is given as its path.
@@ -99,7 +100,7 @@ func TestAmbiguousFolders(t *testing.T) {
 	} {
 		cfg := source.Config{Set: "folder", Root: tree(t, 10, c.dirs...)}
 		_, err := openSet(cfg)
-		datatest.WantError(t, err, c.words...)
+		goldentest.WantError(t, err, c.words...)
 		if c.layout == "" {
 			continue
 		}

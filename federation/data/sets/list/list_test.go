@@ -12,6 +12,7 @@ import (
 	"promptfed/federation/data/datatest"
 	"promptfed/federation/data/sets/settest"
 	"promptfed/federation/data/sets/source"
+	"promptfed/runtime/goldentest"
 )
 
 var listImages = []string{"im/1.png", "im/2.png", "im/3.png", "im/4.png"}
@@ -76,7 +77,7 @@ func TestListNumbers(t *testing.T) {
 	settest.WantNote(t, s, "val serves as test")
 	datatest.Write(t, root, map[string]string{"list.csv": "path,class\nim/1.png,zebra\nim/2.png,ant\n"})
 	_, err := openSet(source.Config{Set: "list", Root: root})
-	datatest.WantError(t, err, "no test images") // two images are too few for one in five
+	goldentest.WantError(t, err, "no test images") // two images are too few for one in five
 }
 
 // TestListHoldOut: without a column split, the last of the five images of a class in a domain is a test image, for any
@@ -143,16 +144,16 @@ func TestListErrors(t *testing.T) {
 	} {
 		root := datatest.Write(t, datatest.Tree(t, listImages...), map[string]string{c.name: c.text})
 		_, err := openSet(source.Config{Set: "list", Root: root})
-		datatest.WantError(t, err, append(c.words, c.name)...)
+		goldentest.WantError(t, err, append(c.words, c.name)...)
 	}
 	root := datatest.Tree(t, "a.png")
 	_, err := openSet(source.Config{Set: "list", Root: root})
-	datatest.WantError(t, err, filepath.Join(root, "list.csv"), filepath.Join(root, "list.json"), "data.root")
+	goldentest.WantError(t, err, filepath.Join(root, "list.csv"), filepath.Join(root, "list.json"), "data.root")
 	_, err = openSet(source.Config{Set: "list", Root: filepath.Join(root, "no.csv")})
-	datatest.WantError(t, err, "no.csv", "does not exist")
+	goldentest.WantError(t, err, "no.csv", "does not exist")
 	datatest.Write(t, root, map[string]string{"list.csv": "", "list.json": ""})
 	_, err = openSet(source.Config{Set: "list", Root: root})
-	datatest.WantError(t, err, "list.csv", "list.json", "both")
+	goldentest.WantError(t, err, "list.csv", "list.json", "both")
 }
 
 // TestListTooLarge: a list has at most MaxList bytes; the file is sparse.
@@ -165,7 +166,7 @@ func TestListTooLarge(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := openSet(source.Config{Set: "list", Root: path})
-	datatest.WantError(t, err, path, "at most")
+	goldentest.WantError(t, err, path, "at most")
 }
 
 func fuzzList(f *testing.F, read func(raw string, add func(int, entry) error) error) {

@@ -8,6 +8,7 @@ import (
 
 	"promptfed/federation/data/datatest"
 	"promptfed/federation/data/sets/source"
+	"promptfed/runtime/goldentest"
 )
 
 // Class names come from the configuration whose folder holds the files. If several configurations have names and no
@@ -33,7 +34,7 @@ func TestConfigurations(t *testing.T) {
 		root := datatest.Write(t, put(t, map[string]string{"data/train.parquet": "numbers.parquet",
 			"data/test.parquet": "numbers.parquet"}), map[string]string{file: text})
 		_, err := openSet(source.Config{Set: "parquet", Root: root})
-		datatest.WantError(t, err, filepath.Join(root, file), `["letters" "trees"]`, "a folder of its name")
+		goldentest.WantError(t, err, filepath.Join(root, file), `["letters" "trees"]`, "a folder of its name")
 		same := strings.NewReplacer("oak", "a", "elm", "b", "fir", "c", "ash", "d", "yew", "e", "box", "f", "fig", "g",
 			"gum", "h").Replace(text)
 		s := mustOpen(t, source.Config{Set: "parquet", Root: datatest.Write(t, root, map[string]string{file: same})})

@@ -19,6 +19,7 @@ import (
 	"promptfed/federation/data/formats/parquetfile"
 	"promptfed/federation/data/sets/settest"
 	"promptfed/federation/data/sets/source"
+	"promptfed/runtime/goldentest"
 )
 
 // put copies files of testdata/parquet into a new folder under other names.
@@ -204,7 +205,7 @@ func TestParquetNames(t *testing.T) {
 	for name, text := range map[string]string{"README.md": "---\na: [\n---\n", "dataset_infos.json": "[]"} {
 		_, err := openSet(source.Config{Set: "parquet", Root: datatest.Write(t, put(t, files),
 			map[string]string{name: text})})
-		datatest.WantError(t, err, name, "data.class_names")
+		goldentest.WantError(t, err, name, "data.class_names")
 	}
 }
 
@@ -216,26 +217,27 @@ func TestParquetErrors(t *testing.T) {
 	} {
 		_, err := openSet(source.Config{Set: "parquet", Root: put(t, map[string]string{"train.parquet": file,
 			"test.parquet": file})})
-		datatest.WantError(t, err, append(words, ".parquet")...)
+		goldentest.WantError(t, err, append(words, ".parquet")...)
 	}
 	for _, file := range []string{"brotli.parquet", "lz4.parquet"} {
 		_, err := openSet(source.Config{Set: "parquet", Root: put(t, map[string]string{"train.parquet": file,
 			"test.parquet": "none.parquet"})})
-		datatest.WantError(t, err, "train.parquet", "compression", "snappy")
+		goldentest.WantError(t, err, "train.parquet", "compression", "snappy")
 	}
 	_, err := openSet(source.Config{Set: "parquet", Root: put(t, map[string]string{"train.parquet": "words.parquet",
 		"test.parquet": "none.parquet"})})
-	datatest.WantError(t, err, "train.parquet", "label", "earlier files")
+	goldentest.WantError(t, err, "train.parquet", "label", "earlier files")
 	root := datatest.Tree(t, "a/x.txt")
 	_, err = openSet(source.Config{Set: "parquet", Root: root})
-	datatest.WantError(t, err, "no Parquet files", filepath.Join(root, "train-*.parquet"), filepath.Join(root, "data"))
+	goldentest.WantError(t, err, "no Parquet files", filepath.Join(root, "train-*.parquet"),
+		filepath.Join(root, "data"))
 	_, err = openSet(source.Config{Set: "parquet", Root: put(t, map[string]string{"one/train.parquet": "none.parquet",
 		"two/train.parquet": "none.parquet"})})
-	datatest.WantError(t, err, `"one"`, `"two"`, "data.root")
+	goldentest.WantError(t, err, `"one"`, `"two"`, "data.root")
 	root = datatest.Write(t, put(t, map[string]string{"train.parquet": "none.parquet", "test.parquet": "none.parquet"}),
 		map[string]string{"train-1.parquet": "PAR1 and no more"})
 	_, err = openSet(source.Config{Set: "parquet", Root: root})
-	datatest.WantError(t, err, "train-1.parquet", "does not end in PAR1")
+	goldentest.WantError(t, err, "train-1.parquet", "does not end in PAR1")
 	if s := mustOpen(t, source.Config{Set: "parquet", Root: root, Corrupt: data.Skip}); len(s.Skipped) != 1 ||
 		len(s.Train) != 7 {
 		t.Errorf("%v", s.Skipped)
@@ -354,5 +356,5 @@ func TestParquetPages(t *testing.T) {
 // Names of splits are also recognised in the names of Parquet files.
 func TestSplitOfName(t *testing.T) {
 	_, err := splitOf("a/test-of-train.parquet")
-	datatest.WantError(t, err, "test-of-train", "test and train", "rename")
+	goldentest.WantError(t, err, "test-of-train", "test and train", "rename")
 }

@@ -6,8 +6,8 @@ import (
 	"testing"
 
 	"promptfed/federation/data"
-	"promptfed/federation/data/datatest"
 	"promptfed/federation/data/sets/source"
+	"promptfed/runtime/goldentest"
 )
 
 // A split with a missing or repeated part is refused.
@@ -16,7 +16,7 @@ func TestShards(t *testing.T) {
 		"data/test-00000-of-00001-0a1b.parquet": "zstd.parquet"}
 	root := put(t, files)
 	_, err := openSet(source.Config{Set: "parquet", Root: root})
-	datatest.WantError(t, err, filepath.Join(root, "data", "train-00001-of-00002.parquet"), "is missing",
+	goldentest.WantError(t, err, filepath.Join(root, "data", "train-00001-of-00002.parquet"), "is missing",
 		"data.corrupt: skip")
 	s := mustOpen(t, source.Config{Set: "parquet", Root: root, Corrupt: data.Skip})
 	if len(s.Train) != 7 || len(s.Skipped) != 1 || !strings.Contains(s.Skipped[0].Reason, "train-00001-of-00002") {
@@ -28,5 +28,6 @@ func TestShards(t *testing.T) {
 	}
 	files["data/test-00000-of-00001-9f.parquet"] = "zstd.parquet"
 	_, err = openSet(source.Config{Set: "parquet", Root: put(t, files)})
-	datatest.WantError(t, err, "test-00000-of-00001-0a1b.parquet", "test-00000-of-00001-9f.parquet", "both part 0 of 1")
+	goldentest.WantError(t, err, "test-00000-of-00001-0a1b.parquet", "test-00000-of-00001-9f.parquet",
+		"both part 0 of 1")
 }

@@ -7,10 +7,10 @@ import (
 
 	"github.com/parquet-go/parquet-go"
 
-	"promptfed/federation/data/datatest"
 	"promptfed/federation/data/sets/settest"
 	"promptfed/federation/data/sets/source"
 	"promptfed/runtime/convert"
+	"promptfed/runtime/goldentest"
 )
 
 type wordRow struct {
@@ -39,7 +39,7 @@ func TestSpelling(t *testing.T) {
 	}
 	for _, names := range [][2]string{{"b_c", "b c"}, {"Cat", "cat"}} {
 		_, err := openSet(source.Config{Set: "parquet", Root: write("a", names[0], names[1])})
-		datatest.WantError(t, err, "class", names[0], names[1], "expected one spelling")
+		goldentest.WantError(t, err, "class", names[0], names[1], "expected one spelling")
 	}
 	if s := mustOpen(t, source.Config{Set: "parquet", Root: write("a", "b_c")}); !slices.Equal(s.Classes,
 		[]string{"a", "b c"}) {

@@ -5,7 +5,7 @@ import (
 
 	"promptfed/federation/method"
 	"promptfed/federation/methods/parts/prompts"
-	"promptfed/runtime/ort/orttest"
+	"promptfed/runtime/goldentest"
 )
 
 // An offset from words is no prompt: Param refuses it, and Full adds the words, for every caller.
@@ -19,7 +19,7 @@ func TestOffsetNeedsItsWords(t *testing.T) {
 		t.Errorf("the prompt is not the words and the offset: %v", s.Graph().Err())
 	}
 	s.Param("ctx")
-	orttest.CheckOneLineError(t, "an offset", s.Graph().Err(), "\"ctx\" is an offset from the words", "OffsetContext",
+	goldentest.WantErrorOf(t, "an offset", s.Graph().Err(), "\"ctx\" is an offset from the words", "OffsetContext",
 		"Scope.TrainedValue")
 	c.Words = ""
 	s = method.NewScope(task, c.Declare(task, "ctx", method.Shared))

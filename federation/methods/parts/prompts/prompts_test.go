@@ -9,9 +9,9 @@ import (
 	"promptfed/federation/method"
 	"promptfed/federation/methods/parts/prompts"
 	"promptfed/runtime/convert"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/nn"
-	"promptfed/runtime/ort/orttest"
 )
 
 // toy has towers of 3 blocks, with tokens of width 8 and 6.
@@ -132,7 +132,7 @@ func TestTowersThatSupportNoPrompts(t *testing.T) {
 		if err := s.Graph().Err(); c.want == "" && err != nil {
 			t.Error(err)
 		} else if c.want != "" {
-			orttest.CheckOneLineError(t, "a tower", err, c.want)
+			goldentest.WantErrorOf(t, "a tower", err, c.want)
 		}
 	}
 	if err := (prompts.Visual{Kind: "pixels"}).OnlyTokens(); err == nil ||

@@ -8,7 +8,7 @@ import (
 
 	"promptfed/federation/method"
 	"promptfed/federation/methods"
-	"promptfed/runtime/ort/orttest"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/tensor"
 )
 
@@ -57,12 +57,12 @@ func TestTRIPStart(t *testing.T) {
 func TestTRIPKeysFit(t *testing.T) {
 	m, err := methods.Build("trip", nil, nil)
 	if err == nil {
-		orttest.CheckOneLineError(t, "no width", m.Start(&method.Global{Task: method.ClientSpec{Backbone: "like-clip"},
+		goldentest.WantErrorOf(t, "no width", m.Start(&method.Global{Task: method.ClientSpec{Backbone: "like-clip"},
 			Broadcast: tensor.Map{}}), "backbone like-clip", "last block")
 		err = m.Begin(&method.Local{Task: method.ClientSpec{Backbone: "wide", VisionWidth: 8},
 			Broadcast: tensor.Map{"trip/keys": tensor.New(4, 6)}})
 	}
-	orttest.CheckOneLineError(t, "keys", err, "6 wide", "backbone wide is 8")
+	goldentest.WantErrorOf(t, "keys", err, "6 wide", "backbone wide is 8")
 }
 
 // Tokens that cannot be routed are refused in one line.
