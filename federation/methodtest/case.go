@@ -100,7 +100,8 @@ func (c Case) Label() string {
 	return strings.Join(append([]string{c.Name}, c.With...), "+") + strings.ReplaceAll(string(b), `"`, "")
 }
 
-func build(t *testing.T, name string, with []string, options map[string]any) method.Method {
+// Build builds a stack, and stops the test where it cannot.
+func Build(t testing.TB, name string, with []string, options map[string]any) method.Method {
 	t.Helper()
 	m, err := methods.Build(name, with, options)
 	if err != nil {
@@ -118,7 +119,7 @@ func (c Case) experiment(t *testing.T) *spec.Experiment {
 		clients = ClientsOfOneBackbone
 	}
 
-	return &spec.Experiment{Name: "toy", MethodName: c.Label(), Method: build(t, c.Name, c.With, c.Options),
+	return &spec.Experiment{Name: "toy", MethodName: c.Label(), Method: Build(t, c.Name, c.With, c.Options),
 		Classes: Classes, Template: "a photo of a {}.", Clients: clients(9, 5, 6, 3),
 		Training: spec.Training{Epochs: 2, Batch: 4, DropLast: true,
 			Optim:    optim.Config{Name: "sgd", LR: 0.05, Momentum: 0.9, WeightDecay: 5e-4},

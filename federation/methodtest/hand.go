@@ -159,7 +159,7 @@ func (h HandExample) Check(t *testing.T) {
 	}
 
 	b := &pencil{}
-	experiment := &spec.Experiment{Name: "pencil", Method: Pinned{build(t, h.Method, h.With, h.Options), first},
+	experiment := &spec.Experiment{Name: "pencil", Method: Pinned{Build(t, h.Method, h.With, h.Options), first},
 		Classes: []string{"plus", "minus"}, Template: "{}",
 		Clients: []*spec.Client{
 			{ID: 0, Backbone: b, Train: data(h.Mirrored, 0, .6, .8), Test: data(false, 0, .6, .8)},

@@ -98,7 +98,7 @@ func Traced(t *testing.T, name string, with []string, o Options, rounds int, tra
 	t.Helper()
 	train.Batch = 4
 	rec := trace.NewRecorder()
-	run(t, &spec.Experiment{Method: build(t, name, with, o), Classes: Classes, Template: "a photo of a {}.",
+	run(t, &spec.Experiment{Method: Build(t, name, with, o), Classes: Classes, Template: "a photo of a {}.",
 		Clients: ClientsOfOneBackbone(9, 5, 6), Plan: spec.Plan{Rounds: rounds, Seed: 5}, Training: train},
 		engine.Settings{Client: client.Settings{Tracer: rec}})
 	return rec.Tensors

@@ -115,7 +115,7 @@ func (c golden) trace(t *testing.T) tensor.Map {
 	}
 
 	rec := trace.NewRecorder()
-	run(t, &spec.Experiment{Method: Pinned{build(t, c.Method, c.With, c.Options), first},
+	run(t, &spec.Experiment{Method: Pinned{Build(t, c.Method, c.With, c.Options), first},
 		Classes: Classes, Template: "a photo of a {}.", Clients: clients, Plan: spec.Plan{Rounds: 2, TestEvery: 1},
 		Training: spec.Training{Epochs: c.Train.Epochs, Batch: 4,
 			Optim: optim.Config{Name: "sgd", LR: c.Train.LR, Momentum: c.Train.Momentum,

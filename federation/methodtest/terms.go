@@ -119,7 +119,7 @@ func (c Case) checkTerms(t *testing.T, trace tensor.Map, round int, got []record
 func CheckTermNames(t *testing.T, stack string, o Options, want string) {
 	t.Helper()
 	layers := strings.Split(stack, "+")
-	if got := strings.Join(method.TermNames(build(t, layers[0], layers[1:], o)), ", "); got != want {
+	if got := strings.Join(method.TermNames(Build(t, layers[0], layers[1:], o)), ", "); got != want {
 		t.Errorf("%s %v has the terms %s, want %s", stack, o, got, want)
 	}
 }
