@@ -1,13 +1,14 @@
 package configs
 
 import (
-	"os"
 	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
 	"testing"
 
+	"promptfed/federation/experiment"
+	"promptfed/runtime/filetest"
 	"promptfed/runtime/goldentest"
 )
 
@@ -21,11 +22,17 @@ data: {set: synthetic, generator: {classes: [star]}}
 
 func file(t *testing.T, text string) string {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "c.yaml")
-	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+	return filetest.Write(t, filepath.Join(t.TempDir(), "c.yaml"), text)
+}
+
+// loaded returns the configuration of a text and of changes to it.
+func loaded(t *testing.T, text string, sets ...string) experiment.Config {
+	t.Helper()
+	c, err := Load(file(t, text), sets)
+	if err != nil {
 		t.Fatal(err)
 	}
-	return path
+	return c
 }
 
 // Flags override the environment, which overrides the file, which overrides the defaults.
@@ -55,10 +62,7 @@ func TestOrder(t *testing.T) {
 
 // A whole map on the command line replaces that of the file.
 func TestWholeMap(t *testing.T) {
-	c, err := Load(file(t, text), []string{"options={alpha: 2}"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := loaded(t, text, "options={alpha: 2}")
 	if want := map[string]any{"alpha": 2}; !reflect.DeepEqual(c.Options, want) {
 		t.Errorf("options %v, want %v", c.Options, want)
 	}
@@ -88,18 +92,12 @@ func TestErrors(t *testing.T) {
 
 // The output of YAML reads as the same configuration.
 func TestRoundTrip(t *testing.T) {
-	c, err := Load(file(t, text), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := loaded(t, text)
 	b, err := YAML(c)
 	if err != nil {
 		t.Fatal(err)
 	}
-	back, err := Load(file(t, string(b)), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	back := loaded(t, string(b))
 	again, err := YAML(back)
 	if err != nil || string(again) != string(b) {
 		t.Errorf("%v\n%s\n%s", err, b, again)
@@ -108,11 +106,8 @@ func TestRoundTrip(t *testing.T) {
 
 // A backbone with keys becomes the text that bundle.ParseSpec reads.
 func TestBackbonesWithKeys(t *testing.T) {
-	c, err := Load(file(t, "backbones: [tiny-rn50, {image: a/b, text: c}, {folder: x, variant: fp16}, {folder: s, "+
-		"logit_scale: 117.5, logit_bias: -12}]"), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := loaded(t, "backbones: [tiny-rn50, {image: a/b, text: c}, {folder: x, variant: fp16}, {folder: s, "+
+		"logit_scale: 117.5, logit_bias: -12}]")
 	if want := []string{"tiny-rn50", "image=a/b,text=c", "folder=x,variant=fp16",
 		"folder=s,logit_bias=-12,logit_scale=117.5"}; !slices.Equal(c.Backbones, want) {
 		t.Errorf("backbones %q, want %q", c.Backbones, want)

@@ -1,29 +1,23 @@
 package configs
 
 import (
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"promptfed/federation/methods"
 	"promptfed/federation/methods/parts/layer"
+	"promptfed/runtime/filetest"
 )
 
 // A file that an option names is read with the configuration, once, wherever the option stands. A configuration from
 // another machine names no file of this one.
 func TestFilesOfOptions(t *testing.T) {
 	dir := t.TempDir()
-	file := filepath.Join(dir, "my method.onnx")
-	if err := os.WriteFile(file, []byte("content"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	file := filetest.Write(t, filepath.Join(dir, "my method.onnx"), "content")
 	const name = "my_method.onnx sha256:ed7002b439e9ac845f22357d822bac1444730fbdb6016d3ec9432297b9ec9f73"
 	for _, options := range []string{"{file: " + file + "}", "{onnx: {file: " + file + "}}"} {
-		path := filepath.Join(dir, "c.yaml")
-		if err := os.WriteFile(path, []byte("method: onnx\noptions: "+options), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		path := filetest.Write(t, filepath.Join(dir, "c.yaml"), "method: onnx\noptions: "+options)
 		c, err := Load(path, nil)
 		files := methods.Files(c.Options)
 		if err != nil || len(files) != 1 || files[0].String() != name {

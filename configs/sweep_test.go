@@ -12,6 +12,7 @@ import (
 	"promptfed/federation/methods/fromfile"
 	"promptfed/federation/methodtest"
 	"promptfed/runtime/convert"
+	"promptfed/runtime/filetest"
 	"promptfed/runtime/goldentest"
 	"promptfed/runtime/graph"
 )
@@ -59,6 +60,26 @@ func sweep(t *testing.T, text string, o SweepOptions) *Sweep {
 		t.Fatal(err)
 	}
 	return s
+}
+
+// yamlOf returns the text of sweep.yaml.
+func yamlOf(t *testing.T, s *Sweep) []byte {
+	t.Helper()
+	text, err := s.YAML()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+// planOf returns the text of sweep.json.
+func planOf(t *testing.T, s *Sweep) []byte {
+	t.Helper()
+	text, err := s.Plan().JSON()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
 }
 
 func folders(s *Sweep) string {
@@ -116,9 +137,7 @@ func TestMethodOfAFileInAGrid(t *testing.T) {
 	}
 	one, two := filepath.Join(t.TempDir(), "one.onnx"), filepath.Join(t.TempDir(), "two.onnx")
 	for _, path := range []string{one, two} {
-		if err := os.WriteFile(path, mine, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		filetest.Write(t, path, mine)
 	}
 	s = sweep(t, text, SweepOptions{Grid: []string{"method=" + one + "," + two}})
 	for i, label := range []string{"Mine", "two"} {
@@ -214,10 +233,7 @@ sweep:
 
 // The example of docs/sweeps.md is a sweep: beta 0.5 alone for PromptFL, all three for FedPHA, three seeds.
 func TestExampleOfTheDocument(t *testing.T) {
-	doc, err := os.ReadFile("../docs/sweeps.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	doc := filetest.Read(t, "../docs/sweeps.md")
 	_, text, _ := strings.Cut(string(doc), "```yaml\n")
 	text, _, ok := strings.Cut(text, "```")
 	if !ok {
@@ -244,19 +260,11 @@ func TestCardViews(t *testing.T) {
 	s := sweep(t, strings.Replace(grid, "  numbers:", "  views: {default: unsaid, by: method, labels: {FedPHA "+
 		"(ours): personal}, why: section 3}\n  numbers:", 1),
 		SweepOptions{})
-	yaml, err := s.YAML()
+	plan, err := parsePlan("sweep.json", planOf(t, s))
 	if err != nil {
 		t.Fatal(err)
 	}
-	json, err := s.Plan().JSON()
-	if err != nil {
-		t.Fatal(err)
-	}
-	plan, err := parsePlan("sweep.json", json)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for from, c := range map[string]*PaperTable{"file": s.Card, SweepYAML: sweep(t, string(yaml),
+	for from, c := range map[string]*PaperTable{"file": s.Card, SweepYAML: sweep(t, string(yamlOf(t, s)),
 		SweepOptions{Still: true}).Card, PlanFile: plan.Card} {
 		for label, want := range map[string]string{"FedPHA (ours)": ViewPersonal, "PromptFL": ViewNotStated,
 			"": ViewNotStated} {
@@ -281,11 +289,7 @@ func TestCardMetrics(t *testing.T) {
 			"  columns: ["+columns+"]").Replace(grid)
 	}
 	s := sweep(t, with("tokens, metric", "[set:base, hm]"), SweepOptions{})
-	json, err := s.Plan().JSON()
-	if err != nil {
-		t.Fatal(err)
-	}
-	plan, err := parsePlan("sweep.json", json)
+	plan, err := parsePlan("sweep.json", planOf(t, s))
 	if err != nil || !slices.Equal(plan.Card.Metrics, []string{"set:base", "hm"}) {
 		t.Errorf("%v, %+v", err, plan.Card)
 	}
@@ -477,10 +481,7 @@ func TestSweepErrors(t *testing.T) {
 	}
 	_, err := LoadSweep(filepath.Join(t.TempDir(), "none.yaml"), SweepOptions{})
 	goldentest.WantError(t, err, "none.yaml")
-	big := filepath.Join(t.TempDir(), "big.yaml")
-	if err := os.WriteFile(big, make([]byte, maxFile+1), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	big := filetest.Write(t, filepath.Join(t.TempDir(), "big.yaml"), make([]byte, maxFile+1))
 	_, err = LoadSweep(big, SweepOptions{})
 	goldentest.WantError(t, err, "big.yaml", "bytes")
 }
@@ -491,9 +492,7 @@ func TestAxisOfFile(t *testing.T) {
 		"card: {rows: [method]}\n")
 	points := filepath.Join(filepath.Dir(path), "points.yaml")
 	write := func(text string) {
-		if err := os.WriteFile(points, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		filetest.Write(t, points, text)
 	}
 	write("- {label: A, set: {method: promptfl}}\n- {label: B, set: {method: fedpha, train.lr: 0.5}}\n")
 	s, err := LoadSweep(path, SweepOptions{})
@@ -504,10 +503,7 @@ func TestAxisOfFile(t *testing.T) {
 		s.Cells[1].Labels["method"] != "B" {
 		t.Errorf("%+v", s.Cells)
 	}
-	text, err := s.YAML()
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := yamlOf(t, s)
 	again, err := ParseSweep("elsewhere.yaml", text, SweepOptions{})
 	if err != nil || len(again.Cells) != 2 || strings.Contains(string(text), "points.yaml") {
 		t.Errorf("%v\n%s", err, text)
@@ -540,14 +536,9 @@ func TestResolvedSweep(t *testing.T) {
 	if got := fmt.Sprint(s.Cells[0].Config.Options); got != "map[init_std:0.75 tokens:3]" {
 		t.Errorf("options %s", got)
 	}
-	b, err := s.YAML()
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := yamlOf(t, s)
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, SweepYAML), b, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	filetest.Write(t, filepath.Join(dir, SweepYAML), b)
 	t.Setenv("PROMPTFED_TRAIN_MOMENTUM", "0.5")
 	all := func(string) bool { return true }
 	if changed, err := s.CheckSame(dir, all); err != nil || changed != nil {
@@ -606,19 +597,13 @@ func TestResolvedSweep(t *testing.T) {
 func TestPlan(t *testing.T) {
 	dir := t.TempDir()
 	s := sweep(t, grid, SweepOptions{})
-	b, err := s.Plan().JSON()
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := planOf(t, s)
 	for _, part := range []string{`"folder": "promptfl/1/seed-1"`, `"no_numbers"`, `"1": [`, `"Average": 80`} {
 		if strings.Contains(string(b), part) != (part != `"no_numbers"`) {
 			t.Errorf("%s: %s", part, b)
 		}
 	}
-	path := filepath.Join(dir, PlanFile)
-	if err := os.WriteFile(path, b, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	path := filetest.Write(t, filepath.Join(dir, PlanFile), b)
 	p, err := ReadPlan(dir)
 	if err != nil {
 		t.Fatal(err)
@@ -664,10 +649,7 @@ func FuzzSweep(f *testing.F) {
 			}
 			seen[c.Folder] = true
 		}
-		text, err := s.YAML()
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := yamlOf(t, s)
 		again, err := ParseSweep("g.yaml", text, SweepOptions{most: 40, Still: true})
 		if err != nil {
 			t.Fatalf("%v\n%s", err, text)

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"testing"
 
+	"promptfed/runtime/filetest"
 	"promptfed/runtime/goldentest"
 	"promptfed/runtime/safetensors"
 	"promptfed/runtime/tensor"
@@ -243,15 +244,10 @@ func TestCacheDetectsDamage(t *testing.T) {
 	if err := put(c, k, matrix(3, 4)); err != nil {
 		t.Fatal(err)
 	}
-	raw, err := os.ReadFile(c.path(k, 0))
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw := filetest.Read(t, c.path(k, 0))
 	check := func(what string, at int, bytes []byte) {
 		t.Helper()
-		if err := os.WriteFile(c.path(k, 0), bytes, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		filetest.Write(t, c.path(k, 0), bytes)
 		before := told
 		if x, ok, err := get(c, k, 3, 4); x != nil || ok || err != nil || told != before+1 {
 			t.Fatalf("%s at %d: %v %v %v, told %d", what, at, x, ok, err, told-before)
@@ -271,9 +267,7 @@ func TestCacheDetectsDamage(t *testing.T) {
 		t.Error("not repaired", err)
 	}
 	other := Key{6}
-	if err := os.MkdirAll(c.folder(other), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	filetest.Folder(t, c.folder(other))
 	if err := os.Rename(c.path(k, 0), c.path(other, 0)); err != nil {
 		t.Fatal(err)
 	}
@@ -374,10 +368,7 @@ func TestFloatRows(t *testing.T) {
 }
 
 func TestCacheUnwritable(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(file, nil, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	file := filetest.Write(t, filepath.Join(t.TempDir(), "file"), "")
 	goldentest.WantError(t, put(Cache{Dir: file}, Key{}, matrix(1, 1)), file, "feature cache")
 }
 
@@ -392,10 +383,7 @@ func FuzzReadRows(f *testing.F) {
 		if err := put(c, Key{1}, tensor.New(shape...)); err != nil {
 			f.Fatal(err)
 		}
-		raw, err := os.ReadFile(c.path(Key{1}, 0))
-		if err != nil {
-			f.Fatal(err)
-		}
+		raw := filetest.Read(f, c.path(Key{1}, 0))
 		f.Add(raw, false)
 		f.Add(raw[:len(raw)-32], true)
 		f.Add(raw[:len(raw)-40], true)

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"promptfed/runtime/convert"
+	"promptfed/runtime/filetest"
 	"promptfed/runtime/goldentest"
 )
 
@@ -21,10 +22,7 @@ func files(t *testing.T, contents map[string]string) map[string]Example {
 	dir := t.TempDir()
 	out := map[string]Example{}
 	for name, text := range contents {
-		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		path := filetest.Write(t, filepath.Join(dir, name), text)
 		out[name] = Example{ID: name, Path: path, Stamp: fmt.Sprint(len(text))}
 	}
 	return out
@@ -92,14 +90,9 @@ func TestContentsCache(t *testing.T) {
 		t.Error("the cache answered for another list")
 	}
 	path := filepath.Join(c.Dir, "contents", Digest([]Example{f["a"], f["b"]}))
-	b, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := filetest.Read(t, path)
 	b[20] ^= 1
-	if err := os.WriteFile(path, b, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	filetest.Write(t, path, b)
 	if got := read(f["a"], f["b"]); got[0] == got[1] {
 		t.Error("a damaged answer was taken")
 	}

@@ -12,6 +12,7 @@ import (
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/record"
 	"promptfed/federation/method"
+	"promptfed/runtime/filetest"
 	"promptfed/runtime/goldentest"
 	"promptfed/runtime/tensor"
 )
@@ -43,7 +44,7 @@ func TestNotes(t *testing.T) {
 	if s.Notes["half"] != 1 {
 		t.Errorf("summary notes %v", s.Notes)
 	}
-	rounds := string(goldentest.Read(t, filepath.Join(dir, record.RoundsFile)))
+	rounds := string(filetest.Read(t, filepath.Join(dir, record.RoundsFile)))
 	if strings.Count(rounds, `"notes":{"half":`) != 3 {
 		t.Error(rounds)
 	}

@@ -19,7 +19,7 @@ import (
 	textprompts "promptfed/federation/methods/parts/prompts"
 	"promptfed/federation/methods/text/averaged"
 	"promptfed/federation/methodtest"
-	"promptfed/runtime/goldentest"
+	"promptfed/runtime/filetest"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/tensor"
 )
@@ -221,10 +221,10 @@ func TestRefusesDamagedRunFolders(t *testing.T) {
 			"readable rounds"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			dir := goldentest.CopyDir(t, t.TempDir(), whole)
+			dir := filetest.Copy(t, t.TempDir(), whole)
 			path := filepath.Join(dir, c.file)
-			b := goldentest.Read(t, path)
-			goldentest.Write(t, path, c.damage(b))
+			b := filetest.Read(t, path)
+			filetest.Write(t, path, c.damage(b))
 			refused(t, toy(t), engine.Settings{Dir: dir, Resume: true}, c.words...)
 		})
 	}

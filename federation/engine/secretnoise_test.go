@@ -13,7 +13,7 @@ import (
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/record"
 	"promptfed/federation/engine/spec"
-	"promptfed/runtime/goldentest"
+	"promptfed/runtime/filetest"
 )
 
 // trainingTurns are the training turns of a run, as round * 100 + client.
@@ -83,7 +83,7 @@ func TestSecureResumes(t *testing.T) {
 		wanted := mustRun(t, withSampling(t, "promptfl", secretNoise(where)), engine.Settings{Dir: whole,
 			OnTurn: want.note})
 		key := filepath.Join(record.CheckFolder, "noise.json")
-		b := goldentest.Read(t, filepath.Join(whole, key))
+		b := filetest.Read(t, filepath.Join(whole, key))
 		if st, err := os.Stat(filepath.Join(whole, key)); err != nil || st.Mode().Perm() != 0o600 {
 			t.Errorf("%v, %v", st, err)
 		}
@@ -144,7 +144,7 @@ func TestRecordsHideTheSample(t *testing.T) {
 			e.Plan.Poisson = poisson
 			dir := t.TempDir()
 			run := mustRun(t, e, engine.Settings{Dir: dir})
-			b := goldentest.Read(t, filepath.Join(dir, record.RoundsFile))
+			b := filetest.Read(t, filepath.Join(dir, record.RoundsFile))
 			text := string(b)
 			if !strings.Contains(text, `"secret_sample":true`) || strings.Contains(text, `"clients":[`) ||
 				strings.Contains(text, `"untrained"`) {

@@ -16,10 +16,7 @@ func TestReadAlike(t *testing.T) {
 		"test/a/1.png", "test/b/1.png", "test/c/1.png")
 	c.Data.ClassNames, c.Partition.Clients, c.Partition.Kind = map[string]string{"a": "Kite", "b": "kite"}, 1, "iid"
 	notes := func() []string {
-		b, err := Open(t.Context(), c, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := taskOf(t, c)
 		return slices.DeleteFunc(b.Info.Notes, func(s string) bool { return !strings.Contains(s, "same tokens") })
 	}
 	if got := notes(); len(got) != len(c.Backbones) || !strings.Contains(got[0], `"Kite" and "kite"`) {

@@ -9,7 +9,7 @@ import (
 
 	"promptfed/federation/attack"
 	"promptfed/federation/data"
-	"promptfed/federation/engine"
+	"promptfed/federation/engine/enginetest"
 	"promptfed/federation/engine/metrics"
 	"promptfed/federation/method"
 	"promptfed/runtime/tensor"
@@ -134,10 +134,7 @@ func TestAttack(t *testing.T) {
 		r := finish(t, b)
 		encoded := b.Settings()
 		encoded.Encode = true
-		again, err := engine.Run(t.Context(), b.Experiment, encoded)
-		if err != nil {
-			t.Fatal(err)
-		}
+		again := enginetest.Run(t, b.Experiment, encoded)
 		if same(without.Prompts, r.Prompts) || !same(again.Prompts, r.Prompts) {
 			t.Errorf("%s changes nothing, or something else in messages", kind)
 		}

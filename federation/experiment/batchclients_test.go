@@ -12,12 +12,13 @@ import (
 
 	"promptfed/federation/engine"
 	"promptfed/federation/engine/client"
+	"promptfed/federation/engine/enginetest"
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/record"
 	"promptfed/federation/methodtest"
 	"promptfed/runtime/goldentest"
 	"promptfed/runtime/ort"
-	"promptfed/runtime/safetensors"
+	"promptfed/runtime/ort/orttest"
 	"promptfed/runtime/tensor"
 )
 
@@ -71,11 +72,7 @@ func TestBatchClients(t *testing.T) {
 			finish := func(b *Federation) *engine.Result {
 				set := b.Settings()
 				set.Wrap = methodtest.LoseReplies(lost)
-				r, err := engine.Run(context.Background(), b.Experiment, set)
-				if err != nil {
-					t.Fatal(err)
-				}
-				return r
+				return enginetest.Run(t, b.Experiment, set)
 			}
 			of := func(n int) *engine.Result {
 				c.Runtime.BatchClients = n
@@ -118,17 +115,11 @@ func TestBatchClients(t *testing.T) {
 				t.Fatal("the run was not broken off")
 			}
 			set.OnTurn, set.Resume = nil, true
-			r, err := engine.Run(context.Background(), b.Experiment, set)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if r.Prompts, _, err = safetensors.ReadFile(filepath.Join(set.Dir, record.PromptsFile)); err != nil {
-				t.Fatal(err)
-			}
+			r := enginetest.Run(t, b.Experiment, set)
+			r.Prompts = orttest.Golden(t, filepath.Join(set.Dir, record.PromptsFile))
 			same("resumed", r)
 			b.Experiment.BatchClients = 2
-			_, err = engine.Run(context.Background(), b.Experiment, set)
-			goldentest.WantError(t, err, "another experiment")
+			enginetest.Refused(t, b.Experiment, set, "another experiment")
 		})
 	}
 }
@@ -145,10 +136,7 @@ func TestFirstStepInTwoGraphs(t *testing.T) {
 		for i := range of {
 			set := b.Settings()
 			set.Client.PrefixBytes = i - 1
-			var err error
-			if of[i], err = engine.Run(context.Background(), b.Experiment, set); err != nil {
-				t.Fatal(err)
-			}
+			of[i] = enginetest.Run(t, b.Experiment, set)
 		}
 		d := distance(t, of[1].Prompts, of[0].Prompts)
 		if t.Logf("%s: prompts differ by %g", name, d); !(d <= 1e-6) {
@@ -164,10 +152,7 @@ func TestBatchClientsIsSaid(t *testing.T) {
 		"cocoop": "the text tower runs for each image", "fedclip": "no learned prompt goes through the text tower"} {
 		c := smallConfig(method)
 		c.Runtime.BatchClients, c.Train.Memory = 4, 1
-		b, err := Open(context.Background(), c, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := taskOf(t, c)
 		said := 0
 		for _, note := range b.Info.Notes {
 			if strings.Contains(note, "runtime.batch_clients: 4 has no effect, "+want) {
@@ -200,10 +185,7 @@ func TestChosenBatchClients(t *testing.T) {
 	choose := func(method, provider string, gigabytes float64, set int) int {
 		c := smallConfig(method)
 		c.Train.Memory, c.Runtime.BatchClients = gigabytes, set
-		task, err := Open(t.Context(), c, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		task := taskOf(t, c)
 		task.Protocol.Config.Runtime.BatchClients, task.Runtime.Provider = set, provider
 		if err := task.chooseBatchClients(); err != nil {
 			t.Fatal(err)

@@ -1,7 +1,6 @@
 package experiment
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -13,6 +12,7 @@ import (
 
 	"promptfed/federation/data"
 	"promptfed/federation/data/datatest"
+	"promptfed/runtime/filetest"
 )
 
 // duplicatedFolder returns a folder with train and val, each with 10 images of each of two classes. The first three
@@ -41,10 +41,7 @@ func duplicatedFolder(t *testing.T) Config {
 
 func info(t *testing.T, c Config) DataInfo {
 	t.Helper()
-	b, err := OpenData(context.Background(), c, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := dataOf(t, c)
 	return b.Info
 }
 
@@ -88,10 +85,7 @@ func TestDataInfoOfOtherSets(t *testing.T) {
 	c.Eval.Sets, c.Eval.SetsRoot = []string{"folder"}, datatest.Tree(t, "train/cow/1.png", "val/cow/1.png",
 		"val/cow/2.png")
 	c.Synthetic.Set, c.Synthetic.Root = "folder", duplicatedFolder(t).Data.Root
-	b, err := Open(context.Background(), c, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := taskOf(t, c)
 	text := strings.Join(append(b.Info.Lines(), b.Info.Notes...), "\n")
 	for _, words := range []string{"also tested on folder (2 images of 1 class)", "folder: " + c.Eval.SetsRoot +
 		": there is no folder of test images",
@@ -110,10 +104,7 @@ func TestDuplicatesOfClients(t *testing.T) {
 	var seen SharedImages
 	for seed := range 8 {
 		c.Seed = uint64(seed)
-		b, err := OpenData(context.Background(), c, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := dataOf(t, c)
 		want := sharedByHand(b)
 		if b.Info.Clients != want {
 			t.Errorf("%+v, want %+v", b.Info.Clients, want)
@@ -175,10 +166,7 @@ func TestDataDigest(t *testing.T) {
 		c := Defaults()
 		c.Data.Set, c.Data.Root, c.Data.Split, c.Runtime.Cache = "folder", root, split, t.TempDir()
 		c.Partition.Clients = 2
-		b, err := OpenData(context.Background(), c, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := dataOf(t, c)
 		return b.Digest
 	}
 	root, copied := datatest.Tree(t, list...), t.TempDir()
@@ -199,14 +187,9 @@ func TestDataDigest(t *testing.T) {
 	if digest(copied, "pooled") != digest(root, "pooled") {
 		t.Error("the name of a file is part of the digest")
 	}
-	text, err := os.ReadFile(filepath.Join(copied, "cat", "3.png"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := filetest.Read(t, copied, "cat", "3.png")
 	text[len(text)-1] ^= 1
-	if err := os.WriteFile(filepath.Join(copied, "cat", "3.png"), text, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	filetest.Write(t, filepath.Join(copied, "cat", "3.png"), text)
 	if digest(copied, "pooled") == digest(root, "pooled") {
 		t.Error("another byte in an image changes nothing")
 	}

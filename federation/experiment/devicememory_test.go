@@ -1,11 +1,10 @@
 package experiment
 
 import (
-	"context"
 	"sync/atomic"
 	"testing"
 
-	"promptfed/federation/engine"
+	"promptfed/federation/engine/enginetest"
 	"promptfed/federation/engine/record"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/onnx"
@@ -53,9 +52,7 @@ func TestDeviceMemoryStaysFlat(t *testing.T) {
 			graphs.Store(0)
 			var free []int64
 			set.OnRound = func(record.Record) { free = append(free, device.FreeMemory()) }
-			if _, err := engine.Run(context.Background(), b.Experiment, set); err != nil {
-				t.Fatal(err)
-			}
+			enginetest.Run(t, b.Experiment, set)
 			if len(free) != rounds || graphs.Load() == 0 {
 				t.Fatalf("%d rounds with %d graphs of fixed sizes, want %d rounds", len(free), graphs.Load(), rounds)
 			}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -12,6 +11,7 @@ import (
 
 	"promptfed/federation/data/datatest"
 	"promptfed/federation/engine/record"
+	"promptfed/runtime/filetest"
 )
 
 // TestValidationData: clients are validated on a quarter of their training images, on a fifth of a pool, or on
@@ -177,9 +177,7 @@ func TestOpenValidation(t *testing.T) {
 	c.Runtime.Cache = t.TempDir()
 	for _, name := range names {
 		if strings.HasPrefix(name, "test") {
-			if err := os.WriteFile(filepath.Join(c.Data.Root, name), []byte("no image"), 0o644); err != nil {
-				t.Fatal(err)
-			}
+			filetest.Write(t, filepath.Join(c.Data.Root, name), "no image")
 		}
 	}
 	b, err := opened(OpenValidation(t.Context(), c, nil))

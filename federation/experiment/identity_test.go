@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"image/color"
 	"maps"
-	"os"
 	"path/filepath"
 	"reflect"
 	"slices"
@@ -14,6 +13,7 @@ import (
 	"promptfed/federation/data/datatest"
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/experiment/identity"
+	"promptfed/runtime/filetest"
 )
 
 // configured returns the part of an identity that follows from a configuration alone.
@@ -144,13 +144,7 @@ func identityOf(t *testing.T, b *Task) identity.Identity {
 func TestIdentityOfContents(t *testing.T) {
 	root := t.TempDir()
 	write := func(root, name string, b byte) {
-		path := filepath.Join(root, filepath.FromSlash(name))
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, datatest.PNG(t, color.Gray{Y: b}), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		filetest.Write(t, filepath.Join(root, filepath.FromSlash(name)), datatest.PNG(t, color.Gray{Y: b}))
 	}
 	fill := func(root, suffix string, other byte) {
 		for i, class := range []string{"cat", "dog"} {
@@ -168,10 +162,7 @@ func TestIdentityOfContents(t *testing.T) {
 		c := smallConfig("promptfl")
 		c.Data.Set, c.Data.Root, c.Partition.Clients = "folder", root, 2
 		change(&c)
-		b, err := Open(context.Background(), c, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := taskOf(t, c)
 		return identityOf(t, b)
 	}
 	want := of(func(*Config) {})

@@ -1,12 +1,11 @@
 package experiment
 
 import (
-	"context"
 	"os"
 	"strconv"
 	"testing"
 
-	"promptfed/federation/engine"
+	"promptfed/federation/engine/enginetest"
 	"promptfed/runtime/onnx/onnxtest"
 	"promptfed/runtime/ort"
 )
@@ -36,10 +35,7 @@ func TestAccuracyInLowPrecision(t *testing.T) {
 				b := open(t, c)
 				set := b.Settings()
 				set.Client.Session.Bind, set.Client.Session.Precision, set.Client.PlainGraphs = true, precision, true
-				r, err := engine.Run(context.Background(), b.Experiment, set)
-				if err != nil {
-					t.Fatal(err)
-				}
+				r := enginetest.Run(t, b.Experiment, set)
 				b.Close()
 				t.Logf("%s %s seed %d: %.2f", method, precision, seed+1, 100**r.Summary.Personal)
 			}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -14,7 +13,9 @@ import (
 	"promptfed/federation/data/datatest"
 	"promptfed/federation/data/sets"
 	"promptfed/federation/engine"
+	"promptfed/federation/engine/enginetest"
 	"promptfed/federation/engine/metrics"
+	"promptfed/runtime/filetest"
 )
 
 // smallConfig returns a quick experiment on synthetic images.
@@ -36,11 +37,31 @@ func TestMain(m *testing.M) { datatest.Main(m, &cache) }
 
 func open(t *testing.T, c Config) *Federation {
 	t.Helper()
-	f, err := opened(Open(t.Context(), c, nil))
+	f, err := opened(taskOf(t, c), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return f
+}
+
+// taskOf opens the task of a configuration, without features.
+func taskOf(t *testing.T, c Config) *Task {
+	t.Helper()
+	task, err := Open(t.Context(), c, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return task
+}
+
+// dataOf opens the data of a configuration.
+func dataOf(t *testing.T, c Config) *Data {
+	t.Helper()
+	d, err := OpenData(t.Context(), c, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
 }
 
 // opened computes the features of a task.
@@ -53,11 +74,7 @@ func opened(t *Task, err error) (*Federation, error) {
 
 func finish(t *testing.T, b *Federation) *engine.Result {
 	t.Helper()
-	r, err := engine.Run(context.Background(), b.Experiment, b.Settings())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return r
+	return enginetest.Run(t, b.Experiment, b.Settings())
 }
 
 func refuses(t *testing.T, c Config, words ...string) {
@@ -213,9 +230,7 @@ func TestLeaveOneDomainOut(t *testing.T) {
 // run's own classes and of other sets.
 func TestBrokenImagesOfEvaluationSets(t *testing.T) {
 	root := datatest.Tree(t, "train/ant/1.png", "train/bee/1.png", "test/ant/1.png", "test/bee/1.png", "test/bee/2.png")
-	if err := os.WriteFile(filepath.Join(root, "test", "bee", "2.png"), []byte("broken"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	filetest.Write(t, filepath.Join(root, "test", "bee", "2.png"), "broken")
 	c := smallConfig("promptfl")
 	c.Data.Set, c.Data.Root, c.Data.Classes, c.Data.Corrupt = "folder", root, "base", data.Skip
 	c.Partition.Clients, c.Eval.Sets = 1, []string{"folder"}

@@ -1,7 +1,6 @@
 package experiment
 
 import (
-	"context"
 	"fmt"
 	"runtime"
 	"strings"
@@ -79,10 +78,7 @@ func TestAutoTellsWhatItTook(t *testing.T) {
 	c.Data.Set = "synthetic"
 	c.Runtime.Provider, c.Runtime.MemoryLimit, c.Runtime.Devices = ort.Auto, 1<<30, 2
 	c.Data.Generator.Classes, c.Data.Generator.Train, c.Data.Generator.Test = []string{"circle", "square"}, 4, 4
-	b, err := Open(context.Background(), c, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := taskOf(t, c)
 	set, taken, configured := (&Federation{Task: b}).Settings(), b.Runtime.Provider, b.Protocol.Config.Runtime.Provider
 	session := set.Client.Session
 	if configured != ort.Auto || session.Provider != taken || !strings.HasPrefix(set.Provider, taken) {

@@ -34,10 +34,7 @@ func TestSyntheticSection(t *testing.T) {
 			t.Errorf("%v; want %s", err, c.want)
 		}
 	}
-	b, err := Open(context.Background(), withSynthetic("promptfl", "square"), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := taskOf(t, withSynthetic("promptfl", "square"))
 	if len(b.synthetic) == 0 {
 		t.Fatal("no synthetic images")
 	}

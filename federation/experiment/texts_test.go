@@ -1,11 +1,11 @@
 package experiment
 
 import (
-	"context"
 	"crypto/sha256"
 	"testing"
 
 	"promptfed/federation/engine"
+	"promptfed/federation/engine/enginetest"
 	"promptfed/runtime/tensor"
 )
 
@@ -25,11 +25,7 @@ func TestTextsAreKept(t *testing.T) {
 				return compute()
 			})
 		}
-		r, err := engine.Run(context.Background(), b.Experiment, set)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return r, computed
+		return enginetest.Run(t, b.Experiment, set), computed
 	}
 	first, computed := run(c)
 	if computed == 0 {

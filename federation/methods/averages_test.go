@@ -54,10 +54,7 @@ func TestAverages(t *testing.T) {
 		c := methodtest.Case{Name: layers[0], With: layers[1:], Options: a.options,
 			Alike: slices.Contains([]string{"fedclip", "fedtpg", "fedpr", "fedapt", "fedmvp"}, layers[0])}
 		t.Run(c.Label(), func(t *testing.T) {
-			m, err := methods.Build(c.Name, c.With, c.Options)
-			if err != nil {
-				t.Fatal(err)
-			}
+			m := methodtest.Build(t, c.Name, c.With, c.Options)
 			got, _, err := methods.AveragedUploads(m)
 			if err != nil && !strings.Contains(err.Error(), a.want) || err == nil && got != a.want {
 				t.Errorf("%q, %v; want %q", got, err, a.want)

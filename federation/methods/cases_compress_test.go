@@ -39,21 +39,18 @@ func init() {
 
 // A compressed upload has no sum; secure aggregation and noise on a sum need one.
 func TestCompressedIsNoSum(t *testing.T) {
-	m, err := methods.Build("promptfl", []string{"compress"}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := methodtest.Build(t, "promptfl", []string{"compress"}, nil)
 	if _, _, err := methods.AveragedUploads(m); err == nil || !strings.Contains(err.Error(),
 		"compress needs each client's") {
 		t.Errorf("%v", err)
 	}
-	if m, err = methods.Build("promptfl", []string{"compress"}, options{"share": 1.0}); err != nil || m.Codec() != nil {
-		t.Errorf("%v, %v", m.Codec(), err)
+	if m = methodtest.Build(t, "promptfl", []string{"compress"}, options{"share": 1.0}); m.Codec() != nil {
+		t.Errorf("%v", m.Codec())
 	}
 	if _, _, err := methods.AveragedUploads(m); err != nil {
 		t.Error(err)
 	}
-	if _, err = methods.Build("promptfl", []string{"compress", "dp"}, nil); err == nil ||
+	if _, err := methods.Build("promptfl", []string{"compress", "dp"}, nil); err == nil ||
 		!strings.Contains(err.Error(), "compressed") {
 		t.Errorf("%v", err)
 	}

@@ -4,10 +4,11 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"promptfed/runtime/filetest"
 )
 
 // A method draws from Local.Rand and Global.Rand alone, whose numbers a trace counts. No file of this folder uses
@@ -23,10 +24,7 @@ func TestMethodsDrawWhereTracesCount(t *testing.T) {
 		if strings.HasSuffix(name, "_test.go") {
 			continue
 		}
-		src, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		src := filetest.Read(t, name)
 		set := token.NewFileSet()
 		file, err := parser.ParseFile(set, name, src, parser.SkipObjectResolution)
 		if err != nil {

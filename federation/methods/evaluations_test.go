@@ -1,12 +1,12 @@
 package methods_test
 
 import (
-	stdcontext "context"
 	"encoding/json"
 	"strings"
 	"testing"
 
 	"promptfed/federation/engine"
+	"promptfed/federation/engine/enginetest"
 	"promptfed/federation/engine/record"
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/methods"
@@ -70,22 +70,16 @@ func TestEvaluable(t *testing.T) {
 // Both evaluations of other methods differ, as the parameters do.
 func TestNoGlobalOfPrivateScores(t *testing.T) {
 	for _, name := range []string{"coop", "fedpha", "promptfl", "zeroshot"} {
-		m, err := methods.Build(name, nil, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := methodtest.Build(t, name, nil, nil)
 		clients := methodtest.ClientsOfOneBackbone(4, 5)
 		rows := clients[0].Test
-		r, err := engine.Run(stdcontext.Background(), &spec.Experiment{Method: m, Classes: methodtest.Classes,
+		r := enginetest.Run(t, &spec.Experiment{Method: m, Classes: methodtest.Classes,
 			Template: "a photo of a {}.",
 			Clients:  clients, Plan: spec.Plan{Rounds: 1, Seed: 5, Participation: .5},
 			EvaluationSets: []spec.EvaluationSet{{Name: "again",
 				Test: map[string]*spec.Features{clients[0].Backbone.Name(): rows}}},
 			Training: spec.Training{Epochs: 2, Batch: 4, Optim: optim.Config{Name: "sgd", LR: 1}}},
 			engine.Settings{Encode: true})
-		if err != nil {
-			t.Fatal(err)
-		}
 		for what, v := range map[string]any{"record": r.Records[0], "summary": r.Summary} {
 			text, err := json.Marshal(v)
 			if err != nil {

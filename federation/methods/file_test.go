@@ -165,10 +165,7 @@ func TestFilesThatNeedTheMean(t *testing.T) {
 	}
 	for want, o := range map[string]options{"": onFile("fedpha"), "needs every client's upload": onFile("scaffold"),
 		`add "mean": "examples"`: {"file": string(layer.EmbedFile("m.onnx", undeclared))}} {
-		m, err := methods.Build("onnx", nil, o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := methodtest.Build(t, "onnx", nil, o)
 		mean, _, err := methods.AveragedUploads(m)
 		if want == "" && (err != nil || mean != "examples") || want != "" && (err == nil ||
 			!strings.Contains(err.Error(), want)) {

@@ -11,6 +11,7 @@ import (
 	"promptfed/federation/methods/text/averaged"
 	"promptfed/federation/methods/text/personalized"
 	"promptfed/federation/methods/wrappers/optimization"
+	"promptfed/federation/methodtest"
 )
 
 func TestRefusesOptions(t *testing.T) {
@@ -142,10 +143,7 @@ func TestTakesOptions(t *testing.T) {
 			t.Errorf("%v gave %v and ratio %v", o, pha.Local, pha.Ratio)
 		}
 	}
-	m, err := methods.Build("promptfl", []string{"fedprox"}, options{"tokens": "7", "mu": "0.25"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := methodtest.Build(t, "promptfl", []string{"fedprox"}, options{"tokens": "7", "mu": "0.25"})
 	if p := m.(optimization.FedProx); p.Mu != 0.25 || p.Method.(averaged.PromptFL).Tokens != 7 {
 		t.Errorf("%+v", p)
 	}

@@ -1,7 +1,6 @@
 package methods_test
 
 import (
-	stdcontext "context"
 	"fmt"
 	"math"
 	"slices"
@@ -9,9 +8,9 @@ import (
 
 	"promptfed/federation/engine"
 	"promptfed/federation/engine/client"
+	"promptfed/federation/engine/enginetest"
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/engine/trace"
-	"promptfed/federation/methods"
 	"promptfed/federation/methodtest"
 	"promptfed/runtime/optim"
 	"promptfed/runtime/tensor"
@@ -129,17 +128,12 @@ func TestDPFPLFromItsTrace(t *testing.T) {
 // experts' sum with these weights, so the ratios of the experts' gradients are those of the weights.
 func TestTRIPFromItsTrace(t *testing.T) {
 	const experts = 3
-	m, err := methods.Build("trip", nil, options{"tokens": 2, "experts": experts, "alpha": 0.0, "iters": 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := methodtest.Build(t, "trip", nil, options{"tokens": 2, "experts": experts, "alpha": 0.0, "iters": 1})
 	rec := trace.NewRecorder()
-	if _, err := engine.Run(stdcontext.Background(), &spec.Experiment{Method: m, Classes: methodtest.Classes,
+	enginetest.Run(t, &spec.Experiment{Method: m, Classes: methodtest.Classes,
 		Template: "a photo of a {}.", Clients: methodtest.ClientsOfOneBackbone(4, 3), Plan: spec.Plan{Rounds: 1,
 			Seed: 5}, Training: spec.Training{Epochs: 1, Batch: 1, Optim: optim.Config{Name: "sgd", LR: 0.1}}},
-		engine.Settings{Client: client.Settings{Tracer: rec}}); err != nil {
-		t.Fatal(err)
-	}
+		engine.Settings{Client: client.Settings{Tracer: rec}})
 	different := map[string]bool{}
 	for _, s := range rec.Steps {
 		turn := fmt.Sprintf("r0/c%d/", s.Client)

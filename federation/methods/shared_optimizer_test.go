@@ -1,27 +1,20 @@
 package methods_test
 
 import (
-	"encoding/json"
 	"fmt"
 	"math"
-	"os"
 	"testing"
 
 	"promptfed/federation/methodtest"
+	"promptfed/runtime/goldentest"
 )
 
 // TestSharedOptimizer: two rounds of two clients, two steps each, with a fresh optimizer in every turn, and with one
 // that passes from client to client and from round to round. The numbers are those of PyTorch 1.13, by
 // tools/golden/shared_optimizer.py.
 func TestSharedOptimizer(t *testing.T) {
-	b, err := os.ReadFile("testdata/optimizer/shared.json")
-	if err != nil {
-		t.Fatal(err)
-	}
 	var want map[string][]float64
-	if err := json.Unmarshal(b, &want); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.ReadJSON(t, "testdata/optimizer/shared.json", &want)
 	for _, kind := range []string{"fresh", "shared"} {
 		h := methodtest.HandExample{Method: "promptfl", Options: map[string]any{"tokens": 1}, Epochs: 2, LR: 0.1,
 			Momentum: 0.9, WeightDecay: 5e-4,

@@ -58,10 +58,7 @@ func TestLossesAreSumsOfTerms(t *testing.T) {
 		if e.Wrapper() {
 			name, with = "promptfl", []string{e.Name}
 		}
-		m, err := methods.Build(name, with, fitting[name])
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := methodtest.Build(t, name, with, fitting[name])
 		want, ok := namedTerms[e.Name]
 		if !ok {
 			want = method.CrossEntropy
@@ -71,10 +68,7 @@ func TestLossesAreSumsOfTerms(t *testing.T) {
 		}
 	}
 	for _, c := range cases {
-		m, err := methods.Build(c.Name, c.With, c.Options)
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := methodtest.Build(t, c.Name, c.With, c.Options)
 		if names, err := termsOf(m); err != nil {
 			t.Errorf("%s: %v", c.Label(), err)
 		} else if !method.IsCrossEntropy(names[0]) {

@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	"promptfed/federation/engine/spec"
-	"promptfed/federation/methods"
 	"promptfed/federation/methodtest"
 )
 
@@ -36,10 +35,7 @@ func TestHandWrittenTexts(t *testing.T) {
 		{"fedpgp", options{"positive": "code", "tokens": 3}, []string{"X X X {}."}},
 		{"fedtpg", options{"heads": 2}, []string{"{}"}},
 	} {
-		m, err := methods.Build(c.name, nil, c.options)
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := methodtest.Build(t, c.name, nil, c.options)
 		e := &spec.Experiment{Method: m, Classes: methodtest.Classes}
 		if got := e.Templates(&methodtest.Toy{ID: "toy", Width: 6, Dim: 5}); !reflect.DeepEqual(got, c.want) {
 			t.Errorf("%s %v reads %q, want %q", c.name, c.options, got, c.want)

@@ -1,16 +1,15 @@
 package methods_test
 
 import (
-	stdcontext "context"
 	"fmt"
 	"math"
 	"testing"
 
 	"promptfed/federation/engine"
 	"promptfed/federation/engine/client"
+	"promptfed/federation/engine/enginetest"
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/method"
-	"promptfed/federation/methods"
 	"promptfed/federation/methodtest"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/optim"
@@ -88,23 +87,17 @@ func TestTermsWeigh(t *testing.T) {
 		names[c] = fmt.Sprint("class ", c)
 	}
 	relative := func(base, wrapper, term string, o options) (least, most float64) {
-		m, err := methods.Build(base, []string{wrapper}, with(options{"tokens": 4}, o))
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := methodtest.Build(t, base, []string{wrapper}, with(options{"tokens": 4}, o))
 		b := &likeCLIP{methodtest.Toy{ID: "like-clip"}}
 		var clients []*spec.Client
 		for k := range 6 {
 			clients = append(clients, &spec.Client{ID: k, Backbone: b, Train: clipRows(k, 40), Test: clipRows(k, 5)})
 		}
-		r, err := engine.Run(stdcontext.Background(), &spec.Experiment{Method: m, Classes: names, Template: "{}",
+		r := enginetest.Run(t, &spec.Experiment{Method: m, Classes: names, Template: "{}",
 			Clients: clients,
 			Plan:    spec.Plan{Rounds: 4, Seed: 5}, Training: spec.Training{Epochs: 2, Batch: 8,
 				Optim: optim.Config{Name: "sgd", LR: 0.002, Momentum: 0.9}}},
 			engine.Settings{Client: client.Settings{Terms: true}})
-		if err != nil {
-			t.Fatal(err)
-		}
 		least = math.Inf(1)
 		for _, rec := range r.Records[1:] {
 			for _, one := range rec.Terms {

@@ -1,10 +1,10 @@
 package privacy
 
 import (
-	"encoding/json"
 	"math"
-	"os"
 	"testing"
+
+	"promptfed/runtime/goldentest"
 )
 
 // TestDropOuts compares with integrals over the densities (tools/golden/privacy_exact.py) of whole runs whose noise and
@@ -13,10 +13,6 @@ import (
 // for one pair of densities. No epsilon is below that of the product of all rounds. Where divergences are exact,
 // epsilon exceeds it by the loss of the conversion, here at most a half.
 func TestDropOuts(t *testing.T) {
-	b, err := os.ReadFile("testdata/exact.json")
-	if err != nil {
-		t.Fatal(err)
-	}
 	var cases []struct {
 		Name       string
 		Poisson    bool
@@ -26,9 +22,7 @@ func TestDropOuts(t *testing.T) {
 		Divergence []float64
 		Epsilon    float64
 	}
-	if err := json.Unmarshal(b, &cases); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.ReadJSON(t, "testdata/exact.json", &cases)
 	for _, c := range cases {
 		spent := Accountant{}
 		for _, r := range c.Rounds {

@@ -1,19 +1,15 @@
 package privacy
 
 import (
-	"encoding/json"
 	"math"
-	"os"
 	"slices"
 	"testing"
+
+	"promptfed/runtime/goldentest"
 )
 
 // TestGoogle compares with Google's accountant, through tools/golden/privacy.py.
 func TestGoogle(t *testing.T) {
-	b, err := os.ReadFile("testdata/epsilon.json")
-	if err != nil {
-		t.Fatal(err)
-	}
 	var cases []struct {
 		Poisson               bool
 		Noise, Delta, Epsilon float64
@@ -21,9 +17,7 @@ func TestGoogle(t *testing.T) {
 		Orders                []float64
 		Divergence            []*float64
 	}
-	if err := json.Unmarshal(b, &cases); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.ReadJSON(t, "testdata/epsilon.json", &cases)
 	off := func(got, want float64) bool { return !(math.Abs(got-want) <= 1e-6*math.Abs(want)) }
 	worst := 0.0
 	for _, c := range cases {

@@ -1,9 +1,9 @@
 package privacy
 
 import (
-	"encoding/json"
-	"os"
 	"testing"
+
+	"promptfed/runtime/goldentest"
 )
 
 // TestSettings compares epsilons of whole runs with integrals (tools/golden/privacy_settings.py): full participation,
@@ -13,10 +13,6 @@ import (
 // loss gives a lower and an upper bound. It exceeds the upper one by the loss of the conversion from divergences, here
 // up to 40 %, and for samples of fixed size, whose bound is known to be loose, up to three times.
 func TestSettings(t *testing.T) {
-	b, err := os.ReadFile("testdata/settings.json")
-	if err != nil {
-		t.Fatal(err)
-	}
 	var cases []struct {
 		Name                   string
 		Poisson                bool
@@ -24,9 +20,7 @@ func TestSettings(t *testing.T) {
 		Rounds                 int
 		Lower, Upper, Integral float64
 	}
-	if err := json.Unmarshal(b, &cases); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.ReadJSON(t, "testdata/settings.json", &cases)
 	for _, c := range cases {
 		got := Accountant{{c.Noise, c.Rate, c.Poisson}: c.Rounds}.Epsilon(c.Delta)
 		most := 1.4

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"promptfed/runtime/goldentest"
+	"promptfed/runtime/filetest"
 	"promptfed/runtime/ort/orttest"
 )
 
@@ -24,7 +24,7 @@ func folder(t *testing.T) (dir, file string) {
 	t.Setenv("HOME", os.Getenv("XDG_CACHE_HOME"))
 	dir = t.TempDir()
 	file = filepath.Join(dir, "weights")
-	goldentest.Write(t, file, make([]byte, leastKept))
+	filetest.Write(t, file, make([]byte, leastKept))
 	orttest.Settle(t, file)
 	return dir, file
 }
@@ -85,7 +85,7 @@ func planted(t *testing.T, dir string, change func(*known)) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	goldentest.Write(t, path, data)
+	filetest.Write(t, path, data)
 }
 
 // An unchanged file is read once; with all, it is always read.
@@ -120,7 +120,7 @@ func TestRecordIsNotBelieved(t *testing.T) {
 		"another file in its place": func(t *testing.T, dir, file string) {
 			planted(t, dir, nil)
 			st := info(t, file)
-			goldentest.Write(t, file+"2", make([]byte, leastKept))
+			filetest.Write(t, file+"2", make([]byte, leastKept))
 			if err := os.Chtimes(file+"2", st.ModTime(), st.ModTime()); err != nil {
 				t.Fatal(err)
 			}
@@ -140,9 +140,9 @@ func TestRecordIsNotBelieved(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			data := goldentest.Read(t, path)
+			data := filetest.Read(t, path)
 			data = bytes.Replace(data, []byte("planted"), []byte("plantef"), 1)
-			goldentest.Write(t, path, data)
+			filetest.Write(t, path, data)
 		},
 	} {
 		t.Run(what, func(t *testing.T) {
@@ -168,7 +168,7 @@ func TestNotKept(t *testing.T) {
 	if sumOf(t, dir); len(recorded(dir)) > 0 {
 		t.Error("a file of the future is kept")
 	}
-	goldentest.Write(t, file, "small")
+	filetest.Write(t, file, "small")
 	orttest.Settle(t, file)
 	if sumOf(t, dir); len(recorded(dir)) > 0 {
 		t.Error("a small file is kept")
@@ -179,7 +179,7 @@ func TestNotKept(t *testing.T) {
 func TestContentsWithoutCache(t *testing.T) {
 	dir, _ := folder(t)
 	file := filepath.Join(t.TempDir(), "file")
-	goldentest.Write(t, file, "")
+	filetest.Write(t, file, "")
 	for _, cache := range []string{file, "/proc/none", ""} {
 		t.Setenv("XDG_CACHE_HOME", cache)
 		t.Setenv("HOME", cache)
@@ -231,7 +231,7 @@ func TestRecordIsBounded(t *testing.T) {
 	old := time.Now().Add(-time.Hour)
 	for i := range maxFolders {
 		name := filepath.Join(filepath.Dir(path), "old"+string(rune('a'+i%26))+strings.Repeat("x", i/26))
-		goldentest.Write(t, name, "")
+		filetest.Write(t, name, "")
 		if err := os.Chtimes(name, old, old); err != nil {
 			t.Fatal(err)
 		}

@@ -14,6 +14,7 @@ import (
 
 	"promptfed/models/clip"
 	"promptfed/models/tokenizer"
+	"promptfed/runtime/filetest"
 	"promptfed/runtime/goldentest"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/onnx"
@@ -79,7 +80,7 @@ func made(t *testing.T, dir, file, content string) string {
 	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
 		t.Fatal(err)
 	}
-	goldentest.Write(t, path, content)
+	filetest.Write(t, path, content)
 	return filepath.Dir(path)
 }
 

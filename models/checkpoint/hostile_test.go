@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"promptfed/runtime/goldentest"
+	"promptfed/runtime/filetest"
 )
 
 // zipOf builds an archive, as torch.save would, from named members.
@@ -55,7 +55,7 @@ func tensorOf(count int32, offset int32, shape, stride string) string {
 func opening(t testing.TB, data []byte) error {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "x.pt")
-	goldentest.Write(t, path, data)
+	filetest.Write(t, path, data)
 	c, err := Open(path, Options{})
 	if err != nil {
 		return err
@@ -176,7 +176,7 @@ func allocated() uint64 {
 
 func seeds(f *testing.F) (archives [][]byte) {
 	for _, name := range []string{"tricky.pt", "legacy.pt", "huggingface/model.safetensors"} {
-		b := goldentest.Read(f, filepath.Join("testdata", name))
+		b := filetest.Read(f, filepath.Join("testdata", name))
 		archives = append(archives, b)
 	}
 	archives = append(archives, zipOf(f, zip.Deflate, "data.pkl", tensorOf(4, 0, tuple(2, 2), tuple(1, 2)), "data/0",
@@ -272,7 +272,7 @@ func FuzzPickle(f *testing.F) {
 func FuzzConfig(f *testing.F) {
 	for _, name := range []string{"huggingface/config.json", "openclip/open_clip_config.json",
 		"sharded/model.safetensors.index.json"} {
-		b := goldentest.Read(f, filepath.Join("testdata", name))
+		b := filetest.Read(f, filepath.Join("testdata", name))
 		f.Add(b)
 	}
 	f.Add([]byte(`{"model_type":"clip","vision_config":{"image_size":[[],[]],"num_attention_heads":0}}`))

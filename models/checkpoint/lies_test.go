@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"promptfed/runtime/filetest"
 	"promptfed/runtime/goldentest"
 )
 
@@ -65,9 +66,9 @@ func TestArchivesThatLieAboutTheirSize(t *testing.T) {
 // Every kind of file, truncated at every byte, gives an error that names the file, and no tensors.
 func TestCutAnywhere(t *testing.T) {
 	for _, name := range []string{"tricky.pt", "legacy.pt", "huggingface/model.safetensors"} {
-		whole := goldentest.Read(t, filepath.Join("testdata", name))
+		whole := filetest.Read(t, filepath.Join("testdata", name))
 		path := filepath.Join(t.TempDir(), filepath.Base(name))
-		goldentest.Write(t, path, whole)
+		filetest.Write(t, path, whole)
 		for n := len(whole) - 1; n >= 0; n -= 1 + len(whole)/5000 {
 			if err := os.Truncate(path, int64(n)); err != nil {
 				t.Fatal(err)
@@ -88,7 +89,7 @@ func TestCutAnywhere(t *testing.T) {
 // For files with a wrong name, the bytes determine the format, and the error for other files names the file.
 func TestMislabelled(t *testing.T) {
 	read := func(name string) []byte {
-		return goldentest.Read(t, filepath.Join("testdata", name))
+		return filetest.Read(t, filepath.Join("testdata", name))
 	}
 	jpeg := "\xff\xd8\xff\xe0\x00\x10JFIF\x00\x01"
 	for _, c := range []struct {
@@ -107,7 +108,7 @@ func TestMislabelled(t *testing.T) {
 		{"weights.pt", "\x80\x04K\x01.", "magic number is missing"},
 	} {
 		path := filepath.Join(t.TempDir(), c.name)
-		goldentest.Write(t, path, c.content)
+		filetest.Write(t, path, c.content)
 		f, err := Open(path, Options{})
 		switch {
 		case err == nil:
@@ -198,7 +199,7 @@ func TestLongNames(t *testing.T) {
 	name := strings.Repeat("\x7f", 513)
 	dir := t.TempDir()
 	index := filepath.Join(dir, "model.safetensors.index.json")
-	goldentest.Write(t, index, `{"weight_map":{"`+name+`":"a"}}`)
+	filetest.Write(t, index, `{"weight_map":{"`+name+`":"a"}}`)
 	_, err := Open(dir, Options{})
 	_, other := handlesOf(map[string]*view{name: nil}, "x", nil)
 	for _, err := range []error{err, other} {
@@ -211,7 +212,7 @@ func TestLongNames(t *testing.T) {
 // FuzzIndex opens a folder of two shards with any bytes as its index.
 func FuzzIndex(f *testing.F) {
 	const index = "model.safetensors.index.json"
-	raw := goldentest.Read(f, filepath.Join("testdata/sharded", index))
+	raw := filetest.Read(f, filepath.Join("testdata/sharded", index))
 	f.Add(raw)
 	f.Add([]byte(`{"weight_map":{"a":"../../../etc/passwd","b":"model.safetensors.index.json"}}`))
 	f.Add([]byte(`{"weight_map":{"a":"model-00001-of-00002.safetensors","a":"model-00009-of-00002.safetensors"}}`))
@@ -228,7 +229,7 @@ func FuzzIndex(f *testing.F) {
 		}
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		goldentest.Write(t, filepath.Join(dir, index), b)
+		filetest.Write(t, filepath.Join(dir, index), b)
 		c, err := Open(dir, Options{})
 		if err != nil {
 			oneLined(t, err)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"promptfed/runtime/filetest"
 	"promptfed/runtime/goldentest"
 	"promptfed/runtime/tensor"
 )
@@ -97,7 +98,7 @@ func raw(t *testing.T, file string, h *Handle, x *tensor.Tensor) {
 	if h.File == "" || h.DType != "F32" {
 		return
 	}
-	b := goldentest.Read(t, h.File)
+	b := filetest.Read(t, h.File)
 	var want bytes.Buffer
 	binary.Write(&want, binary.LittleEndian, x.Data)
 	if !bytes.Equal(want.Bytes(), b[h.Offset:h.Offset+h.Length]) {
@@ -184,11 +185,11 @@ func TestFolderWithBoth(t *testing.T) {
 		{"huggingface", "openclip/open_clip_pytorch_model.bin", "open_clip_pytorch_model.bin", `{"model_type":"clip"}`,
 			HuggingFace},
 	} {
-		dir := goldentest.CopyDir(t, t.TempDir(), "testdata/"+c.from)
-		b := goldentest.Read(t, "testdata/"+c.add)
+		dir := filetest.Copy(t, t.TempDir(), "testdata/"+c.from)
+		b := filetest.Read(t, "testdata/"+c.add)
 		for name, text := range map[string][]byte{c.as: b, "config.json": []byte(c.config),
 			"open_clip_config.json": []byte("{}")} {
-			goldentest.Write(t, filepath.Join(dir, name), text)
+			filetest.Write(t, filepath.Join(dir, name), text)
 		}
 		if got := open(t, dir, Options{}).Format(); got != c.want {
 			t.Errorf("%s beside %s, config %s: read as %s, want %s", c.as, c.from, c.config, got, c.want)
@@ -200,19 +201,19 @@ func TestOpenRefuses(t *testing.T) {
 	write := func(name, text string) func(string) string {
 		return func(dir string) string {
 			path := filepath.Join(dir, name)
-			goldentest.Write(t, path, text)
+			filetest.Write(t, path, text)
 			return path
 		}
 	}
 	cut := func(name string, keep int) func(string) string {
 		return func(dir string) string {
-			b := goldentest.Read(t, filepath.Join("testdata", name))
+			b := filetest.Read(t, filepath.Join("testdata", name))
 			return write(filepath.Base(name), string(b[:len(b)*keep/100]))(dir)
 		}
 	}
 	shard := func(where string) func(string) string {
 		return func(string) string {
-			dir := goldentest.CopyDir(t, t.TempDir(), "testdata/sharded")
+			dir := filetest.Copy(t, t.TempDir(), "testdata/sharded")
 			return filepath.Dir(write("model.safetensors.index.json", `{"weight_map":{"logit_scale":`+where+`}}`)(dir))
 		}
 	}
@@ -238,7 +239,7 @@ func TestOpenRefuses(t *testing.T) {
 		{"truncated safetensors", cut("huggingface/model.safetensors", 90), "truncated"},
 		{"safetensors of 5 bytes", write("x.safetensors", "12345"), "too short"},
 		{"config is a list", func(string) string {
-			dir := goldentest.CopyDir(t, t.TempDir(), "testdata/huggingface")
+			dir := filetest.Copy(t, t.TempDir(), "testdata/huggingface")
 			write("config.json", "[1]")(dir)
 			return dir
 		}, "not a JSON object"},
@@ -289,8 +290,8 @@ func TestNeeded(t *testing.T) {
 			}
 			steps = append(steps, strings.Join(m, " "))
 			for _, name := range m {
-				data := goldentest.Read(t, filepath.Join(c.from, name))
-				goldentest.Write(t, filepath.Join(dir, name), data)
+				data := filetest.Read(t, filepath.Join(c.from, name))
+				filetest.Write(t, filepath.Join(dir, name), data)
 			}
 		}
 		if got := strings.Join(steps, "; "); got != c.want {

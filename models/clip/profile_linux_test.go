@@ -15,6 +15,7 @@ import (
 
 	"promptfed/models/clip"
 	"promptfed/runtime/busytest"
+	"promptfed/runtime/filetest"
 	"promptfed/runtime/goldentest"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/ort"
@@ -118,7 +119,7 @@ func TestVisionStepBytes(t *testing.T) {
 // resident returns the resident memory of this process, in bytes.
 func resident(t *testing.T) float64 {
 	t.Helper()
-	raw := goldentest.Read(t, "/proc/self/statm")
+	raw := filetest.Read(t, "/proc/self/statm")
 	pages, err := strconv.Atoi(strings.Fields(string(raw))[1])
 	if err != nil {
 		t.Fatal(err)

@@ -25,6 +25,7 @@ import (
 	"promptfed/models/bundle/converted"
 	"promptfed/models/hub/hubtest"
 	"promptfed/runtime/busytest"
+	"promptfed/runtime/filetest"
 	"promptfed/runtime/goldentest"
 )
 
@@ -214,7 +215,7 @@ func TestPull(t *testing.T) {
 	if err != nil || again.Digest() != b.Digest() || len(s.Requests) != before+1 {
 		t.Errorf("%v, requests %v", err, s.Requests[before:])
 	}
-	goldentest.Write(t, filepath.Join(b.Dir, "image.onnx"), "x")
+	filetest.Write(t, filepath.Join(b.Dir, "image.onnx"), "x")
 	if again, err = pull(t, h, "ORG/NAME"); err != nil || again.Verify() != nil || s.Asked("GET /"+weights) != 1 {
 		t.Errorf("a damaged bundle is not made again of the files in the cache: %v, %v", err, s.Requests)
 	}
@@ -278,7 +279,7 @@ func TestResume(t *testing.T) {
 			if err := os.MkdirAll(filepath.Dir(blob), 0o755); err != nil {
 				t.Fatal(err)
 			}
-			goldentest.Write(t, blob+".incomplete", c.part)
+			filetest.Write(t, blob+".incomplete", c.part)
 			if _, err := pull(t, h, "ORG/NAME"); err != nil {
 				t.Fatal(err)
 			}
@@ -302,7 +303,7 @@ func TestWithoutSizes(t *testing.T) {
 	if err := os.MkdirAll(filepath.Dir(blob), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	goldentest.Write(t, blob+".incomplete", s.Files[weights])
+	filetest.Write(t, blob+".incomplete", s.Files[weights])
 	if _, err := pull(t, h, "ORG/NAME"); err != nil || s.Asked("GET /"+weights) != 2 {
 		t.Errorf("%v, %v", err, s.Requests)
 	}
@@ -378,7 +379,7 @@ func TestDamage(t *testing.T) {
 		t.Fatal(err)
 	}
 	blob := blobOf(t, s, h, weights)
-	goldentest.Write(t, blob, "damaged")
+	filetest.Write(t, blob, "damaged")
 	t.Setenv("HF_HUB_OFFLINE", "1")
 	_, err = pull(t, client(t), "ORG/NAME")
 	refused(t, err, blob, "SHA-256", "of 7 bytes", "remove it, and repeat the command with a network")
@@ -696,7 +697,7 @@ func TestCancelled(t *testing.T) {
 // in its address. Once it is here, no network is needed.
 func TestArchive(t *testing.T) {
 	s := serve(t)
-	data := goldentest.Read(t, "../bundle/converted/testdata/openai.pt")
+	data := filetest.Read(t, "../bundle/converted/testdata/openai.pt")
 	before, vocab := archives["RN50"], vocabulary
 	defer func() { archives["RN50"], vocabulary = before, vocab }()
 	const sum = "OPENAI"

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"promptfed/runtime/goldentest"
+	"promptfed/runtime/filetest"
 )
 
 // pngHeader is a PNG that claims a size and has no data.
@@ -23,7 +23,7 @@ func pngHeader(w, h uint32) []byte {
 }
 
 func TestDecodeErrors(t *testing.T) {
-	noise := goldentest.Read(t, "testdata/noise.png")
+	noise := filetest.Read(t, "testdata/noise.png")
 	for _, c := range []struct {
 		name string
 		data []byte
@@ -72,7 +72,7 @@ func FuzzDecode(f *testing.F) {
 		if strings.HasSuffix(name, ".json") {
 			continue
 		}
-		data := goldentest.Read(f, name)
+		data := filetest.Read(f, name)
 		f.Add(data)
 	}
 	f.Add(pngHeader(1<<31-1, 1<<31-1))

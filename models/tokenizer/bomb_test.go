@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"promptfed/runtime/filetest"
 	"promptfed/runtime/goldentest"
 )
 
@@ -50,7 +51,7 @@ func TestCutAnywhere(t *testing.T) {
 		for cut, data := range form {
 			dir := t.TempDir()
 			for name, data := range form {
-				goldentest.Write(t, filepath.Join(dir, name), data)
+				filetest.Write(t, filepath.Join(dir, name), data)
 			}
 			path := filepath.Join(dir, cut)
 			from := path
@@ -101,7 +102,7 @@ func TestMislabelled(t *testing.T) {
 		{openAIName + ".gz", zip, "is not two tokens"},
 	} {
 		path := filepath.Join(t.TempDir(), c.name)
-		goldentest.Write(t, path, c.data)
+		filetest.Write(t, path, c.data)
 		if _, err := Load(path); err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(),
 			path) {
 			t.Errorf("%s with %.20q: %v, want %q", c.name, c.data, err, c.want)
@@ -142,7 +143,7 @@ func TestBombs(t *testing.T) {
 			"puts 0 tokens before a text and 0 after it", 32 << 20},
 	} {
 		path := filepath.Join(t.TempDir(), c.name)
-		goldentest.Write(t, path, c.data)
+		filetest.Write(t, path, c.data)
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
 		_, err := Load(path)

@@ -7,7 +7,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"promptfed/runtime/goldentest"
+	"promptfed/runtime/filetest"
 )
 
 // TestDamagedFiles reads files that must be refused, and checks the messages.
@@ -46,7 +46,7 @@ func TestDamagedFiles(t *testing.T) {
 	} {
 		dir := t.TempDir()
 		for name, data := range c.files {
-			goldentest.Write(t, filepath.Join(dir, name), data)
+			filetest.Write(t, filepath.Join(dir, name), data)
 		}
 		_, err := Load(dir)
 		if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), dir) ||
@@ -217,7 +217,7 @@ func FuzzReadHF(f *testing.F) {
 		f.Add([]byte(kind.data))
 	}
 	for _, name := range []string{"bert", "gemma", "t5", "words"} {
-		data := goldentest.Read(f, "testdata/files/"+name+"/tokenizer.json")
+		data := filetest.Read(f, "testdata/files/"+name+"/tokenizer.json")
 		f.Add(data)
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {

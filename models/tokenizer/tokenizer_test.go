@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"promptfed/runtime/filetest"
 	"promptfed/runtime/goldentest"
 )
 
@@ -145,7 +146,7 @@ func TestWriteLoad(t *testing.T) {
 	if err := tok.WriteHF(dir); err != nil {
 		t.Fatal(err)
 	}
-	first := goldentest.Read(t, filepath.Join(dir, "tokenizer.json"))
+	first := filetest.Read(t, filepath.Join(dir, "tokenizer.json"))
 	if !json.Valid(first) {
 		t.Fatal("tokenizer.json is not JSON")
 	}
@@ -158,9 +159,9 @@ func TestWriteLoad(t *testing.T) {
 
 	old := t.TempDir()
 	vocab := goldentest.JSON(t, tok.ids)
-	merges := goldentest.Read(t, "testdata/merges-1000.txt")
+	merges := filetest.Read(t, "testdata/merges-1000.txt")
 	for name, data := range map[string][]byte{"vocab.json": vocab, "merges.txt": merges} {
-		goldentest.Write(t, filepath.Join(old, name), data)
+		filetest.Write(t, filepath.Join(old, name), data)
 	}
 	for _, path := range []string{old, filepath.Join(old, "vocab.json"), filepath.Join(old, "merges.txt")} {
 		back := load(t, path)

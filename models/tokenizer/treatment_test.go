@@ -8,6 +8,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"promptfed/runtime/filetest"
 	"promptfed/runtime/goldentest"
 )
 
@@ -37,10 +38,10 @@ func withSpecial(t testing.TB, name string, special map[string]string) *Tokenize
 		return small(t)
 	}
 	dir := t.TempDir()
-	data := goldentest.Read(t, "testdata/files/"+name+"/tokenizer.json")
+	data := filetest.Read(t, "testdata/files/"+name+"/tokenizer.json")
 	config := goldentest.JSON(t, special)
 	for file, data := range map[string][]byte{jsonName: data, ConfigName: config} {
-		goldentest.Write(t, filepath.Join(dir, file), data)
+		filetest.Write(t, filepath.Join(dir, file), data)
 	}
 	return load(t, dir)
 }
@@ -135,13 +136,13 @@ func TestSeparator(t *testing.T) {
 		tok := small(t)
 		if c.name != "merges-1000.txt" {
 			dir := t.TempDir()
-			data := goldentest.Read(t, "testdata/files/"+c.name+"/tokenizer.json")
+			data := filetest.Read(t, "testdata/files/"+c.name+"/tokenizer.json")
 			files := map[string][]byte{jsonName: data}
 			if c.config != "" {
 				files[ConfigName] = []byte(`{"sep_token":` + c.config + `}`)
 			}
 			for file, data := range files {
-				goldentest.Write(t, filepath.Join(dir, file), data)
+				filetest.Write(t, filepath.Join(dir, file), data)
 			}
 			var err error
 			if tok, err = Load(dir); err != nil {

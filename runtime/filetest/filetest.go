@@ -21,7 +21,7 @@ func Read(t testing.TB, path ...string) []byte {
 }
 
 // Write writes a file and the folders above it, returns its path, and stops the test where it cannot.
-func Write[T string | []byte](t testing.TB, path string, content T) string {
+func Write[T ~string | ~[]byte](t testing.TB, path string, content T) string {
 	t.Helper()
 	err := os.MkdirAll(filepath.Dir(path), 0o755)
 	if err == nil {
@@ -44,6 +44,15 @@ func Folder(t testing.TB, path ...string) string {
 		t.Fatal(err)
 	}
 	return dir
+}
+
+// Copy copies a folder to a new place, and returns that.
+func Copy(t testing.TB, to, from string) string {
+	t.Helper()
+	if err := os.CopyFS(to, os.DirFS(from)); err != nil {
+		t.Fatal(err)
+	}
+	return to
 }
 
 // PNG writes an image as Write writes a file, and returns its path.

@@ -1,5 +1,5 @@
-// Package goldentest has what tests of every package need: files, expected values and expected errors. It imports
-// nothing of this module, and only tests import it.
+// Package goldentest has what tests of every package need: files of expected values and expected errors. Of this module
+// it imports filetest, and only tests import it.
 package goldentest
 
 import (
@@ -11,12 +11,14 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"promptfed/runtime/filetest"
 )
 
 // ReadJSON reads a JSON file, which gzip packed if its name ends so, into a value.
 func ReadJSON(t testing.TB, path string, into any) {
 	t.Helper()
-	var text io.Reader = bytes.NewReader(Read(t, path))
+	var text io.Reader = bytes.NewReader(filetest.Read(t, path))
 	if strings.HasSuffix(path, ".gz") {
 		unpacked, err := gzip.NewReader(text)
 		if err != nil {
@@ -43,38 +45,6 @@ func JSON(t testing.TB, v any) []byte {
 		t.Fatal(err)
 	}
 	return text
-}
-
-// Read returns the content of a file.
-func Read(t testing.TB, path string) []byte {
-	t.Helper()
-	content, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return content
-}
-
-// Write writes a file, and makes its folder where there is none.
-func Write[T ~string | ~[]byte](t testing.TB, path string, content T) {
-	t.Helper()
-	err := os.MkdirAll(filepath.Dir(path), 0o755)
-	if err == nil {
-		err = os.WriteFile(path, []byte(content), 0o644)
-	}
-
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-// CopyDir copies a folder to a new place, and returns that.
-func CopyDir(t testing.TB, to, from string) string {
-	t.Helper()
-	if err := os.CopyFS(to, os.DirFS(from)); err != nil {
-		t.Fatal(err)
-	}
-	return to
 }
 
 // Module returns the folder of go.mod.

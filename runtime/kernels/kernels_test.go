@@ -11,6 +11,7 @@ import (
 	"slices"
 	"testing"
 
+	"promptfed/runtime/filetest"
 	"promptfed/runtime/goldentest"
 	"promptfed/runtime/grad"
 	"promptfed/runtime/graph"
@@ -100,7 +101,7 @@ func TestKernelsOfEverySet(t *testing.T) {
 		if out, err := child.CombinedOutput(); err != nil {
 			t.Fatalf("%s: %v\n%s", off, err, out)
 		}
-		b := goldentest.Read(t, path)
+		b := filetest.Read(t, path)
 		got := make([]float32, len(b)/4)
 		if _, err := binary.Decode(b, binary.LittleEndian, got); err != nil {
 			t.Fatal(err)

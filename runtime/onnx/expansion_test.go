@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"promptfed/runtime/filetest"
 	"promptfed/runtime/goldentest"
 	"promptfed/runtime/onnx"
 	"promptfed/runtime/onnx/onnxtest"
@@ -60,7 +61,7 @@ func TestExpansionIsRefused(t *testing.T) {
 		{levels(9, branches), "graphs are nested more than 8 deep", true}, // takes twice as long for each level
 	} {
 		b := onnxtest.Marshal(t, c.m)
-		goldentest.Write(t, dir+"/m.onnx", b)
+		filetest.Write(t, dir+"/m.onnx", b)
 		_, err := onnx.ReadFile(dir + "/m.onnx")
 		goldentest.WantErrorOf(t, "a file", err, c.want)
 		_, err = onnx.OpenFile(dir, "m.onnx")

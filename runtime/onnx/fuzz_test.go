@@ -7,7 +7,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	"promptfed/runtime/goldentest"
+	"promptfed/runtime/filetest"
 	"promptfed/runtime/onnx"
 	"promptfed/runtime/onnx/onnxtest"
 )
@@ -45,7 +45,7 @@ func FuzzOpenFile(f *testing.F) {
 		f.Add(b[:len(b)/2])
 	}
 	dir := f.TempDir()
-	goldentest.Write(f, filepath.Join(dir, "w.bin"), "0123456789ab")
+	filetest.Write(f, filepath.Join(dir, "w.bin"), "0123456789ab")
 	f.Fuzz(func(t *testing.T, b []byte) { same(t, dir, b) })
 }
 
@@ -57,7 +57,7 @@ func FuzzFields(f *testing.F) {
 		f.Add(uint8(i), uint16(11*i), -n, "x")
 	}
 	dir := f.TempDir()
-	goldentest.Write(f, filepath.Join(dir, "w.bin"), "0123456789ab")
+	filetest.Write(f, filepath.Join(dir, "w.bin"), "0123456789ab")
 	f.Fuzz(func(t *testing.T, which uint8, field uint16, number int64, name string) {
 		m := &onnx.ModelProto{}
 		if err := proto.Unmarshal(models[int(which)%len(models)], m); err != nil {
@@ -76,7 +76,7 @@ func FuzzFields(f *testing.F) {
 }
 
 func same(t *testing.T, dir string, b []byte) {
-	goldentest.Write(t, filepath.Join(dir, "m.onnx"), b)
+	filetest.Write(t, filepath.Join(dir, "m.onnx"), b)
 	m, err := onnx.OpenFile(dir, "m.onnx")
 	if err != nil {
 		if strings.ContainsAny(err.Error(), "\n\r") {

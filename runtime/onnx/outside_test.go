@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"promptfed/runtime/filetest"
 	"promptfed/runtime/goldentest"
 	"promptfed/runtime/onnx"
 	"promptfed/runtime/onnx/onnxtest"
@@ -160,7 +161,7 @@ func TestMalformedGraphsAreRefused(t *testing.T) {
 	for want, m := range malformed() {
 		want = strings.TrimSpace(want)
 		b := onnxtest.Marshal(t, m)
-		goldentest.Write(t, path, b)
+		filetest.Write(t, path, b)
 		_, err := onnx.Unmarshal(b)
 		goldentest.WantErrorOf(t, "bytes", err, want)
 		_, err = onnx.ReadFile(path)

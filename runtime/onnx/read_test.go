@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"promptfed/runtime/filetest"
 	"promptfed/runtime/goldentest"
 
 	"github.com/edsrzf/mmap-go"
@@ -44,7 +45,7 @@ func TestFilesAreBounded(t *testing.T) {
 		"not an ONNX model, or cut sh":     []byte("pickle"),
 	} {
 		path := filepath.Join(dir, "m.onnx")
-		goldentest.Write(t, path, b)
+		filetest.Write(t, path, b)
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
 		_, err := OpenFile(dir, "m.onnx")
@@ -128,7 +129,7 @@ func TestFileIsCutWhileRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	goldentest.Write(t, path, b)
+	filetest.Write(t, path, b)
 	f, _, err := open(path)
 	if err != nil {
 		t.Fatal(err)

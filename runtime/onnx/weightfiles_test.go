@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"promptfed/runtime/filetest"
 	"promptfed/runtime/goldentest"
 	"promptfed/runtime/onnx"
 )
@@ -16,7 +17,7 @@ func TestWeightsThatChangeAreSeen(t *testing.T) {
 	at := time.Now().Add(-time.Hour).Truncate(time.Second)
 	put := func(path, text string, at time.Time) {
 		t.Helper()
-		goldentest.Write(t, path, text)
+		filetest.Write(t, path, text)
 		if err := os.Chtimes(path, at, at); err != nil {
 			t.Fatal(err)
 		}

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"promptfed/runtime/convert"
-	"promptfed/runtime/goldentest"
+	"promptfed/runtime/filetest"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/ort/orttest"
 )
@@ -22,7 +22,7 @@ func TestAttributesAreDeclared(t *testing.T) {
 	files, _ := filepath.Glob("*.go")
 	count := 0
 	for _, f := range files {
-		source := goldentest.Read(t, f)
+		source := filetest.Read(t, f)
 		for _, m := range reads.FindAllSubmatch(source, -1) {
 			count++
 			if want := string(m[2]) + " " + words[string(m[1])]; !strings.Contains(all, ", "+want+",") {

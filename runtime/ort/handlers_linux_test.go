@@ -15,7 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"promptfed/runtime/goldentest"
+	"promptfed/runtime/filetest"
 	"promptfed/runtime/ort"
 	"promptfed/runtime/tensor"
 )
@@ -66,7 +66,7 @@ func TestSignalsReachGo(t *testing.T) {
 	symlink(t, library, beside)
 	fake := filepath.Join(dir, "libonnxruntime_providers_shared.so")
 	cc := exec.Command("cc", "-shared", "-fPIC", "-Wl,-z,nodelete", "-o", fake, "-x", "c", "-")
-	cc.Stdin = bytes.NewReader(goldentest.Read(t, "testdata/handlers.c"))
+	cc.Stdin = bytes.NewReader(filetest.Read(t, "testdata/handlers.c"))
 	if out, err := cc.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"promptfed/runtime/goldentest"
+	"promptfed/runtime/filetest"
 	"promptfed/runtime/ort"
 )
 
@@ -123,7 +123,7 @@ func TestFindLibrary(t *testing.T) {
 		if err := os.MkdirAll(filepath.Join(checkout, dir, "c"), 0o755); err != nil {
 			t.Fatal(err)
 		}
-		goldentest.Write(t, filepath.Join(checkout, dir, "go.mod"), []byte("// head\nmodule "+module+
+		filetest.Write(t, filepath.Join(checkout, dir, "go.mod"), []byte("// head\nmodule "+module+
 			"\n\ngo 1.26\n"))
 	}
 	if got := probe(t, "find", exe, filepath.Join(checkout, "a", "b", "c"), "XDG_CACHE_HOME="+cache); got != built {
@@ -149,7 +149,7 @@ func TestFindLibrary(t *testing.T) {
 		t.Errorf("named: %q", got)
 	}
 	bad := filepath.Join(empty, "no.so")
-	goldentest.Write(t, bad, "not a library")
+	filetest.Write(t, bad, "not a library")
 	for path, part := range map[string]string{filepath.Join(empty, "gone"): "correct or unset it",
 		empty: "names the folder", bad: "ONNX Runtime 1.24 or later"} {
 		got := probe(t, "load", exe, checkout, ort.LibraryVariable+"="+path)

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"promptfed/runtime/busytest"
-	"promptfed/runtime/goldentest"
+	"promptfed/runtime/filetest"
 	"promptfed/runtime/ort"
 	"promptfed/runtime/tensor"
 )
@@ -27,7 +27,7 @@ func inUse(t testing.TB) float64 {
 func private(t testing.TB) float64 {
 	t.Helper()
 	debug.FreeOSMemory()
-	raw := goldentest.Read(t, "/proc/self/statm")
+	raw := filetest.Read(t, "/proc/self/statm")
 	var size, rss, shared float64
 	if _, err := fmt.Sscan(string(raw), &size, &rss, &shared); err != nil {
 		t.Fatal(err)

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"promptfed/runtime/goldentest"
+	"promptfed/runtime/filetest"
 )
 
 // The C compiler compares the indices of functions with those of OrtApi in the binding's header.
@@ -20,7 +20,7 @@ func TestIndicesOfOrtApi(t *testing.T) {
 	}
 	var used [][]string
 	for _, header := range []string{"native.h", "../kernels/domain.h"} {
-		source := goldentest.Read(t, header)
+		source := filetest.Read(t, header)
 		found := regexp.MustCompile(`(?m)^\t([A-Z]\w+) = (\d+),$`).FindAllStringSubmatch(string(source), -1)
 		if len(found) < 10 {
 			t.Fatalf("%d functions found in %s", len(found), header)

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"promptfed/runtime/convert"
-	"promptfed/runtime/goldentest"
+	"promptfed/runtime/filetest"
 	"promptfed/runtime/kernels"
 	"promptfed/runtime/onnx"
 	"promptfed/runtime/ort"
@@ -62,7 +62,7 @@ type products struct {
 
 func (p products) model(t testing.TB, dir string) *onnx.ModelProto {
 	t.Helper()
-	goldentest.Write(t, filepath.Join(dir, p.file), bytesOf(p.w.Data))
+	filetest.Write(t, filepath.Join(dir, p.file), bytesOf(p.w.Data))
 	var in dims
 	for range p.x.Shape[:len(p.x.Shape)-1] {
 		in = append(in, fmt.Sprint("d", len(in)))

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"promptfed/runtime/busytest"
-	"promptfed/runtime/goldentest"
+	"promptfed/runtime/filetest"
 	"promptfed/runtime/ort"
 	"promptfed/runtime/tensor"
 )
@@ -33,11 +33,11 @@ func TestSpinningEndsWithTheRun(t *testing.T) {
 		for _, id := range own {
 			thread := "/proc/self/task/" + id
 			var took int
-			if _, err := fmt.Sscan(string(goldentest.Read(t, thread+"/schedstat")), &took); err != nil {
+			if _, err := fmt.Sscan(string(filetest.Read(t, thread+"/schedstat")), &took); err != nil {
 				t.Fatal(err)
 			}
 			ns += took
-			asleep = asleep && strings.Contains(string(goldentest.Read(t, thread+"/status")), "State:\tS")
+			asleep = asleep && strings.Contains(string(filetest.Read(t, thread+"/status")), "State:\tS")
 		}
 		return ns, asleep
 	}

@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"promptfed/runtime/goldentest"
+	"promptfed/runtime/filetest"
 	"promptfed/runtime/onnx"
 	"promptfed/runtime/onnx/onnxtest"
 	"promptfed/runtime/ort"
@@ -24,7 +24,7 @@ func safetensors(t testing.TB, path string, pad int, data []float32) int {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	goldentest.Write(t, path, file)
+	filetest.Write(t, path, file)
 	return 8 + len(header)
 }
 
@@ -101,7 +101,7 @@ func TestOpenTakesTheFolderOfTheFile(t *testing.T) {
 	offset := safetensors(t, filepath.Join(dir, "m.safetensors"), 1, weights)
 	path := filepath.Join(dir, "m.onnx")
 	b := onnxtest.Marshal(t, externalLinear(t, "m.safetensors", offset, 24))
-	goldentest.Write(t, path, b)
+	filetest.Write(t, path, b)
 	s, err := ort.Open(path, ort.Options{})
 	if err != nil {
 		t.Fatal(err)

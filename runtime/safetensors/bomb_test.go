@@ -10,14 +10,14 @@ import (
 	"strings"
 	"testing"
 
-	"promptfed/runtime/goldentest"
+	"promptfed/runtime/filetest"
 )
 
 // A file that is cut short at any byte is rejected with its name.
 func TestCutAnywhere(t *testing.T) {
-	whole := goldentest.Read(t, "testdata/all.safetensors")
+	whole := filetest.Read(t, "testdata/all.safetensors")
 	path := filepath.Join(t.TempDir(), "cut.safetensors")
-	goldentest.Write(t, path, whole)
+	filetest.Write(t, path, whole)
 	for n := len(whole) - 1; n >= 0; n-- {
 		if err := os.Truncate(path, int64(n)); err != nil {
 			t.Fatal(err)

@@ -18,6 +18,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"promptfed/runtime/filetest"
 	"promptfed/runtime/goldentest"
 	"promptfed/runtime/tensor"
 )
@@ -56,7 +57,7 @@ func TestReadsWhatPyTorchHolds(t *testing.T) {
 	}
 	defer f.Close()
 	got := map[string]fact{}
-	whole := goldentest.Read(t, "testdata/all.safetensors")
+	whole := filetest.Read(t, "testdata/all.safetensors")
 	for _, name := range f.Names() {
 		x, err := f.Tensor(name)
 		if err != nil {
@@ -311,7 +312,7 @@ func TestFullDiskKeepsTheOldFile(t *testing.T) {
 }
 
 func FuzzParse(f *testing.F) {
-	good := goldentest.Read(f, "testdata/all.safetensors")
+	good := filetest.Read(f, "testdata/all.safetensors")
 	f.Add(good)
 	f.Add(good[:len(good)-3])
 	f.Add(file(one("F16", "[1,2]", "[0,4]"), 4))

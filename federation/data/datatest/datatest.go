@@ -15,6 +15,7 @@ import (
 	"strings"
 	"testing"
 
+	"promptfed/runtime/filetest"
 	"promptfed/runtime/goldentest"
 )
 
@@ -66,7 +67,7 @@ func Tree(t testing.TB, names ...string) string {
 // writeFile writes a file under a folder; the name has forward slashes.
 func writeFile(t testing.TB, root, name string, raw []byte) {
 	t.Helper()
-	goldentest.Write(t, filepath.Join(root, filepath.FromSlash(name)), raw)
+	filetest.Write(t, filepath.Join(root, filepath.FromSlash(name)), raw)
 }
 
 // Main runs the tests of a package with one temporary folder for all of them, removes the folder and exits, as TestMain
@@ -165,7 +166,7 @@ func Write(t testing.TB, root string, files map[string]string) string {
 // ReadTestdata returns the text of a file of testdata.
 func ReadTestdata(t testing.TB, name string) string {
 	t.Helper()
-	return string(goldentest.Read(t, Testdata(t, name)))
+	return string(filetest.Read(t, Testdata(t, name)))
 }
 
 // Testdata returns the path of a file below federation/data/sets/testdata, for tests of any package.

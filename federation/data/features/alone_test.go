@@ -1,6 +1,7 @@
 package features_test
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -15,6 +16,7 @@ import (
 	"promptfed/models/bundle"
 	"promptfed/models/bundle/converted"
 	"promptfed/models/tiny"
+	"promptfed/runtime/filetest"
 	"promptfed/runtime/ort"
 	"promptfed/runtime/tensor"
 )
@@ -45,11 +47,7 @@ func photos(t *testing.T, n int) []data.Example {
 		paths = append(paths, filepath.Join(dir, fmt.Sprintf("%03d.jpg", i)))
 		datatest.Photo(t, paths[i], i%3, i)
 	}
-	list, err := data.Files(paths)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return list
+	return files(t, paths...)
 }
 
 // TestDependOnTheImageAlone: an image has the same features, bit for bit, with any number of workers, with any settings
@@ -82,11 +80,7 @@ func TestDependOnTheImageAlone(t *testing.T) {
 			17, 16, 15, 14, 13, 12, 11}} {
 			x := features.Extractor{Workers: 2}
 			same(fmt.Sprint("the list ", at), of(x, data.Pick(list, at)), at...)
-			exact, err := x.Compute(t.Context(), features.Request{Bundle: b, List: data.Pick(list, at),
-				What: method.ImageInput})
-			if err != nil {
-				t.Fatal(err)
-			}
+			exact := compute(t, x, features.Request{Bundle: b, List: data.Pick(list, at), What: method.ImageInput})
 			same(fmt.Sprint("without a cache, the list ", at), exact, at...)
 		}
 		dir, computed := t.TempDir(), 0
@@ -109,21 +103,11 @@ func TestContentIsTheKey(t *testing.T) {
 	stamp := time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)
 	write := func(path string, shade byte) []data.Example {
 		t.Helper()
-		raw := bitmap(shade)
-		err := os.WriteFile(path+".new", raw, 0o644)
-		if err == nil {
-			err = os.Chtimes(path+".new", stamp, stamp)
-		}
-		if err == nil {
-			err = os.Rename(path+".new", path)
-		}
-		if err != nil {
+		made := filetest.Write(t, path+".new", bitmap(shade))
+		if err := errors.Join(os.Chtimes(made, stamp, stamp), os.Rename(made, path)); err != nil {
 			t.Fatal(err)
 		}
-		list, err := data.Files([]string{path})
-		if err != nil {
-			t.Fatal(err)
-		}
+		list := files(t, path)
 		list[0].ID = filepath.Base(path) // as in sets: relative to their root
 		return list
 	}

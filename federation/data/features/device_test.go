@@ -16,6 +16,7 @@ import (
 	"promptfed/models/bundle"
 	"promptfed/models/bundle/exported"
 	"promptfed/runtime/busytest"
+	"promptfed/runtime/filetest"
 	"promptfed/runtime/ort"
 	"promptfed/runtime/ort/orttest"
 	"promptfed/runtime/tensor"
@@ -55,12 +56,8 @@ func TestDeviceFeatures(t *testing.T) {
 				continue
 			}
 			of := func(o ort.Options, workers int, list []data.Example) *tensor.Tensor {
-				out, err := features.Extractor{Session: o, Workers: workers}.Compute(t.Context(), features.Request{
-					Bundle: b, List: list, What: what})
-				if err != nil {
-					t.Fatal(err)
-				}
-				return out
+				return compute(t, features.Extractor{Session: o, Workers: workers}, features.Request{Bundle: b,
+					List: list, What: what})
 			}
 			want := of(ort.Options{Provider: ort.CPU}, 2, list)
 			near(t, name+" "+what, of(bound(1), 3, list), want, 2e-5)
@@ -85,10 +82,8 @@ func TestExportedTowerOnDevice(t *testing.T) {
 		fixed += b.Batch()
 		var both [2]*tensor.Tensor
 		for i, o := range []ort.Options{{Provider: ort.CPU}, bound(1)} {
-			if both[i], err = (features.Extractor{Session: o, Workers: 2}).Compute(t.Context(), features.Request{
-				Bundle: b, List: list, What: method.ImageInput}); err != nil {
-				t.Fatal(err)
-			}
+			both[i] = compute(t, features.Extractor{Session: o, Workers: 2}, features.Request{Bundle: b, List: list,
+				What: method.ImageInput})
 		}
 		near(t, name, both[1], both[0], 2e-5)
 	}
@@ -134,9 +129,7 @@ func TestDeviceViews(t *testing.T) {
 // images, on the CPU 144 in shards of 64.
 func TestBrokenImageInTheMiddle(t *testing.T) {
 	b, list := small(t), images(t, 400)
-	if err := os.WriteFile(list[150].Path, []byte("no image"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	filetest.Write(t, list[150].Path, "no image")
 	for name, o := range map[string]ort.Options{"host": {Provider: ort.CPU}, "device": bound(1), "devices": bound(2)} {
 		dir, last := t.TempDir(), 0
 		_, err := features.Extractor{Cache: data.Cache{Dir: dir}, Session: o, Workers: 2,

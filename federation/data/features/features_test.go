@@ -2,9 +2,7 @@ package features_test
 
 import (
 	"context"
-	"image/png"
 	"math"
-	"os"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -15,6 +13,7 @@ import (
 	"promptfed/models/bundle"
 	"promptfed/models/bundle/converted"
 	"promptfed/models/synthetic"
+	"promptfed/runtime/filetest"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/nn"
 	"promptfed/runtime/ort"
@@ -42,22 +41,30 @@ func images(t *testing.T, n int) []data.Example {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p := filepath.Join(dir, string(rune('a'+i/26))+string(rune('a'+i%26))+".png")
-		f, err := os.Create(p)
-		if err == nil {
-			err = png.Encode(f, img)
-			f.Close()
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		paths = append(paths, p)
+		paths = append(paths, filetest.PNG(t, filepath.Join(dir, string(rune('a'+i/26))+string(rune('a'+i%26))+".png"),
+			img))
 	}
+	return files(t, paths...)
+}
+
+// files lists files as examples.
+func files(t *testing.T, paths ...string) []data.Example {
+	t.Helper()
 	list, err := data.Files(paths)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return list
+}
+
+// compute returns the features that are asked for, without a cache.
+func compute(t *testing.T, x features.Extractor, r features.Request) *tensor.Tensor {
+	t.Helper()
+	out, err := x.Compute(t.Context(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
 }
 
 func extract(t *testing.T, x features.Extractor, b *bundle.Bundle, list []data.Example, views int) []*tensor.Tensor {
@@ -137,10 +144,7 @@ func TestSameWhateverTheCacheHolds(t *testing.T) {
 func TestFloatIsExact(t *testing.T) {
 	b, list, dir := small(t), images(t, 37), t.TempDir()
 	x := features.Extractor{Cache: data.Cache{Dir: dir, Precision: data.Float}, Workers: 2}
-	want, err := x.Compute(context.Background(), features.Request{Bundle: b, List: list, What: method.ImageInput})
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := compute(t, x, features.Request{Bundle: b, List: list, What: method.ImageInput})
 	half := extract(t, features.Extractor{Cache: data.Cache{Dir: dir}, Workers: 2}, b, list, 1)[0]
 	cold, warm := extract(t, x, b, list, 1)[0], extract(t, x, b, list, 1)[0]
 	differ := 0
@@ -182,14 +186,8 @@ func TestViews(t *testing.T) {
 
 func TestBrokenImage(t *testing.T) {
 	b := small(t)
-	p := filepath.Join(t.TempDir(), "broken.png")
-	if err := os.WriteFile(p, []byte("no image"), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	list, err := data.Files([]string{p})
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := filetest.Write(t, filepath.Join(t.TempDir(), "broken.png"), "no image")
+	list := files(t, p)
 	if _, err := (features.Extractor{Cache: data.Cache{Dir: t.TempDir()}}).Rows(context.Background(), features.Request{
 		Bundle: b, List: list, What: method.ImageInput}); err == nil {
 		t.Error("a broken image has features")
@@ -203,11 +201,7 @@ func TestTokensLeadToFeatures(t *testing.T) {
 	b, list := small(t), images(t, 5)
 	x := features.Extractor{Cache: data.Cache{Dir: t.TempDir(), Precision: data.Float}, Workers: 2}
 	of := func(what string) *tensor.Tensor {
-		out, err := x.Compute(context.Background(), features.Request{Bundle: b, List: list, What: what})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return out
+		return compute(t, x, features.Request{Bundle: b, List: list, What: what})
 	}
 	tokens, v := of(method.TokensInput), b.Vision.Width
 	w, _ := converted.Weights(b)

@@ -92,11 +92,7 @@ func TestKilled(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		out, err := data.Files(paths)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return out
+		return files(t, paths...)
 	}
 	if dirs := filepath.SplitList(os.Getenv(env)); len(dirs) == 2 {
 		left, err := strconv.Atoi(os.Getenv(envImages))

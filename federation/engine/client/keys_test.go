@@ -11,6 +11,7 @@ import (
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/method"
+	"promptfed/runtime/filetest"
 	"promptfed/runtime/goldentest"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/ort/orttest"
@@ -100,7 +101,7 @@ func TestWeightsReplacedDuringARun(t *testing.T) {
 	b := weightsLocation{dir: t.TempDir()}
 	path := filepath.Join(b.dir, "w")
 	put := func(v float32) {
-		goldentest.Write(t, path+".new", string(binary.LittleEndian.AppendUint32(nil, math.Float32bits(v))))
+		filetest.Write(t, path+".new", string(binary.LittleEndian.AppendUint32(nil, math.Float32bits(v))))
 		if err := os.Rename(path+".new", path); err != nil {
 			t.Fatal(err)
 		}

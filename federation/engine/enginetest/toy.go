@@ -11,6 +11,7 @@ import (
 	"promptfed/federation/method"
 	"promptfed/federation/methods"
 	"promptfed/federation/methodtest"
+	"promptfed/runtime/filetest"
 	"promptfed/runtime/goldentest"
 	"promptfed/runtime/optim"
 )
@@ -60,5 +61,5 @@ func Refused(t testing.TB, experiment *spec.Experiment, set engine.Settings, wor
 // Prompts returns the bytes of the prompts of a run folder.
 func Prompts(t testing.TB, dir string) string {
 	t.Helper()
-	return string(goldentest.Read(t, filepath.Join(dir, record.PromptsFile)))
+	return string(filetest.Read(t, filepath.Join(dir, record.PromptsFile)))
 }

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"testing"
 
-	"promptfed/runtime/goldentest"
+	"promptfed/runtime/filetest"
 	"promptfed/runtime/tensor"
 )
 
@@ -59,7 +59,7 @@ func TestECEByHand(t *testing.T) {
 // error is over all cases together.
 func goldenCases(t *testing.T) (cases []Examples, ece []float64) {
 	t.Helper()
-	b := goldentest.Read(t, "testdata/calibration.json")
+	b := filetest.Read(t, "testdata/calibration.json")
 	var golden struct {
 		Cases []struct {
 			Scores [][]float32

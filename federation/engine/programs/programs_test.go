@@ -8,6 +8,7 @@ import (
 
 	"promptfed/federation/engine/client"
 	"promptfed/federation/method"
+	"promptfed/runtime/filetest"
 	"promptfed/runtime/goldentest"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/onnx"
@@ -83,7 +84,7 @@ func TestRead(t *testing.T) {
 		`{`: File,
 	} {
 		dir := t.TempDir()
-		goldentest.Write(t, filepath.Join(dir, File), text)
+		filetest.Write(t, filepath.Join(dir, File), text)
 		_, err := Open(dir, nil)
 		goldentest.WantError(t, err, says)
 	}

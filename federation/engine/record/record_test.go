@@ -14,7 +14,7 @@ import (
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/metrics"
 	"promptfed/federation/method"
-	"promptfed/runtime/goldentest"
+	"promptfed/runtime/filetest"
 )
 
 func TestSummary(t *testing.T) {
@@ -287,7 +287,7 @@ func TestJournal(t *testing.T) {
 	if err != nil || len(j.Records) != 3 {
 		t.Fatal(err)
 	}
-	whole := goldentest.Read(t, path)
+	whole := filetest.Read(t, path)
 	lines := strings.SplitAfter(string(whole), "\n")
 	for name, c := range map[string]struct {
 		text string
@@ -295,7 +295,7 @@ func TestJournal(t *testing.T) {
 	}{"all": {string(whole), 3}, "the end is missing": {string(whole[:len(whole)-1]), 2},
 		"a round is missing": {lines[0] + lines[2], 1},
 		"no record":          {lines[0] + "x\n" + lines[1], 1}, "nothing": {"", 0}} {
-		goldentest.Write(t, path, c.text)
+		filetest.Write(t, path, c.text)
 		got, err := Records(filepath.Dir(path))
 		if err != nil || len(got) != c.want {
 			t.Errorf("%s: %d records, %v", name, len(got), err)
@@ -320,10 +320,10 @@ func TestJournal(t *testing.T) {
 			if b, _ := os.ReadFile(path); strings.Count(string(b), "\n") != done {
 				t.Errorf("%s, %d rounds: the file is %s", name, done, b)
 			}
-			goldentest.Write(t, path, c.text)
+			filetest.Write(t, path, c.text)
 		}
 	}
-	goldentest.Write(t, path, `{"format":9,"round":0}`)
+	filetest.Write(t, path, `{"format":9,"round":0}`)
 	if _, err := Records(filepath.Dir(path)); err == nil || !strings.HasPrefix(err.Error(),
 		path+": it has format 9") {
 		t.Error(err)

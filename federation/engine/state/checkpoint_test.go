@@ -9,7 +9,7 @@ import (
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/record"
 	"promptfed/federation/method"
-	"promptfed/runtime/goldentest"
+	"promptfed/runtime/filetest"
 	"promptfed/runtime/tensor"
 )
 
@@ -68,7 +68,7 @@ func TestRestore(t *testing.T) {
 		t.Error(ok, err)
 	}
 	for text, says := range map[string]string{"x": "cannot resume: ", "": "cannot resume: "} {
-		goldentest.Write(t, filepath.Join(dir, CheckpointFile), text)
+		filetest.Write(t, filepath.Join(dir, CheckpointFile), text)
 		if _, _, err := LoadCheckpoint(dir, &method.Global{}); err == nil || !strings.HasPrefix(err.Error(), says) {
 			t.Error(err)
 		}

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"promptfed/federation/engine/message"
+	"promptfed/runtime/filetest"
 	"promptfed/runtime/goldentest"
 	"promptfed/runtime/tensor"
 )
@@ -143,10 +144,10 @@ func TestStateFile(t *testing.T) {
 	if back, err := ReadState(path); err != nil || !reflect.DeepEqual(back, s) {
 		t.Fatal(err, back)
 	}
-	b := goldentest.Read(t, path)
+	b := filetest.Read(t, path)
 	for _, at := range []int{len(b) - 1, len(b) - 9} { // of the float32 numbers and of the int64 ones
 		b[at] ^= 1
-		goldentest.Write(t, path, b)
+		filetest.Write(t, path, b)
 		if _, err := ReadState(path); err == nil || !strings.HasPrefix(err.Error(),
 			path+" is damaged: its content does not match its checksum") {
 			t.Error(err)

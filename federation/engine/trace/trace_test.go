@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"promptfed/runtime/goldentest"
+	"promptfed/runtime/filetest"
 	"promptfed/runtime/safetensors"
 	"promptfed/runtime/tensor"
 )
@@ -76,7 +76,7 @@ func TestWrite(t *testing.T) {
 	if err := rec.Write(dir, info); err != nil {
 		t.Fatal(err)
 	}
-	b := goldentest.Read(t, filepath.Join(dir, InfoFile))
+	b := filetest.Read(t, filepath.Join(dir, InfoFile))
 	var got Info
 	if err := json.Unmarshal(b, &got); err != nil || got.Version != 3 || !reflect.DeepEqual(got.Steps, order) ||
 		!reflect.DeepEqual(got.Rounds, rec.Rounds) || strings.Contains(string(b), "photo") {

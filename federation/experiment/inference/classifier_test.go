@@ -108,10 +108,7 @@ func TestClassifierIsPredict(t *testing.T) {
 // A finished run keeps the data that classification with a client's own examples needs, so the examples need not be
 // there again. Without it there is one clear error.
 func TestMemoryOfAFinishedRun(t *testing.T) {
-	m, err := methods.Build("pfedprompt", nil, map[string]any{"tokens": 2})
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := methodtest.Build(t, "pfedprompt", nil, map[string]any{"tokens": 2})
 	e := withMethod(m)
 	e.Plan.Rounds, e.Plan.Participation = 1, 0.5
 	r := mustRun(t, e, engine.Settings{})

@@ -7,10 +7,10 @@ import (
 	"testing"
 
 	"promptfed/federation/data/sets"
-	"promptfed/federation/engine"
+	"promptfed/federation/engine/enginetest"
 	"promptfed/federation/engine/record"
 	"promptfed/federation/experiment"
-	"promptfed/runtime/safetensors"
+	"promptfed/runtime/ort/orttest"
 	"promptfed/runtime/tensor"
 )
 
@@ -34,16 +34,11 @@ func TestEmbeddings(t *testing.T) {
 	defer b.Close()
 	set := b.Settings()
 	set.Dir = t.TempDir()
-	if _, err := engine.Run(t.Context(), b.Experiment, set); err != nil {
-		t.Fatal(err)
-	}
+	enginetest.Run(t, b.Experiment, set)
 	if err := WriteEmbeddings(t.Context(), b, set.Dir, nil); err != nil {
 		t.Fatal(err)
 	}
-	m, _, err := safetensors.ReadFile(filepath.Join(set.Dir, record.EmbeddingsFile))
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := orttest.Golden(t, filepath.Join(set.Dir, record.EmbeddingsFile))
 	for _, name := range c.Backbones {
 		if label := m[name+"/label"]; label == nil || !slices.Equal(label.Ints, []int64{0, 0, 1, 1, 2, 3}) {
 			t.Errorf("%s: labels %v", name, label)

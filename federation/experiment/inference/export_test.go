@@ -8,7 +8,6 @@ import (
 	"image"
 	"image/color"
 	"image/draw"
-	"image/png"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -20,11 +19,12 @@ import (
 	"promptfed/federation/data"
 	"promptfed/federation/data/datatest"
 	"promptfed/federation/data/sets"
-	"promptfed/federation/engine"
+	"promptfed/federation/engine/enginetest"
 	"promptfed/federation/engine/record"
 	"promptfed/federation/experiment"
 	"promptfed/federation/methods"
 	"promptfed/models/synthetic"
+	"promptfed/runtime/filetest"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/onnx"
 	"promptfed/runtime/ort"
@@ -71,9 +71,7 @@ func trainedWith(t *testing.T, method string, change func(*experiment.Config), w
 	}
 	set := b.Settings()
 	set.Dir = t.TempDir()
-	if _, err := engine.Run(context.Background(), b.Experiment, set); err != nil {
-		t.Fatal(err)
-	}
+	enginetest.Run(t, b.Experiment, set)
 	return b.Task.Protocol.Config, set.Dir
 }
 
@@ -88,15 +86,7 @@ func testImages(t *testing.T) []data.Example {
 	dir := t.TempDir()
 	var paths []string
 	save := func(img image.Image) {
-		paths = append(paths, filepath.Join(dir, fmt.Sprint(len(paths), ".png")))
-		f, err := os.Create(paths[len(paths)-1])
-		if err == nil {
-			err = png.Encode(f, img)
-			f.Close()
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		paths = append(paths, filetest.PNG(t, filepath.Join(dir, fmt.Sprint(len(paths), ".png")), img))
 	}
 	for i, size := range [][2]int{{64, 64}, {201, 147}, {33, 150}, {250, 19}, {13, 9}, {1, 1}} {
 		img, err := synthetic.Draw(synthetic.Classes()[i], synthetic.Domains()[i%3], uint64(i), max(4, size[0],
@@ -211,10 +201,7 @@ func TestExportStandsAlone(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		b, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := filetest.Read(t, path)
 		if int64(len(b)) != size || first != nil && string(first) != string(b) {
 			t.Errorf("%d bytes, said to be %d, or not those of the last time", len(b), size)
 		}
@@ -318,10 +305,7 @@ func TestExportSaysTheSelectedRound(t *testing.T) {
 func TestExportLeavesNoHalfFile(t *testing.T) {
 	c, dir := trained(t, "zeroshot")
 	out := t.TempDir()
-	path := filepath.Join(out, "c.onnx")
-	if err := os.WriteFile(path, []byte("old"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	path := filetest.Write(t, filepath.Join(out, "c.onnx"), "old")
 	for _, x := range []struct {
 		pixels, out string
 		word        string

@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"promptfed/federation/method"
-	"promptfed/federation/methods"
 	"promptfed/federation/methods/adapters"
 	"promptfed/federation/methods/parts/layer"
 	"promptfed/federation/methodtest"
@@ -108,10 +107,7 @@ func TestTowersAndStarts(t *testing.T) {
 		{"pfedmma", "both", layer.PlaceholderClient, true}, {"pfedmma", "both", noText, false},
 		{"pfedmma", "text", noVision, true}, {"pfedmma", "image", noVision, false},
 	} {
-		m, err := methods.Build(c.method, nil, options{"towers": c.towers, "rank": 4})
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := methodtest.Build(t, c.method, nil, options{"towers": c.towers, "rank": 4})
 		s := method.NewScope(c.task, m.Params(c.task))
 		m.Logits(s)
 		if err := s.Graph().Err(); (err == nil) != c.ok || err != nil &&

@@ -258,11 +258,8 @@ func TestBadFiles(t *testing.T) {
 
 // Sizes of a client bind a file's graph: lengths of private prompts differ between clients.
 func TestSizesBind(t *testing.T) {
-	m, err := methods.Build("onnx", nil, options{"file": methodtest.ONNXOption("fedpha"), "tokens": 7,
+	m := methodtest.Build(t, "onnx", nil, options{"file": methodtest.ONNXOption("fedpha"), "tokens": 7,
 		"private_tokens": []int{4, 16}})
-	if err != nil {
-		t.Fatal(err)
-	}
 	for client, length := range []int{4, 16, 4} {
 		spec := method.ClientSpec{Client: client, Width: 8, Dim: 6, Classes: 3}
 		if p := m.Params(spec); fmt.Sprint(p[0].Shape, p[1].Shape) != fmt.Sprint([]int{7, 8}, []int{length, 8}) {
@@ -273,10 +270,7 @@ func TestSizesBind(t *testing.T) {
 
 // What the server computes is finite, or an error before the run's state changes.
 func TestMergeIsFinite(t *testing.T) {
-	m, err := methods.Build("onnx", nil, options{"file": methodtest.ONNXOption("scaffold")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := methodtest.Build(t, "onnx", nil, options{"file": methodtest.ONNXOption("scaffold")})
 	prompt := tensor.New(3, 4)
 	g := &method.Global{Width: 4, Classes: 2, Clients: 1, Shared: tensor.Map{"ctx": prompt},
 		Broadcast: tensor.Map{"file/c": tensor.New(3, 4)}}

@@ -140,10 +140,7 @@ func TestTermsWithoutWeight(t *testing.T) {
 
 // FedMVP names what an image tower lacks.
 func TestTowersWithoutPrompts(t *testing.T) {
-	m, err := methods.Build("fedmvp", nil, options{"heads": 3, "templates": []string{"a {}"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := methodtest.Build(t, "fedmvp", nil, options{"heads": 3, "templates": []string{"a {}"}})
 	fits := layer.PlaceholderClient
 	fits.VisionWidth = 6
 	resnet, heads, patches := fits, fits, fits

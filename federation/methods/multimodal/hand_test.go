@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"promptfed/federation/method"
-	"promptfed/federation/methods"
 	"promptfed/federation/methods/multimodal"
 	"promptfed/federation/methods/parts/layer"
 	"promptfed/federation/methodtest"
@@ -118,10 +117,7 @@ func TestTermsWithoutWeight(t *testing.T) {
 
 // MaPLe's layer from 8 numbers begins within 1/√8, as torch.nn.Linear does, and those of later blocks are equal.
 func TestMaPLeStarts(t *testing.T) {
-	m, err := methods.Build("maple", nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := methodtest.Build(t, "maple", nil, nil)
 	g := &method.Global{Seed: 5, Shared: tensor.Map{}}
 	for _, p := range m.Params(layer.PlaceholderClient) {
 		g.Shared[p.Name] = tensor.New(p.Shape...)

@@ -7,12 +7,13 @@ import (
 	"time"
 
 	"promptfed/federation/net/certs"
+	"promptfed/runtime/filetest"
 	"promptfed/runtime/goldentest"
 )
 
 func read(t *testing.T, path string) string {
 	t.Helper()
-	return string(goldentest.Read(t, path))
+	return string(filetest.Read(t, path))
 }
 
 // The key of an authority stays when another folder is given it, or another key lies beside the certificates: without

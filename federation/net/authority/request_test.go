@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"promptfed/federation/net/certs"
+	"promptfed/runtime/filetest"
 	"promptfed/runtime/goldentest"
 )
 
@@ -179,12 +180,12 @@ func TestReadRequest(t *testing.T) {
 		`"../client-3" is not`:      requestOf(t, key, named("../client-3")),
 		`"\x1b[2Jserver\n" is not`:  requestOf(t, key, named("\x1b[2Jserver\n")),
 	} {
-		goldentest.Write(t, path, text)
+		filetest.Write(t, path, text)
 		_, err := ReadRequest(path)
 		goldentest.WantError(t, err, path, what, "nothing was signed")
 	}
 	// PEM ignores what stands before it, so a file may be filled up to the limit.
-	goldentest.Write(t, path, append(bytes.Repeat([]byte("\n"), maxRequest-len(good)), good...))
+	filetest.Write(t, path, append(bytes.Repeat([]byte("\n"), maxRequest-len(good)), good...))
 	if r, err := ReadRequest(path); err != nil || r.Name != "client-3" {
 		t.Errorf("a file of the largest size: %+v, %v", r, err)
 	}

@@ -20,6 +20,7 @@ import (
 	"promptfed/federation/net/natsserver"
 	"promptfed/federation/net/nettest"
 	"promptfed/runtime/busytest"
+	"promptfed/runtime/filetest"
 	"promptfed/runtime/goldentest"
 )
 
@@ -148,7 +149,7 @@ func TestRevokedConnections(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ca := goldentest.Read(t, filepath.Join(dir, "ca.pem"))
+	ca := filetest.Read(t, filepath.Join(dir, "ca.pem"))
 	list, err := certs.OpenRevocationList(filepath.Join(dir, certs.RevocationFile), ca)
 	if err != nil {
 		t.Fatal(err)

@@ -7,6 +7,7 @@ import (
 	"promptfed/federation/engine/message"
 	"promptfed/federation/method"
 	"promptfed/federation/net/wire"
+	"promptfed/runtime/filetest"
 	"promptfed/runtime/goldentest"
 	"promptfed/runtime/tensor"
 )
@@ -126,6 +127,6 @@ func TestMembersHoldNoExamples(t *testing.T) {
 
 func file(t *testing.T, path string) string {
 	t.Helper()
-	b := goldentest.Read(t, path)
+	b := filetest.Read(t, path)
 	return string(b)
 }

@@ -11,7 +11,7 @@ import (
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/methodtest"
 	"promptfed/federation/net/nettest"
-	"promptfed/runtime/goldentest"
+	"promptfed/runtime/filetest"
 )
 
 // The same experiment gives the same bytes and the same records in one process, through encoded messages, and over the
@@ -66,7 +66,7 @@ func TestSameEvaluations(t *testing.T) {
 		t.Errorf("other records than in one process:\n%s\n%s", got, want)
 	}
 	read := func(dir string) string {
-		b := goldentest.Read(t, filepath.Join(dir, record.ConfusionFile))
+		b := filetest.Read(t, filepath.Join(dir, record.ConfusionFile))
 		_, counts, _ := strings.Cut(string(b), `"clients"`)
 		return counts
 	}

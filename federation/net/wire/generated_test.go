@@ -6,13 +6,13 @@ import (
 	"strings"
 	"testing"
 
-	"promptfed/runtime/goldentest"
+	"promptfed/runtime/filetest"
 )
 
 // The generated code belongs to promptfed.proto: generate.sh writes the digest of the file that it read.
 func TestGenerated(t *testing.T) {
-	source := goldentest.Read(t, "promptfed.proto")
-	code := goldentest.Read(t, "promptfed.pb.go")
+	source := filetest.Read(t, "promptfed.proto")
+	code := filetest.Read(t, "promptfed.pb.go")
 	if want := fmt.Sprintf("promptfed.proto: %x\n", sha256.Sum256(source)); !strings.HasSuffix(string(code), want) {
 		t.Error("promptfed.proto changed: run go generate ./federation/net/wire")
 	}

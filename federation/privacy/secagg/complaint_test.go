@@ -16,18 +16,12 @@ func liars(t *testing.T, deals func(s *session, id int, l EncryptedShares),
 	reveals func(s *session, id int, a Shares)) (sum []uint64, senders []int, named map[int]error, s *session) {
 	t.Helper()
 	s = newSession(t, 3, 4, 4, 0, 1, 2, 3, 4)
-	must := func(err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
 	named = map[int]error{}
 	r, err := s.join()
-	must(err)
+	must(t, err)
 	s.each(share, func(id int, c *Client) error {
 		l, err := c.Share(r)
-		must(err)
+		must(t, err)
 		if deals != nil {
 			l = maps.Clone(l)
 			deals(s, id, l)
@@ -38,13 +32,13 @@ func liars(t *testing.T, deals func(s *session, id int, l EncryptedShares),
 		return nil
 	})
 	in, err := s.server.Inboxes()
-	must(err)
+	must(t, err)
 	s.each(check, func(id int, c *Client) error {
 		if in[id] == nil {
 			return nil
 		}
 		out, err := c.Check(in[id])
-		must(err)
+		must(t, err)
 		if complains != nil {
 			complains(s, id, out)
 		}
@@ -55,19 +49,19 @@ func liars(t *testing.T, deals func(s *session, id int, l EncryptedShares),
 	})
 	senders, found, err := s.server.Exclude(s.model)
 	maps.Copy(named, found)
-	must(err)
+	must(t, err)
 	for id := range s.clients {
 		if !slices.Contains(senders, id) {
 			s.drop[id] = mask
 		}
 	}
 	q, err := s.add(senders)
-	must(err)
+	must(t, err)
 	signed, err := s.agree(q)
-	must(err)
+	must(t, err)
 	s.each(reveal, func(id int, c *Client) error {
 		a, err := c.Reveal(signed)
-		must(err)
+		must(t, err)
 		if reveals != nil {
 			reveals(s, id, a)
 		}
@@ -124,13 +118,9 @@ func TestComplaints(t *testing.T) {
 		"other shares": {deals: func(s *session, id int, l EncryptedShares) {
 			if id == 1 {
 				shared, err := s.clients[1].shared(s.clients[1].roster, 3)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				pair, seed, err := openShares(shared, s.terms.Session, 1, 3, l[3].Sealed)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				x := l[3]
 				x.Sealed = sealShares(shared, s.terms.Session, 1, 3, seed, pair)
 				l[3] = s.resign(1, 3, x)
@@ -170,9 +160,7 @@ func TestComplaints(t *testing.T) {
 			if id == 4 {
 				key := s.server.roster[2].Envelope
 				x, err := complain(s.terms, s.clients[4].envelope, key[:], rand.Reader)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				x.Shared = newSecret(rand.Reader).point()
 				c[2] = x
 			}
@@ -243,21 +231,15 @@ func TestDealersWithoutSecret(t *testing.T) {
 func (s *session) deals(from, to int, l EncryptedShares, share []byte) {
 	s.t.Helper()
 	x, err := scalar(share)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	one := l[to]
 	copy(one.Commitments[keySize:], secret{x}.point())
 	if to != from {
 		c := s.clients[from]
 		shared, err := c.shared(c.roster, to)
-		if err != nil {
-			s.t.Fatal(err)
-		}
+		must(s.t, err)
 		pair, _, err := openShares(shared, s.terms.Session, from, to, one.Sealed)
-		if err != nil {
-			s.t.Fatal(err)
-		}
+		must(s.t, err)
 		one.Sealed = sealShares(shared, s.terms.Session, from, to, pair, share)
 		one = s.resign(from, to, one)
 	}
@@ -294,9 +276,7 @@ func TestFalseShares(t *testing.T) {
 	}
 	s, q := masked(t) // client 4 dropped out
 	signed, err := s.agree(q)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	s.each(reveal, func(id int, c *Client) error {
 		a, err := c.Reveal(signed)
 		if id == 1 {

@@ -14,13 +14,9 @@ import (
 func (s *session) signed(id int, k Keys) Advert {
 	s.t.Helper()
 	proof, err := s.who.Proof(id)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	signature, err := s.who.Sign(id, advertised(s.terms, id, k))
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	return Advert{k, signature, proof}
 }
 
@@ -49,9 +45,7 @@ func (c certified) Verify(client int, proof, message, signature []byte) error {
 func TestRosterOfLies(t *testing.T) {
 	s := newSession(t, 3, 1, 4, 0, 1, 2, 3, 4)
 	r, err := s.join()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	forged := func(id int) Advert { // with a key, but no certificate
 		k := unknownKeys()
 		public, private, _ := ed25519.GenerateKey(rand.Reader)
@@ -67,13 +61,9 @@ func TestRosterOfLies(t *testing.T) {
 		}
 	}
 	c, err := NewClient(0, s.terms, certified{s.who}, Peers{}, rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	own, err := c.Advertise()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	r[0] = own.Advert
 	for name, change := range map[string]func(Roster){
 		"an invented client":    func(r Roster) { delete(r, 4); r[9] = forged(9) },
@@ -107,9 +97,7 @@ func TestRosterOfLies(t *testing.T) {
 	}
 	s.terms.Session[0]++
 	second, err := NewClient(1, s.terms, s.who, peers, rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	again := Roster{1: s.signed(1, second.keys()), 0: forged(0), 2: s.signed(2, unknownKeys())}
 	_, err = second.Share(again)
 	says(t, err, "client 0 sent the key")
@@ -122,17 +110,11 @@ func TestDifferentQuestions(t *testing.T) {
 	ids := []int{0, 1, 2, 3, 4, 5, 6, 7, 8}
 	s := newSession(t, 5, 4, 4, ids...)
 	r, err := s.join()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	in, err := s.deal(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	senders, err := s.exclude(in)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if _, err := s.add(senders); err != nil {
 		t.Fatal(err)
 	}
@@ -168,9 +150,7 @@ func TestDifferentQuestions(t *testing.T) {
 	for of := range 9 {
 		from := slices.Sorted(maps.Keys(shares[of]))
 		x, err := newReconstruction(from[:5]).secret(func(client int) []byte { return shares[of][client] })
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if of < 2 {
 			s.terms.Ring.add(sum, s.masked[of])
 			s.terms.Ring.addMask(sum, ownMask(x, s.terms.Session, of), true)
@@ -179,9 +159,7 @@ func TestDifferentQuestions(t *testing.T) {
 		for one := range 2 {
 			public := r[one].Pair
 			shared, err := agree(x, public[:])
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			s.terms.Ring.addMask(sum, pairMask(shared, s.terms.Session, s.server.view(), of, one), of > one)
 		}
 	}
@@ -202,9 +180,7 @@ func TestDifferentViews(t *testing.T) {
 	for _, what := range []string{"parameters", "roster", "senders"} {
 		s := newSession(t, 3, 4, 4, 0, 1, 2, 3, 4)
 		r, err := s.join()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		own := maps.Clone(r)
 		if what == "roster" {
 			delete(own, 4)
@@ -225,17 +201,13 @@ func TestDifferentViews(t *testing.T) {
 			return s.server.Deal(id, e)
 		})
 		in, err := s.server.Inboxes()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if what == "roster" {
 			delete(in[0], 4)
 			delete(in[4], 0)
 		}
 		senders, err := s.exclude(in)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		model, told := s.model, senders
 		switch what {
 		case "parameters":
@@ -252,14 +224,10 @@ func TestDifferentViews(t *testing.T) {
 			if err == nil {
 				err = s.server.Add(id, y)
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 		}
 		q, err := s.server.Unmask()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		s.drop[4] = mask
 		s.each(agreement, func(id int, c *Client) error {
 			b, err := c.Agree(q)
@@ -275,14 +243,10 @@ func TestDifferentViews(t *testing.T) {
 			return s.server.Agree(id, b)
 		})
 		signed, err := s.server.Signatures()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		s.drop[0] = reveal
 		sum, _, err := s.answer(signed)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for i := range sum {
 			want := uint64(0)
 			for id := range 4 {
@@ -307,13 +271,9 @@ func TestRestarts(t *testing.T) {
 		}
 	}
 	r, err := s.join()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	first, err := s.clients[0].Advertise()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	all(true)
 	if again, err := s.clients[0].Advertise(); err != nil || !bytes.Equal(again.Encode(), first.Encode()) {
 		t.Errorf("other keys after a restart, %v", err)
@@ -324,9 +284,7 @@ func TestRestarts(t *testing.T) {
 	sent := s.clients[0].state.Sent
 	all(true)
 	in, err := s.server.Inboxes()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if e, err := s.clients[0].Share(r); err != nil || !bytes.Equal(e.Encode(), sent) {
 		t.Errorf("other shares after a restart, %v", err)
 	}
@@ -334,9 +292,7 @@ func TestRestarts(t *testing.T) {
 	_, err = s.clients[0].Share(r)
 	says(t, err, "accepted another roster")
 	senders, err := s.exclude(in)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	all(true)
 	if out, err := s.clients[0].Check(in[0]); err != nil || len(out) > 0 {
 		t.Errorf("other complaints after a restart: %v, %v", out, err)
@@ -345,9 +301,7 @@ func TestRestarts(t *testing.T) {
 		t.Errorf("other senders after a restart: %v", again)
 	}
 	q, err := s.add(senders)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	all(true)
 	if y, err := s.clients[0].Mask(senders, s.model, make([]uint64, 4)); err != nil || !slices.Equal(y, s.masked[0]) {
 		t.Errorf("another vector after a restart, %v", err)
@@ -355,9 +309,7 @@ func TestRestarts(t *testing.T) {
 	_, err = s.clients[0].Mask(senders, [32]byte{1}, make([]uint64, 4))
 	says(t, err, "made from other parameters")
 	signed, err := s.agree(q)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	all(true)
 	if b, err := s.clients[0].Agree(q); err != nil || !bytes.Equal(b, signed[0]) {
 		t.Errorf("another signature after a restart, %v", err)

@@ -51,6 +51,14 @@ func newSession(t testing.TB, threshold, length, width int, ids ...int) *session
 	return s
 }
 
+// must stops a test on an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 func (s *session) here(id int, at step) bool {
 	gone, ok := s.drop[id]
 	return !ok || at < gone
@@ -67,9 +75,7 @@ func (s *session) restart(id int) {
 	if err == nil {
 		s.clients[id], err = Restore(id, m, s.who, s.peers[id], rand.Reader)
 	}
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 }
 
 // resume restores the server from its progress.
@@ -83,9 +89,7 @@ func (s *session) resume() {
 	if err == nil {
 		s.server, err = Resume(p, s.model, s.who, Peers{})
 	}
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 }
 
 func (s *session) each(at step, f func(id int, c *Client) error) {
@@ -237,9 +241,7 @@ func (s *session) run() ([]uint64, []int, error) {
 // check compares the result with the plain sum of the expected clients.
 func (s *session) check(sum []uint64, in []int, err error) {
 	s.t.Helper()
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	want, who := make([]uint64, s.terms.Length), []int{}
 	for _, id := range slices.Sorted(maps.Keys(s.clients)) {
 		if s.here(id, mask) {

@@ -14,18 +14,12 @@ import (
 func TestTakenKeys(t *testing.T) {
 	s := newSession(t, 2, 1, 4, 0, 1)
 	k, err := s.clients[0].Advertise()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.server.Join(0, k); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, s.server.Join(0, k))
 	says(t, s.server.Join(0, Joining{}), "client 0 advertised twice")
 	says(t, s.server.Join(1, k), "client 1 has a key of client 0")
 	own, err := s.clients[1].Advertise()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	twice := own
 	twice.Pair = own.Envelope
 	says(t, s.server.Join(1, twice), "client 1 has one key for two purposes")
@@ -65,9 +59,7 @@ func TestRosterOmitsKnownProofs(t *testing.T) {
 			}
 		}
 		r, err := s.join()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		var sizes []int
 		for _, id := range slices.Sorted(maps.Keys(r)) {
 			sizes = append(sizes, len(r[id].Proof))
@@ -187,19 +179,13 @@ func TestProgress(t *testing.T) {
 	}
 	want("false false false false false")
 	r, err := s.join()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	want("true false false false false")
 	inboxes, err := s.deal(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	want("true true false false false")
 	senders, err := s.exclude(inboxes)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	want("true true true false false")
 	if _, err := s.add(senders); err != nil {
 		t.Fatal(err)
@@ -213,9 +199,7 @@ func TestProgress(t *testing.T) {
 func TestDamagedState(t *testing.T) {
 	s := newSession(t, 2, 1, 4, 0, 1)
 	r, err := s.join()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if _, err := s.clients[0].Share(r); err != nil {
 		t.Fatal(err)
 	}
@@ -232,17 +216,11 @@ func TestDamagedState(t *testing.T) {
 func FuzzMessages(f *testing.F) {
 	s := newSession(f, 2, 1, 4, 0, 1, 2)
 	r, err := s.join()
-	if err != nil {
-		f.Fatal(err)
-	}
+	must(f, err)
 	in, err := s.deal(r)
-	if err != nil {
-		f.Fatal(err)
-	}
+	must(f, err)
 	joining, err := s.clients[0].Advertise()
-	if err != nil {
-		f.Fatal(err)
-	}
+	must(f, err)
 	public := r[0].Envelope
 	for _, b := range [][]byte{nil, append(public[:], make([]byte, proofSize)...), r.Encode(), r[0].Encode(),
 		r[0].Keys.Encode(), joining.Encode(), in[0].Encode(),
@@ -306,9 +284,7 @@ func TestShares(t *testing.T) {
 	shares := x.split(rand.Reader, 3, ids)
 	from := func(some []int) secret {
 		got, err := newReconstruction(some).secret(func(id int) []byte { return shares[id].bytes() })
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return got
 	}
 	for bits := range 1 << len(ids) {

@@ -86,9 +86,7 @@ func TestSessionsDiffer(t *testing.T) {
 func TestMaskIsAES(t *testing.T) {
 	key, _ := hex.DecodeString("000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f")
 	block, err := aes.NewCipher(key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	counter, want := make([]byte, 16), make([]byte, 0, 32)
 	for i := range byte(2) {
 		counter[15] = i
@@ -140,13 +138,9 @@ func TestRing(t *testing.T) {
 func TestEncryptedShares(t *testing.T) {
 	s := newSession(t, 2, 1, 4, 0, 1, 2)
 	r, err := s.join()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	in, err := s.deal(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	seen := map[string]bool{}
 	for _, shares := range in {
 		for _, l := range shares {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"testing"
 
+	"promptfed/federation/engine/enginetest"
 	"promptfed/federation/engine/message"
 	"promptfed/federation/method"
 )
@@ -42,7 +43,7 @@ func TestSizesAreKnown(t *testing.T) {
 		e, l := experiment(t, config, "promptfl", with, options{"tokens": 2})
 		set, seen := over(l, true), map[string]int{}
 		set.Wrap = func(c message.Cohort) message.Cohort { return l.Wrap(sizeChecker{c, t, seen}) }
-		run(t, e, set)
+		enginetest.Run(t, e, set)
 		if len(seen) < 3 {
 			t.Errorf("few steps were seen: %v", seen)
 		}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"promptfed/federation/engine"
+	"promptfed/federation/engine/enginetest"
 	"promptfed/federation/privacy/secure"
 )
 
@@ -16,7 +17,7 @@ func TestDefaultsDoNotCut(t *testing.T) {
 		c.Threshold = 0.6
 		e, l := experiment(t, c, "promptfl", nil, options{"tokens": 3})
 		e.Plan.Rounds, e.Training.Optim.LR = 1, 6
-		return run(t, e, engine.Settings{}), run(t, e, over(l, false)), l
+		return enginetest.Run(t, e, engine.Settings{}), enginetest.Run(t, e, over(l, false)), l
 	}
 	plain, sum, l := loud(secure.Defaults())
 	n, large := 0, 0

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"promptfed/federation/engine/client"
+	"promptfed/federation/engine/enginetest"
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/spec"
 )
@@ -34,13 +35,13 @@ func (u unguarded) Execute(ctx context.Context, c *spec.Client, o message.Instru
 // If other machines train the clients, the guards stay with the run, and the sums equal those of one process.
 func TestRemoteExecutor(t *testing.T) {
 	e, l := experiment(t, config, "promptfl", nil, options{"tokens": 2})
-	want := run(t, e, over(l, false))
+	want := enginetest.Run(t, e, over(l, false))
 	e, l = experiment(t, config, "promptfl", nil, options{"tokens": 2})
 	w := client.NewWorker(e, client.Settings{})
 	defer w.Close()
 	set := over(l, false)
 	set.Executor = unguarded{t, e, w}
-	if d := maxDiff(t, run(t, e, set), want); d != 0 {
+	if d := maxDiff(t, enginetest.Run(t, e, set), want); d != 0 {
 		t.Errorf("prompts are %g from those of one process", d)
 	}
 }

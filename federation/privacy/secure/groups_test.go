@@ -8,13 +8,12 @@ import (
 	"testing"
 
 	"promptfed/federation/engine"
+	"promptfed/federation/engine/enginetest"
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/method"
-	"promptfed/federation/methods"
 	"promptfed/federation/methodtest"
 	"promptfed/federation/privacy/secure"
-	"promptfed/runtime/optim"
 )
 
 // garbage lets a client send random numbers instead of its vector in some rounds.
@@ -34,7 +33,7 @@ func garbage(client int, rounds func(round int) bool) flaky {
 // A round with an impossible vector is skipped, and no other: shared parameters do not change, and nobody is named.
 func TestGarbage(t *testing.T) {
 	e, l := experiment(t, config, "promptfl", nil, options{"tokens": 2})
-	r := run(t, e, garbage(2, func(round int) bool { return round == 1 }).around(l))
+	r := enginetest.Run(t, e, garbage(2, func(round int) bool { return round == 1 }).around(l))
 	for _, rec := range r.Records {
 		if rec.Round == 1 {
 			skipped(t, rec, "round 2: secure aggregation: the sum over 5 clients is not used",
@@ -51,24 +50,11 @@ func TestGarbage(t *testing.T) {
 // tenClients returns an experiment of ten toy clients with sums of three clients or more.
 func tenClients(t *testing.T, rounds int) (*spec.Experiment, *secure.Aggregation) {
 	t.Helper()
-	m, err := methods.Build("promptfl", nil, options{"tokens": 2})
-	if err != nil {
-		t.Fatal(err)
-	}
-	weighting, beside, err := methods.AveragedUploads(m)
-	if err != nil {
-		t.Fatal(err)
-	}
 	c := config
 	c.Least = 3
-	l, err := secure.New(c, weighting, beside, 10, 10)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return &spec.Experiment{Method: m, Classes: methodtest.Classes, Template: "a {}.",
-		Clients:  methodtest.ClientsOfOneBackbone(4, 9, 3, 5, 6, 2, 4, 4, 3, 5),
-		Plan:     spec.Plan{Rounds: rounds, TestEvery: rounds, Seed: 5},
-		Training: spec.Training{Epochs: 1, Batch: 4, Optim: optim.Config{Name: "sgd", LR: 0.1}}}, l
+	return experimentOf(t, c, methodtest.Build(t, "promptfl", nil, options{"tokens": 2}), rounds, 4, 9, 3, 5, 6, 2, 4,
+		4,
+		3, 5)
 }
 
 // One of ten clients, with sums of three or more, sends garbage in rounds 1 to 7. The first round is skipped. The next
@@ -87,7 +73,7 @@ func TestGroups(t *testing.T) {
 			sums = append(sums, o.Clients)
 		}
 	}
-	result := run(t, e, f.around(l))
+	result := enginetest.Run(t, e, f.around(l))
 	counted, said := map[int][]int{}, ""
 	for _, rec := range result.Records {
 		in := slices.Contains(rec.Clients, liar)
@@ -113,7 +99,7 @@ func TestGroups(t *testing.T) {
 		t.Error(said)
 	}
 	plain, _ := tenClients(t, rounds)
-	want := run(t, plain, engine.Settings{
+	want := enginetest.Run(t, plain, engine.Settings{
 		Wrap: func(c message.Cohort) message.Cohort {
 			return skipsFirstRound{methodtest.LoseReplies(func(round, client int) bool {
 				return round > 0 && !slices.Contains(counted[round], client)

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"promptfed/federation/engine/enginetest"
 	"promptfed/federation/engine/message"
 	"promptfed/federation/method"
 	"promptfed/federation/privacy/secure"
@@ -28,7 +29,7 @@ func TestHostileClient(t *testing.T) {
 		for i, b := range broken {
 			e, l := experiment(t, config, "promptfl", nil, options{"tokens": 2})
 			e.Plan.Rounds = 1
-			r := run(t, e, flaky{change: func(o message.Instruction, r *message.Reply) {
+			r := enginetest.Run(t, e, flaky{change: func(o message.Instruction, r *message.Reply) {
 				if r.Client == 2 && (o.Statistic == step || o.Kind == message.Train && step == "train") {
 					r.Upload.Extra = b
 				}
@@ -61,7 +62,7 @@ func TestGuardGivesOneVector(t *testing.T) {
 			}
 		}})
 	}
-	run(t, e, set)
+	enginetest.Run(t, e, set)
 	up := method.Upload{N: 3, Shared: train.Shared.Clone().Scale(2)}
 	if err := guard.Protect(0, train, &up, &message.Stats{}); err != nil || !slices.Equal(up.Extra["guard/masked"].Ints,
 		sent["guard/masked"].Ints) || len(up.Shared) > 0 {

@@ -9,9 +9,11 @@ import (
 
 	"promptfed/federation/engine"
 	"promptfed/federation/engine/client"
+	"promptfed/federation/engine/enginetest"
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/record"
 	"promptfed/federation/engine/spec"
+	"promptfed/federation/method"
 	"promptfed/federation/methods"
 	"promptfed/federation/methodtest"
 	"promptfed/federation/privacy/secure"
@@ -22,38 +24,32 @@ type options = map[string]any
 
 var config = secure.Config{Threshold: 0.6, Bits: 24, Clip: 1, ExtraClip: 16, Examples: 1 << 16}
 
-// experiment returns a stack on five toy clients and its layer.
+// experiment returns three rounds of a stack on five toy clients and its layer.
 func experiment(t *testing.T, c secure.Config, base string, with []string, o options) (*spec.Experiment,
 	*secure.Aggregation) {
 	t.Helper()
-	m, err := methods.Build(base, with, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	return experimentOf(t, c, methodtest.Build(t, base, with, o), 3, 4, 9, 3, 5, 6)
+}
+
+// experimentOf returns rounds of a method on toy clients of some sizes, with a test after the last, and their layer.
+func experimentOf(t *testing.T, c secure.Config, m method.Method, rounds int, sizes ...int) (*spec.Experiment,
+	*secure.Aggregation) {
+	t.Helper()
 	weighting, beside, err := methods.AveragedUploads(m)
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := secure.New(c, weighting, beside, 5, 5)
+	l, err := secure.New(c, weighting, beside, len(sizes), len(sizes))
 	if err != nil {
 		t.Fatal(err)
 	}
 	return &spec.Experiment{Method: m, Classes: methodtest.Classes, Template: "a {}.",
-		Clients: methodtest.ClientsOfOneBackbone(4, 9, 3, 5, 6), Plan: spec.Plan{Rounds: 3, TestEvery: 3, Seed: 5},
+		Clients: methodtest.ClientsOfOneBackbone(sizes...), Plan: spec.Plan{Rounds: rounds, TestEvery: rounds, Seed: 5},
 		Training: spec.Training{Epochs: 1, Batch: 4, Optim: optim.Config{Name: "sgd", LR: 0.1}}}, l
 }
 
 func over(l *secure.Aggregation, encode bool) engine.Settings {
 	return engine.Settings{Client: client.Settings{Guard: l.Guard()}, Workers: 2, Encode: encode, Wrap: l.Wrap}
-}
-
-func run(t *testing.T, e *spec.Experiment, set engine.Settings) *engine.Result {
-	t.Helper()
-	r, err := engine.Run(context.Background(), e, set)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return r
 }
 
 // maxDiff returns the largest difference of two results' prompts.
@@ -91,7 +87,7 @@ func TestSameAsPlain(t *testing.T) {
 		for _, conf := range []secure.Config{config, {Threshold: 1, Bits: 12, Clip: 0.5, ExtraClip: 8, Examples: 9}} {
 			e, l := experiment(t, conf, c.base, c.with, c.o)
 			e.Plan.Rounds = 1
-			plain, sum := run(t, e, engine.Settings{}), run(t, e, over(l, false))
+			plain, sum := enginetest.Run(t, e, engine.Settings{}), enginetest.Run(t, e, over(l, false))
 			most := l.Step()/2 + 1e-6 // values are below 8, where float32 is finer than 1e-6
 			if slices.Contains(c.with, "feddyn") {
 				most += l.Step() / 2 // its server repeats the mean's update from its state
@@ -109,11 +105,12 @@ func TestSameAsPlain(t *testing.T) {
 			}
 		}
 		e, l := experiment(t, config, c.base, c.with, c.o)
-		first, second, encoded := run(t, e, over(l, false)), run(t, e, over(l, false)), run(t, e, over(l, true))
+		first, second, encoded := enginetest.Run(t, e, over(l, false)), enginetest.Run(t, e,
+			over(l, false)), enginetest.Run(t, e, over(l, true))
 		if maxDiff(t, first, second) != 0 || maxDiff(t, first, encoded) != 0 {
 			t.Errorf("%s%v: runs differ", c.base, c.with)
 		}
-		if d := maxDiff(t, run(t, e, engine.Settings{}), first); !(d < 1e-5) {
+		if d := maxDiff(t, enginetest.Run(t, e, engine.Settings{}), first); !(d < 1e-5) {
 			t.Errorf("%s%v: after three rounds prompts differ by %v", c.base, c.with, d)
 		}
 	}
@@ -167,19 +164,20 @@ func TestDropouts(t *testing.T) {
 		"secagg-reveal"} {
 		e, l := experiment(t, config, "promptfl", nil, options{"tokens": 2})
 		e.Plan.Rounds = 1
-		sum := run(t, e, flaky{lose: map[string][]int{step: {1, 4}}}.around(l))
+		sum := enginetest.Run(t, e, flaky{lose: map[string][]int{step: {1, 4}}}.around(l))
 		set, want := engine.Settings{}, []int{0, 1, 2, 3, 4}
 		if !late(step) { // their vectors have arrived
 			want = []int{0, 2, 3}
 			set.Wrap = methodtest.LoseReplies(func(_, client int) bool { return client == 1 || client == 4 })
 		}
-		if d := maxDiff(t, run(t, e, set), sum); !(d <= l.Step()/2+1e-6) || !slices.Equal(sum.Records[0].Clients,
-			want) {
+		if d := maxDiff(t, enginetest.Run(t, e, set), sum); !(d <= l.Step()/2+1e-6) ||
+			!slices.Equal(sum.Records[0].Clients,
+				want) {
 			t.Errorf("%s: prompts differ by %v, clients %v", step, d, sum.Records[0].Clients)
 		}
 		e.Plan.Rounds = 2
 		f := flaky{lose: map[string][]int{step: {0, 1, 4}}, inRound: 1}
-		two := run(t, e, f.around(l)).Records
+		two := enginetest.Run(t, e, f.around(l)).Records
 		skipped(t, two[0], "secure aggregation: 2 clients", "the threshold is 3")
 		if !slices.Equal(two[1].Clients, []int{0, 1, 2, 3, 4}) || len(two[1].Warnings) > 0 {
 			t.Errorf("%s: the next round has %v, %v", step, two[1].Clients, two[1].Warnings)
@@ -206,7 +204,7 @@ func TestServerSeesNoUpload(t *testing.T) {
 	e, l := experiment(t, config, "promptfl", nil, options{"tokens": 3})
 	e.Plan.Rounds = 1
 	n := 0
-	run(t, e, flaky{seen: func(o message.Instruction, replies []message.Reply) {
+	enginetest.Run(t, e, flaky{seen: func(o message.Instruction, replies []message.Reply) {
 		for _, r := range replies {
 			if o.Kind == message.Test {
 				continue
@@ -233,13 +231,13 @@ func TestWithPrivacy(t *testing.T) {
 	o := options{"tokens": 40, "clip": 1e-6, "noise": 1e5, "where": "client", "least": 0.8}
 	e, l := experiment(t, config, "promptfl", []string{"dp"}, o)
 	e.Plan.Rounds = 1
-	plain, sum := run(t, e, engine.Settings{}), run(t, e, over(l, false))
+	plain, sum := enginetest.Run(t, e, engine.Settings{}), enginetest.Run(t, e, over(l, false))
 	if d := maxDiff(t, plain, sum); !(d <= l.Step()/2+1e-6) {
 		t.Errorf("prompts differ by %v", d)
 	}
 	if a, b := plain.Records[0].Notes["epsilon"], sum.Records[0].Notes["epsilon"]; a != b || !(a >= 0) {
 		t.Errorf("epsilon %v and %v", a, b)
 	}
-	few := run(t, e, flaky{lose: map[string][]int{"train": {1, 4}}}.around(l)).Records[0]
+	few := enginetest.Run(t, e, flaky{lose: map[string][]int{"train": {1, 4}}}.around(l)).Records[0]
 	skipped(t, few, "3 clients uploaded; enough noise needs the uploads of 4 of 5")
 }

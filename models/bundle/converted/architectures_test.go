@@ -20,6 +20,7 @@ import (
 	"promptfed/models/bundle/bundletest"
 	"promptfed/models/bundle/converted"
 	"promptfed/models/clip"
+	"promptfed/runtime/filetest"
 	"promptfed/runtime/goldentest"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/ort/orttest"
@@ -113,7 +114,7 @@ func (a architecture) convert(t *testing.T) (*bundle.Bundle, error) {
 	}
 	weights := "model.safetensors"
 	for name, text := range a.Files {
-		goldentest.Write(t, filepath.Join(src, name), text)
+		filetest.Write(t, filepath.Join(src, name), text)
 		if name == "open_clip_config.json" {
 			weights = "open_clip_model.safetensors"
 		}
@@ -282,7 +283,7 @@ func (all architectures) sameLists(t *testing.T, results []string) {
 	var list strings.Builder
 	w := csv.NewWriter(&list)
 	rows := [][]string{{"library", "configuration", "result"}}
-	page := string(goldentest.Read(t, "../../../docs/models.md"))
+	page := string(filetest.Read(t, "../../../docs/models.md"))
 	for _, l := range libraries {
 		exact, before := 0, len(rows)
 		for i, a := range all.Entries {
@@ -303,8 +304,8 @@ func (all architectures) sameLists(t *testing.T, results []string) {
 	}
 	path := "testdata/architectures.csv"
 	if os.Getenv("UPDATE") != "" {
-		goldentest.Write(t, path, list.String())
-	} else if list.String() != string(goldentest.Read(t, path)) {
+		filetest.Write(t, path, list.String())
+	} else if list.String() != string(filetest.Read(t, path)) {
 		t.Errorf("%s lists other results; UPDATE=1 go test -run TestArchitectures writes it", path)
 	}
 }

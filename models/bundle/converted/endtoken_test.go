@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"promptfed/models/bundle/converted"
+	"promptfed/runtime/filetest"
 	"promptfed/runtime/goldentest"
 )
 
@@ -59,7 +60,7 @@ func TestEndToken(t *testing.T) {
 		{"end token first", swapped, "end token, 0, which is not the last of the vocabulary, 529", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			dir := goldentest.CopyDir(t, t.TempDir(), "testdata/huggingface")
+			dir := filetest.Copy(t, t.TempDir(), "testdata/huggingface")
 			c.change(t, dir)
 			b, err := converted.Convert(dir, filepath.Join(t.TempDir(), "small"), converted.Options{})
 			if c.mistaken != "" {

@@ -11,6 +11,7 @@ import (
 
 	"promptfed/models/bundle"
 	"promptfed/models/bundle/converted"
+	"promptfed/runtime/filetest"
 	"promptfed/runtime/goldentest"
 	"promptfed/runtime/safetensors"
 	"promptfed/runtime/tensor"
@@ -29,10 +30,10 @@ func untouched(t *testing.T, what, dir string) {
 }
 
 func TestConvertRefuses(t *testing.T) {
-	whole := goldentest.Read(t, "testdata/openai.pt")
+	whole := filetest.Read(t, "testdata/openai.pt")
 	cut := filepath.Join(t.TempDir(), "cut.pt")
-	goldentest.Write(t, cut, whole[:len(whole)/2])
-	cutSafe := goldentest.CopyDir(t, t.TempDir(), "testdata/huggingface")
+	filetest.Write(t, cut, whole[:len(whole)/2])
+	cutSafe := filetest.Copy(t, t.TempDir(), "testdata/huggingface")
 	if err := os.Truncate(filepath.Join(cutSafe, "model.safetensors"), 50_000); err != nil {
 		t.Fatal(err)
 	}
@@ -41,10 +42,10 @@ func TestConvertRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	short := filepath.Join(t.TempDir(), "short.txt")
-	goldentest.Write(t, short, "#version\ni n\nt h\n")
-	lines := goldentest.Read(t, "testdata/merges.txt")
+	filetest.Write(t, short, "#version\ni n\nt h\n")
+	lines := filetest.Read(t, "testdata/merges.txt")
 	larger := filepath.Join(t.TempDir(), "larger.txt")
-	goldentest.Write(t, larger, append(lines, "q q\n"...))
+	filetest.Write(t, larger, append(lines, "q q\n"...))
 	for _, c := range []struct {
 		what, src string
 		o         converted.Options
@@ -75,7 +76,7 @@ func TestConvertRefuses(t *testing.T) {
 
 func TestConvertKeepsWhatIsThere(t *testing.T) {
 	full := t.TempDir()
-	goldentest.Write(t, filepath.Join(full, "thesis.txt"), "x")
+	filetest.Write(t, filepath.Join(full, "thesis.txt"), "x")
 	_, err := converted.Convert("testdata/huggingface", full, converted.Options{})
 	goldentest.WantErrorOf(t, "a folder with files", err, full, "has no bundle.json")
 	if list, _ := os.ReadDir(full); len(list) != 1 {
@@ -127,7 +128,7 @@ func TestConvertRefusesNaN(t *testing.T) {
 		{"testdata/openclip", "open_clip_model.safetensors", "ln_final.bias", []byte{0, 0x7e}},
 		{"testdata/huggingface", "model.safetensors", "text_model.final_layer_norm.bias", []byte{0, 0, 0xc0, 0x7f}},
 	} {
-		src := goldentest.CopyDir(t, t.TempDir(), c.src)
+		src := filetest.Copy(t, t.TempDir(), c.src)
 		path := filepath.Join(src, c.file)
 		f, err := safetensors.Open(path)
 		if err != nil {
@@ -138,9 +139,9 @@ func TestConvertRefusesNaN(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		data := goldentest.Read(t, path)
+		data := filetest.Read(t, path)
 		copy(data[info.Offset+int64(3*len(c.nan)):], c.nan)
-		goldentest.Write(t, path, data)
+		filetest.Write(t, path, data)
 		_, err = converted.Convert(src, filepath.Join(t.TempDir(), "out"),
 			converted.Options{Vocab: "testdata/huggingface"})
 		goldentest.WantErrorOf(t, c.src, err, c.tensor, "NaN")

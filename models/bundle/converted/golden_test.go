@@ -14,6 +14,7 @@ import (
 	"promptfed/models/bundle/converted"
 	"promptfed/models/checkpoint"
 	"promptfed/models/clip"
+	"promptfed/runtime/filetest"
 	"promptfed/runtime/goldentest"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/ort"
@@ -233,9 +234,9 @@ func TestLinksThroughTheHubCache(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i, e := range list {
-		data := goldentest.Read(t, filepath.Join("testdata/huggingface", e.Name()))
+		data := filetest.Read(t, filepath.Join("testdata/huggingface", e.Name()))
 		blob := strings.Repeat("ab", 8) + string(rune('0'+i))
-		goldentest.Write(t, filepath.Join(blobs, blob), data)
+		filetest.Write(t, filepath.Join(blobs, blob), data)
 		if err := os.Symlink(filepath.Join("..", "..", "blobs", blob), filepath.Join(snap, e.Name())); err != nil {
 			t.Skip(err)
 		}

@@ -11,6 +11,7 @@ import (
 	"promptfed/models/bundle"
 	"promptfed/models/bundle/bundletest"
 	"promptfed/models/clip"
+	"promptfed/runtime/filetest"
 	"promptfed/runtime/goldentest"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/onnx"
@@ -65,14 +66,14 @@ func TestGradientFiles(t *testing.T) {
 	}
 
 	manifest := filepath.Join(dir, bundle.ManifestFile)
-	data := goldentest.Read(t, manifest)
-	goldentest.Write(t, manifest, strings.Replace(string(data), `"bundle": 4`, `"bundle": 3`, 1))
+	data := filetest.Read(t, manifest)
+	filetest.Write(t, manifest, strings.Replace(string(data), `"bundle": 4`, `"bundle": 3`, 1))
 	_, err = open(dir, nil)
 	goldentest.WantErrorOf(t, "version 3", err, "bundle version 3, but with these files it is 4")
 	if data, err = os.ReadFile(filepath.Join(dir, bundle.TextGradientFile)); err != nil {
 		t.Fatal(err)
 	}
-	goldentest.Write(t, filepath.Join(usual.Dir, bundle.TextGradientFile), data)
+	filetest.Write(t, filepath.Join(usual.Dir, bundle.TextGradientFile), data)
 	_, err = open(usual.Dir, nil)
 	goldentest.WantErrorOf(t, "a file that is not listed", err, bundle.TextGradientFile, "does not list it")
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"promptfed/models/bundle"
+	"promptfed/runtime/filetest"
 	"promptfed/runtime/goldentest"
 )
 
@@ -16,7 +17,7 @@ func FuzzManifest(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	data := goldentest.Read(f, filepath.Join(b.WeightsDir(), bundle.ManifestFile))
+	data := filetest.Read(f, filepath.Join(b.WeightsDir(), bundle.ManifestFile))
 	if _, err := parseManifest(data); err != nil {
 		f.Fatal(err)
 	}
@@ -55,7 +56,7 @@ func FuzzReportONNX(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	data := goldentest.Read(f, filepath.Join(b.WeightsDir(), TextFile))
+	data := filetest.Read(f, filepath.Join(b.WeightsDir(), TextFile))
 	if r, err := bundle.Inspect(filepath.Join(b.WeightsDir(), TextFile)); err != nil || len(r.Inputs) != 2 {
 		f.Fatal(r.Inputs, err)
 	}
@@ -64,7 +65,7 @@ func FuzzReportONNX(f *testing.F) {
 	f.Add([]byte{0x3a, 0})
 	path := filepath.Join(b.WeightsDir(), "fuzzed.onnx")
 	f.Fuzz(func(t *testing.T, data []byte) {
-		goldentest.Write(t, path, data)
+		filetest.Write(t, path, data)
 		_, _ = bundle.Inspect(path)
 	})
 }

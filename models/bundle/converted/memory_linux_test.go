@@ -12,7 +12,7 @@ import (
 	"promptfed/models/bundle/bundletest"
 	"promptfed/models/clip"
 	"promptfed/models/preprocess"
-	"promptfed/runtime/goldentest"
+	"promptfed/runtime/filetest"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/onnx"
 	"promptfed/runtime/ort"
@@ -136,7 +136,7 @@ func (m memory) String() string {
 
 func residentMB(t *testing.T) (m memory) {
 	t.Helper()
-	raw := goldentest.Read(t, "/proc/self/status")
+	raw := filetest.Read(t, "/proc/self/status")
 	for line := range strings.Lines(string(raw)) {
 		for i, key := range []string{"VmRSS:", "RssAnon:", "RssFile:", "VmHWM:"} {
 			var kib float64

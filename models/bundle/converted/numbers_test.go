@@ -9,6 +9,7 @@ import (
 
 	"promptfed/models/bundle"
 	"promptfed/models/bundle/converted"
+	"promptfed/runtime/filetest"
 	"promptfed/runtime/goldentest"
 	"promptfed/runtime/safetensors"
 )
@@ -25,9 +26,9 @@ func setNumber(t *testing.T, path, name string, value float64) {
 	if err != nil || info.DType != "F32" || info.Length != 4 {
 		t.Fatalf("%+v, %v", info, err)
 	}
-	data := []byte(goldentest.Read(t, path))
+	data := []byte(filetest.Read(t, path))
 	binary.LittleEndian.PutUint32(data[info.Offset:], math.Float32bits(float32(value)))
-	goldentest.Write(t, path, data)
+	filetest.Write(t, path, data)
 }
 
 // Inspect reports numbers that no model can have, and a conversion refuses them with the file, the tensor or key and
@@ -36,11 +37,11 @@ func TestCheckpointNumbersThatCannotWork(t *testing.T) {
 	replace := func(file, old, with string) func(*testing.T, string) {
 		return func(t *testing.T, dir string) {
 			path := filepath.Join(dir, file)
-			text := string(goldentest.Read(t, path))
+			text := string(filetest.Read(t, path))
 			if !strings.Contains(text, old) {
 				t.Fatalf("%s has no %s", path, old)
 			}
-			goldentest.Write(t, path, strings.Replace(text, old, with, 1))
+			filetest.Write(t, path, strings.Replace(text, old, with, 1))
 		}
 	}
 	number := func(name string, value float64) func(*testing.T, string) {
@@ -64,7 +65,7 @@ func TestCheckpointNumbersThatCannotWork(t *testing.T) {
 			[]string{"eps 1e+10"}},
 	} {
 		t.Run(c.what, func(t *testing.T) {
-			dir := goldentest.CopyDir(t, t.TempDir(), c.src)
+			dir := filetest.Copy(t, t.TempDir(), c.src)
 			c.change(t, dir)
 			parts := append([]string{dir}, c.parts...)
 			_, err := converted.Convert(dir, filepath.Join(t.TempDir(), "out"), converted.Options{})

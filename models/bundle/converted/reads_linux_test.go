@@ -9,6 +9,7 @@ import (
 
 	"promptfed/models/bundle"
 	"promptfed/models/bundle/converted"
+	"promptfed/runtime/filetest"
 	"promptfed/runtime/goldentest"
 	"promptfed/runtime/ort/orttest"
 	"promptfed/runtime/safetensors"
@@ -17,7 +18,7 @@ import (
 // bytesRead returns how many bytes this process has read so far (proc(5), rchar).
 func bytesRead(t *testing.T) (n int64) {
 	t.Helper()
-	if _, err := fmt.Sscanf(string(goldentest.Read(t, "/proc/self/io")), "rchar: %d", &n); err != nil {
+	if _, err := fmt.Sscanf(string(filetest.Read(t, "/proc/self/io")), "rchar: %d", &n); err != nil {
 		t.Skip("/proc/self/io:", err)
 	}
 	return n
@@ -28,7 +29,7 @@ func bytesRead(t *testing.T) (n int64) {
 func TestOpenReadsOnce(t *testing.T) {
 	environment(t)
 	const comment = 2 << 20
-	src := goldentest.CopyDir(t, t.TempDir(), "testdata/huggingface")
+	src := filetest.Copy(t, t.TempDir(), "testdata/huggingface")
 	weights := filepath.Join(src, "model.safetensors")
 	tensors, _, err := safetensors.ReadFile(weights)
 	if err != nil {

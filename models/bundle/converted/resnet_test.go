@@ -12,6 +12,7 @@ import (
 	"promptfed/models/bundle/converted"
 	"promptfed/models/checkpoint"
 	"promptfed/models/clip"
+	"promptfed/runtime/filetest"
 	"promptfed/runtime/goldentest"
 	"promptfed/runtime/ort/orttest"
 	"promptfed/runtime/safetensors"
@@ -73,7 +74,7 @@ func folder(t *testing.T, weights, config string, m tensor.Map, text string) str
 	if err := safetensors.WriteFile(filepath.Join(dir, weights), m, nil); err != nil {
 		t.Fatal(err)
 	}
-	goldentest.Write(t, filepath.Join(dir, config), text)
+	filetest.Write(t, filepath.Join(dir, config), text)
 	return dir
 }
 
@@ -91,7 +92,7 @@ func manifest(t *testing.T, b *bundle.Bundle) (m converted.Manifest) {
 func TestResNetSameAsPyTorch(t *testing.T) {
 	orttest.RequireLibrary(t)
 	want := resnetGolden(t)
-	hf := goldentest.Read(t, filepath.Join(resnetHF, "config.json"))
+	hf := filetest.Read(t, filepath.Join(resnetHF, "config.json"))
 	for _, c := range []struct {
 		name, src string
 		linked    bool // the bundle's file is the checkpoint's own
@@ -244,12 +245,12 @@ func TestResNetRefused(t *testing.T) {
 func TestResNetManifest(t *testing.T) {
 	b := convert(t, resnetPT, resnetOptions())
 	path := filepath.Join(b.WeightsDir(), bundle.ManifestFile)
-	data := goldentest.Read(t, path)
+	data := filetest.Read(t, path)
 	for _, stages := range []string{"1,2,2,1", "1000000000,1,1,1", "1,2,1", "0,2,1,1"} {
 		text := slices.Concat([]byte(nil), data)
 		bad := strings.Replace(strings.Join(strings.Fields(string(text)), ""), `"stages":[1,2,1,1]`, `"stages":[`+
 			stages+`]`, 1)
-		goldentest.Write(t, path, bad)
+		filetest.Write(t, path, bad)
 		_, err := bundle.Open(b.WeightsDir())
 		goldentest.WantErrorOf(t, stages, err, path)
 	}

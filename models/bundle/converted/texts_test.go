@@ -11,6 +11,7 @@ import (
 	"promptfed/models/bundle/bundletest"
 	"promptfed/models/bundle/converted"
 	"promptfed/models/clip"
+	"promptfed/runtime/filetest"
 	"promptfed/runtime/goldentest"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/ort/orttest"
@@ -36,9 +37,9 @@ func readTextCases(t *testing.T) (all textCases) {
 // withConfig converts the small OpenCLIP model with a configuration and a tokenizer.
 func withConfig(t *testing.T, config []byte, vocabulary string) (*bundle.Bundle, error) {
 	dir := t.TempDir()
-	weights := goldentest.Read(t, openCLIPTexts+"/open_clip_model.safetensors")
+	weights := filetest.Read(t, openCLIPTexts+"/open_clip_model.safetensors")
 	for name, data := range map[string][]byte{"open_clip_model.safetensors": weights, "open_clip_config.json": config} {
-		goldentest.Write(t, filepath.Join(dir, name), data)
+		filetest.Write(t, filepath.Join(dir, name), data)
 	}
 	return converted.Convert(dir, filepath.Join(t.TempDir(), "b"), converted.Options{Vocab: vocabulary})
 }
@@ -156,7 +157,7 @@ func TestTreatmentOfBundle(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		data := goldentest.Read(t, filepath.Join(b.Dir, bundle.ManifestFile))
+		data := filetest.Read(t, filepath.Join(b.Dir, bundle.ManifestFile))
 		text := strings.Join(strings.Fields(string(data)), " ")
 		for _, bracket := range []string{"{", "}"} {
 			text = strings.ReplaceAll(strings.ReplaceAll(text, bracket+" ", bracket), " "+bracket, bracket)
@@ -169,7 +170,7 @@ func TestTreatmentOfBundle(t *testing.T) {
 			t.Errorf("%s and %s have one digest", had, c.text)
 		}
 		digests[b.Digest()] = c.text
-		again := goldentest.Read(t, filepath.Join(b.Dir, "tokenizer.json"))
+		again := filetest.Read(t, filepath.Join(b.Dir, "tokenizer.json"))
 		if file == nil {
 			file = again
 		}
@@ -214,7 +215,7 @@ func TestTreatmentErrorsOfBundles(t *testing.T) {
 		t.Fatal(err)
 	}
 	path := filepath.Join(b.Dir, bundle.ManifestFile)
-	data := goldentest.Read(t, path)
+	data := filetest.Read(t, path)
 	for old, change := range map[string][2]string{
 		`"clean": "whitespace"`: {`"clean": "upper"`, `texts: clean is "upper"`},
 		`"[SEP]"`:               {`"[NO]"`, `sep_token "[NO]" is not in the vocabulary`},
@@ -222,7 +223,7 @@ func TestTreatmentErrorsOfBundles(t *testing.T) {
 		if !bytes.Contains(data, []byte(old)) {
 			t.Fatalf("no %s in %s", old, data)
 		}
-		goldentest.Write(t, path, bytes.Replace(data, []byte(old), []byte(change[0]), 1))
+		filetest.Write(t, path, bytes.Replace(data, []byte(old), []byte(change[0]), 1))
 		b, err := bundle.Open(b.Dir)
 		if err == nil {
 			_, err = b.Tokenizer()

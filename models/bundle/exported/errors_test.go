@@ -5,14 +5,15 @@ import (
 	"testing"
 
 	"promptfed/models/bundle"
+	"promptfed/runtime/filetest"
 	"promptfed/runtime/goldentest"
 )
 
 // copyTower copies a folder of testdata, with another bundle.json.
 func copyTower(t *testing.T, name, manifest string) string {
 	t.Helper()
-	dir := goldentest.CopyDir(t, filepath.Join(t.TempDir(), "tower"), filepath.Join("testdata", name))
-	goldentest.Write(t, filepath.Join(dir, bundle.ManifestFile), manifest)
+	dir := filetest.Copy(t, filepath.Join(t.TempDir(), "tower"), filepath.Join("testdata", name))
+	filetest.Write(t, filepath.Join(dir, bundle.ManifestFile), manifest)
 	return dir
 }
 
@@ -80,11 +81,11 @@ func TestConfigPreprocessing(t *testing.T) {
 		}
 	}
 	check(0.48145466, 0.26862954, 2) // no scale, no preprocessing
-	goldentest.Write(t, filepath.Join(dir, "preprocessor_config.json"),
+	filetest.Write(t, filepath.Join(dir, "preprocessor_config.json"),
 		`{"size": {"shortest_edge": 16}, "crop_size": 16, "resample": 3, `+
 			`"image_mean": [0.5, 0.5, 0.5], "image_std": [0.25, 0.25, 0.25]}`)
 	check(0.5, 0.25, 1)
-	goldentest.Write(t, filepath.Join(dir, bundle.ManifestFile),
+	filetest.Write(t, filepath.Join(dir, bundle.ManifestFile),
 		`{"logit_scale": 50, "preprocess": {"mean": [0.1, 0.2, 0.3]}}`)
 	check(0.1, 0.25, 0)
 }

@@ -13,6 +13,7 @@ import (
 	"promptfed/models/bundle/bundletest"
 	"promptfed/models/bundle/exported"
 	"promptfed/models/clip"
+	"promptfed/runtime/filetest"
 	"promptfed/runtime/goldentest"
 	"promptfed/runtime/grad"
 	"promptfed/runtime/gradtest"
@@ -100,7 +101,7 @@ func TestStraightThrough(t *testing.T) {
 // copyStraightThrough copies the bundle without its gradient file.
 func copyStraightThrough(t *testing.T) string {
 	t.Helper()
-	dir := goldentest.CopyDir(t, filepath.Join(t.TempDir(), "tower"), straightThrough)
+	dir := filetest.Copy(t, filepath.Join(t.TempDir(), "tower"), straightThrough)
 	if err := os.Remove(filepath.Join(dir, bundle.TextGradientFile)); err != nil {
 		t.Fatal(err)
 	}
@@ -259,7 +260,7 @@ func TestWrongGradientFiles(t *testing.T) {
 			g.Initializer[i].RawData = make([]byte, 16*6*4)
 		}, "features differ by"},
 	} {
-		dir := goldentest.CopyDir(t, filepath.Join(t.TempDir(), "tower"), straightThrough)
+		dir := filetest.Copy(t, filepath.Join(t.TempDir(), "tower"), straightThrough)
 		file := filepath.Join(dir, bundle.TextGradientFile)
 		m, err := onnx.ReadFile(file)
 		if err != nil {
@@ -269,11 +270,11 @@ func TestWrongGradientFiles(t *testing.T) {
 			FloatData: []float32{0}})
 		c.change(m.Graph)
 		data := onnxtest.Marshal(t, m)
-		goldentest.Write(t, file, data)
+		filetest.Write(t, file, data)
 		_, err = bundle.Find(dir)
 		goldentest.WantErrorOf(t, c.what, err, bundle.TextGradientFile, c.want)
 	}
-	dir := goldentest.CopyDir(t, filepath.Join(t.TempDir(), "tower"), straightThrough)
+	dir := filetest.Copy(t, filepath.Join(t.TempDir(), "tower"), straightThrough)
 	if err := os.Remove(filepath.Join(dir, "text.onnx")); err != nil {
 		t.Fatal(err)
 	}
@@ -302,7 +303,7 @@ func TestFiniteDifferencesOfAGradientFile(t *testing.T) {
 			m.Graph.Node = append(m.Graph.Node, &onnx.NodeProto{OpType: "Neg", Input: []string{"before"},
 				Output: []string{m.Graph.Output[1].Name}})
 			data := onnxtest.Marshal(t, m)
-			goldentest.Write(t, file, data)
+			filetest.Write(t, file, data)
 			if err := os.Remove(filepath.Join(boxed, bundle.ManifestFile)); err != nil { // it has another SHA-256
 				t.Fatal(err)
 			}

@@ -12,6 +12,7 @@ import (
 
 	"promptfed/models/bundle"
 	"promptfed/models/clip"
+	"promptfed/runtime/filetest"
 	"promptfed/runtime/goldentest"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/onnx"
@@ -66,7 +67,7 @@ func changed(t *testing.T, dir, file string, change func(*onnx.ModelProto)) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	goldentest.Write(t, path, b)
+	filetest.Write(t, path, b)
 }
 
 // smallTowers returns a folder of two towers without positions, which accept any sizes: features of images are the
@@ -74,7 +75,7 @@ func changed(t *testing.T, dir, file string, change func(*onnx.ModelProto)) {
 func smallTowers(t *testing.T, image, text graph.Shape) string {
 	t.Helper()
 	const tower = "openai-emb-cut-113-torchscript"
-	dir := copyTower(t, tower, string(goldentest.Read(t, filepath.Join("testdata", tower, bundle.ManifestFile))))
+	dir := copyTower(t, tower, string(filetest.Read(t, filepath.Join("testdata", tower, bundle.ManifestFile))))
 	g := graph.New()
 	x := g.Input("pixels", graph.Float, image)
 	putTower(t, dir, "image.onnx", x.Mean(2, 3).MatMul(g.Const(tensor.New(3, 6))))
@@ -90,7 +91,7 @@ func putTower(t *testing.T, dir, file string, features graph.Node) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	goldentest.Write(t, filepath.Join(dir, file), b)
+	filetest.Write(t, filepath.Join(dir, file), b)
 }
 
 // A sum of tokens [4,B,6] and of one vector for each image [B,6], which every path passes, is not the start of a block.
@@ -162,7 +163,7 @@ func TestTokenTableThatEndsEarly(t *testing.T) {
 			for w := range onnx.Tensors(m) {
 				if len(w.Dims) == 2 && w.Dims[0] == 530 && w.Dims[1] == 8 {
 					if len(w.RawData) > 0 {
-						goldentest.Write(t, filepath.Join(dir, "rows.bin"), "head"+string(w.RawData)+"tail")
+						filetest.Write(t, filepath.Join(dir, "rows.bin"), "head"+string(w.RawData)+"tail")
 					}
 					rows = w
 					onnx.SetExternal(w, e)
@@ -204,7 +205,7 @@ func TestFunctionsOfExportedTowersStayInTheirFolder(t *testing.T) {
 			Node: []*onnx.NodeProto{{OpType: "Constant", Output: []string{"y"}, Attribute: []*onnx.AttributeProto{
 				{Name: "value", Type: onnx.AttributeProto_TENSOR, T: secret}}}}})
 	})
-	goldentest.Write(t, filepath.Join(filepath.Dir(dir), "secret"), strings.Repeat("x", 8))
+	filetest.Write(t, filepath.Join(filepath.Dir(dir), "secret"), strings.Repeat("x", 8))
 	goldentest.WantErrorOf(t, "a function", useTower(t, dir),
 		`"../secret", which is not a path inside the folder of the model`)
 	_, err := bundle.Inspect(filepath.Join(dir, "image.onnx"))
@@ -224,14 +225,14 @@ func FuzzExportedTowers(f *testing.F) {
 	dirs := make([]string, len(towers))
 	for i, name := range towers {
 		dirs[i] = filepath.Join(f.TempDir(), name)
-		goldentest.CopyDir(f, dirs[i], filepath.Join("testdata", name))
+		filetest.Copy(f, dirs[i], filepath.Join("testdata", name))
 	}
 	f.Fuzz(func(t *testing.T, tower uint8, image bool, field uint16, number int64, name string) {
 		dir, file := dirs[int(tower)%len(dirs)], "text.onnx"
 		if image {
 			file = "image.onnx"
 		}
-		good := goldentest.Read(t, filepath.Join("testdata", filepath.Base(dir), file))
+		good := filetest.Read(t, filepath.Join("testdata", filepath.Base(dir), file))
 		m := &onnx.ModelProto{}
 		if err := proto.Unmarshal(good, m); err != nil {
 			t.Fatal(err)
@@ -246,11 +247,11 @@ func FuzzExportedTowers(f *testing.F) {
 		if err != nil {
 			return
 		}
-		goldentest.Write(t, filepath.Join(dir, file), b)
+		filetest.Write(t, filepath.Join(dir, file), b)
 		if err := useTower(t, dir); err != nil && strings.ContainsAny(err.Error(), "\n\r") {
 			t.Errorf("not one line: %q", err)
 		}
-		goldentest.Write(t, filepath.Join(dir, file), good)
+		filetest.Write(t, filepath.Join(dir, file), good)
 	})
 }
 
@@ -349,7 +350,7 @@ func TestHostileFolders(t *testing.T) {
 		}, ""},
 		{"a whole export that is none", "siglip", write("onnx/model.onnx", "no"), ""},
 	} {
-		dir := goldentest.CopyDir(t, filepath.Join(t.TempDir(), "tower"), filepath.Join("testdata", c.folder))
+		dir := filetest.Copy(t, filepath.Join(t.TempDir(), "tower"), filepath.Join("testdata", c.folder))
 		if err := c.change(dir); err != nil {
 			t.Fatal(err)
 		}

@@ -11,6 +11,7 @@ import (
 	"promptfed/models/bundle/bundletest"
 	"promptfed/models/bundle/exported"
 	"promptfed/models/clip"
+	"promptfed/runtime/filetest"
 	"promptfed/runtime/goldentest"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/ort/orttest"
@@ -108,7 +109,7 @@ func TestLayoutsThatAreNotClear(t *testing.T) {
 // copyLayout returns a copy of a layout that a test may change.
 func copyLayout(t *testing.T, name string) string {
 	t.Helper()
-	return goldentest.CopyDir(t, filepath.Join(t.TempDir(), "tower"), filepath.Join(layouts, name))
+	return filetest.Copy(t, filepath.Join(t.TempDir(), "tower"), filepath.Join(layouts, name))
 }
 
 // copied copies files within a folder; from and to alternate. An empty from stands for another preprocessing.
@@ -202,7 +203,7 @@ func TestRoundedTextTowerIsRefused(t *testing.T) {
 func TestTokensOfEightBits(t *testing.T) {
 	orttest.RequireLibrary(t)
 	dir := copyLayout(t, "quantised")
-	goldentest.Write(t, filepath.Join(dir, bundle.ManifestFile),
+	filetest.Write(t, filepath.Join(dir, bundle.ManifestFile),
 		`{"image": {"file": "onnx/vision_model_q4.onnx"}, "text": {"file": "onnx/text_model_int8.onnx"}}`)
 	sameAs(t, openBundle(t, dir), orttest.Golden(t, dir+"/golden.safetensors"))
 }
@@ -216,7 +217,7 @@ func TestTableOfInspect(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	page := string(goldentest.Read(t, "testdata/inspect.md"))
+	page := string(filetest.Read(t, "testdata/inspect.md"))
 	for _, dir := range append(list, "testdata/siglip", "testdata/chinese-clip", "testdata/roberta") {
 		b := openBundle(t, specOf(dir))
 		var r bundle.Report

@@ -10,6 +10,7 @@ import (
 	"promptfed/models/bundle"
 	"promptfed/models/bundle/bundletest"
 	"promptfed/models/clip"
+	"promptfed/runtime/filetest"
 	"promptfed/runtime/goldentest"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/ort/orttest"
@@ -72,10 +73,10 @@ func TestScaleOfASigLIP(t *testing.T) {
 		{"a checkpoint", "../converted/testdata/siglip/model.safetensors", "model.safetensors", "",
 			"from the checkpoint model.safetensors"},
 	} {
-		dir := goldentest.CopyDir(t, filepath.Join(t.TempDir(), "siglip"), "testdata/siglip")
+		dir := filetest.Copy(t, filepath.Join(t.TempDir(), "siglip"), "testdata/siglip")
 		if c.from != "" {
-			goldentest.Write(t, filepath.Join(dir, c.to), goldentest.Read(t, c.from))
-			goldentest.Write(t, filepath.Join(dir, "config.json"), `{"model_type": "siglip"}`)
+			filetest.Write(t, filepath.Join(dir, c.to), filetest.Read(t, c.from))
+			filetest.Write(t, filepath.Join(dir, "config.json"), `{"model_type": "siglip"}`)
 		}
 		b := openBundle(t, "folder="+dir+c.more)
 		if c.what == "nothing" {

@@ -10,6 +10,7 @@ import (
 	"promptfed/models/bundle"
 	"promptfed/models/bundle/bundletest"
 	"promptfed/models/clip"
+	"promptfed/runtime/filetest"
 	"promptfed/runtime/goldentest"
 	"promptfed/runtime/grad"
 	"promptfed/runtime/graph"
@@ -41,7 +42,7 @@ func TestRoundedImageTower(t *testing.T) {
 		t.Fatal(rounded)
 	}
 	data := onnxtest.Marshal(t, m)
-	goldentest.Write(t, filepath.Join(dir, "image.onnx"), data)
+	filetest.Write(t, filepath.Join(dir, "image.onnx"), data)
 	b, want := openBundle(t, dir), orttest.Golden(t, layouts+"/vit/golden.safetensors")
 	model := bundletest.ImageModel(t, b)
 	out, _ := orttest.RunFixed(t, model, b.Dir, tensor.Map{bundle.PixelsInput: want["pixels"]}) // no GPU rounds so

@@ -8,6 +8,7 @@ import (
 	"promptfed/models/bundle"
 	"promptfed/models/bundle/exported"
 	"promptfed/models/tokenizer"
+	"promptfed/runtime/filetest"
 	"promptfed/runtime/goldentest"
 )
 
@@ -51,7 +52,7 @@ func TestTextsOfExports(t *testing.T) {
 	} {
 		dir := copyLayout(t, "immich")
 		for name, data := range c.files {
-			goldentest.Write(t, filepath.Join(dir, name), data)
+			filetest.Write(t, filepath.Join(dir, name), data)
 		}
 		b, err := bundle.Open(dir)
 		if c.same == "" {

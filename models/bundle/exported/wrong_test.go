@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"promptfed/models/bundle"
+	"promptfed/runtime/filetest"
 	"promptfed/runtime/goldentest"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/onnx"
@@ -61,7 +62,7 @@ func TestFolderForEachTower(t *testing.T) {
 		if err := os.MkdirAll(path, 0o755); err != nil {
 			t.Fatal(err)
 		}
-		goldentest.Write(t, filepath.Join(path, "model.onnx"), "")
+		filetest.Write(t, filepath.Join(path, "model.onnx"), "")
 		return path
 	}
 	refused := func(name string, parts ...string) {
@@ -246,9 +247,9 @@ func FuzzExportedConfig(f *testing.F) {
 		`{"tokenizer": "\n", "text": {"ids": "\n", "causal": true}}`, `{"name": "a\nb"}`, `{"model": "\u2028"}`} {
 		f.Add([]byte(text))
 	}
-	dir := goldentest.CopyDir(f, filepath.Join(f.TempDir(), "tower"), "testdata/hf-half")
+	dir := filetest.Copy(f, filepath.Join(f.TempDir(), "tower"), "testdata/hf-half")
 	f.Fuzz(func(t *testing.T, text []byte) {
-		goldentest.Write(t, filepath.Join(dir, bundle.ManifestFile), text)
+		filetest.Write(t, filepath.Join(dir, bundle.ManifestFile), text)
 		if err := useTower(t, dir); err != nil && strings.ContainsAny(err.Error(), "\n\r") {
 			t.Errorf("not one line: %q", err)
 		}

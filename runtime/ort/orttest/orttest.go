@@ -9,7 +9,7 @@ import (
 
 	"promptfed/runtime/busytest"
 	"promptfed/runtime/filestamp"
-	"promptfed/runtime/goldentest"
+	"promptfed/runtime/filetest"
 	"promptfed/runtime/ort"
 	"promptfed/runtime/safetensors"
 	"promptfed/runtime/tensor"
@@ -85,7 +85,7 @@ func Settle(t testing.TB, path string) {
 
 	probe := filepath.Join(t.TempDir(), "now")
 	busytest.Until(t, "a later time of the file system", func() bool {
-		goldentest.Write(t, probe, "")
+		filetest.Write(t, probe, "")
 		now, err := os.Stat(probe)
 		if err != nil {
 			t.Fatal(err)

@@ -10,7 +10,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	"promptfed/runtime/goldentest"
+	"promptfed/runtime/filetest"
 	"promptfed/runtime/onnx"
 )
 
@@ -24,7 +24,7 @@ func TestMalformedGraphsOnEveryWay(t *testing.T) {
 	}
 	for _, file := range []string{"image.onnx", "text.onnx"} {
 		path, m := filepath.Join(tower, file), &onnx.ModelProto{}
-		if err := proto.Unmarshal(goldentest.Read(t, path), m); err != nil {
+		if err := proto.Unmarshal(filetest.Read(t, path), m); err != nil {
 			t.Fatal(err)
 		}
 		body := &onnx.GraphProto{Name: "body", Initializer: []*onnx.TensorProto{{Name: "go",
@@ -39,11 +39,11 @@ func TestMalformedGraphsOnEveryWay(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		goldentest.Write(t, path, b)
+		filetest.Write(t, path, b)
 	}
 	picture, config := filepath.Join(dir, "picture.png"), filepath.Join(dir, "run.yaml")
-	goldentest.Write(t, picture, "")
-	goldentest.Write(t, config, good)
+	filetest.Write(t, picture, "")
+	filetest.Write(t, config, good)
 	image := filepath.Join(tower, "image.onnx")
 	for _, args := range [][]string{
 		{"inspect", image}, {"inspect", "--provider", "cpu", image}, {"check", image}, {"predict", image, picture},

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"promptfed/models/bundle"
-	"promptfed/runtime/goldentest"
+	"promptfed/runtime/filetest"
 	"promptfed/runtime/ort"
 	"promptfed/runtime/ort/orttest"
 	"promptfed/runtime/safetensors"
@@ -25,7 +25,7 @@ func witnessed(t *testing.T, change func(m tensor.Map, text map[string]string)) 
 		t.Fatal(err)
 	}
 	manifest, keys := filepath.Join(dir, bundle.ManifestFile), map[string]any{}
-	if err := json.Unmarshal([]byte(goldentest.Read(t, manifest)), &keys); err != nil {
+	if err := json.Unmarshal([]byte(filetest.Read(t, manifest)), &keys); err != nil {
 		t.Fatal(err)
 	}
 	delete(keys, "files")
@@ -33,7 +33,7 @@ func witnessed(t *testing.T, change func(m tensor.Map, text map[string]string)) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	goldentest.Write(t, manifest, text)
+	filetest.Write(t, manifest, text)
 	m, about, err := safetensors.ReadFile(filepath.Join(dir, witnessFile))
 	if err != nil {
 		t.Fatal(err)

@@ -3,13 +3,13 @@ package matfile
 import (
 	"bytes"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	"promptfed/federation/data/datatest"
+	"promptfed/runtime/filetest"
 	"promptfed/runtime/goldentest"
 )
 
@@ -39,10 +39,7 @@ func TestReadMATBigEndian(t *testing.T) {
 		0, 0, 0, 5, 0, 0, 0, 8, 0, 0, 0, 1, 0, 0, 0, 2, // dimensions 1 x 2
 		0, 1, 0, 1, 'v', 0, 0, 0, // name in its tag
 		0, 0, 0, 4, 0, 0, 0, 4, 1, 2, 0, 3, 0, 0, 0, 0)
-	path := filepath.Join(t.TempDir(), "b.mat")
-	if err := os.WriteFile(path, raw, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	path := filetest.Write(t, filepath.Join(t.TempDir(), "b.mat"), raw)
 	if dims, got, err := Read(path, "v"); err != nil || !slices.Equal(dims, []int{1, 2}) ||
 		!slices.Equal(got, []float64{258, 3}) {
 		t.Errorf("%v %v %v", dims, got, err)
@@ -50,10 +47,7 @@ func TestReadMATBigEndian(t *testing.T) {
 }
 
 func TestReadMATErrors(t *testing.T) {
-	whole, err := os.ReadFile(datatest.Testdata(t, "kinds_v7.mat"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	whole := filetest.Read(t, datatest.Testdata(t, "kinds_v7.mat"))
 	change := func(at int, b ...byte) []byte {
 		out := bytes.Clone(whole)
 		copy(out[at:], b)
@@ -71,10 +65,7 @@ func TestReadMATErrors(t *testing.T) {
 		{change(136, 'n', 'o'), "compressed part is broken"},
 		{change(150, 0, 0, 0, 0), "byte 128"},
 	} {
-		path := filepath.Join(t.TempDir(), "x.mat")
-		if err := os.WriteFile(path, c.raw, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		path := filetest.Write(t, filepath.Join(t.TempDir(), "x.mat"), c.raw)
 		_, _, err := Read(path, "int8")
 		goldentest.WantError(t, err, path, c.words)
 	}
@@ -82,10 +73,7 @@ func TestReadMATErrors(t *testing.T) {
 
 func FuzzMAT(f *testing.F) {
 	for _, name := range []string{"kinds_v6.mat", "kinds_v7.mat", "svhn_v7.mat"} {
-		raw, err := os.ReadFile(datatest.Testdata(f, name))
-		if err != nil {
-			f.Fatal(err)
-		}
+		raw := filetest.Read(f, datatest.Testdata(f, name))
 		f.Add(raw)
 		f.Add(raw[:200])
 	}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"compress/gzip"
 	"encoding/binary"
-	"os"
 	"runtime"
 	"strings"
 	"testing"
@@ -14,6 +13,7 @@ import (
 	"github.com/parquet-go/parquet-go/format"
 
 	"promptfed/federation/data/datatest"
+	"promptfed/runtime/filetest"
 	"promptfed/runtime/goldentest"
 	"promptfed/runtime/oneline"
 )
@@ -97,11 +97,7 @@ func readError(raw []byte) error {
 // with limited memory.
 func FuzzParquet(f *testing.F) {
 	for _, name := range []string{"none", "zstd", "gzip", "snappy", "pages", "v2", "words", "numbers", "delta"} {
-		raw, err := os.ReadFile(datatest.Testdata(f, "parquet", name+".parquet"))
-		if err != nil {
-			f.Fatal(err)
-		}
-		f.Add(raw)
+		f.Add(filetest.Read(f, datatest.Testdata(f, "parquet", name+".parquet")))
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		if len(raw) > 1<<16 {

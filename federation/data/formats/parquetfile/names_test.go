@@ -2,12 +2,13 @@ package parquetfile
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/parquet-go/parquet-go"
+
+	"promptfed/runtime/filetest"
 )
 
 type labelled struct {
@@ -25,9 +26,7 @@ type labelled struct {
 func write[T any](t *testing.T, dir string, rows []T, o ...parquet.WriterOption) *File {
 	t.Helper()
 	path := filepath.Join(dir, "x.parquet")
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	filetest.Folder(t, dir)
 	if err := parquet.WriteFile(path, rows, append([]parquet.WriterOption{parquet.MaxRowsPerRowGroup(2)},
 		o...)...); err != nil {
 		t.Fatal(err)
@@ -56,9 +55,7 @@ const labels = `{"info": {"features": {"fine_label": {"_type": "ClassLabel", "na
 func TestColumns(t *testing.T) {
 	f := write(t, t.TempDir(), rowsOf(5), parquet.KeyValueMetadata("huggingface", labels))
 	infos := t.TempDir() // are not read where the file names the classes
-	if err := os.WriteFile(filepath.Join(infos, "dataset_infos.json"), []byte("{"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	filetest.Write(t, filepath.Join(infos, "dataset_infos.json"), "{")
 	c, features, err := f.FindColumns(infos)
 	if err != nil || c.Image.Name() != "bytes" || c.Label.Name() != "fine_label" || c.Domain.Name() != "domain" ||
 		fmt.Sprint(features["fine_label"].Names, features["x"].Names, features["y"].Names) != "[cat dog] [] []" {
@@ -176,9 +173,7 @@ func TestClassNames(t *testing.T) {
 		{"README.md", "---\ndataset_info: text\n---\n", "c", "[] <nil>"}, {"x", "", "c", "[] <nil>"},
 	} {
 		root := t.TempDir()
-		if err := os.WriteFile(filepath.Join(root, c.file), []byte(c.text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		filetest.Write(t, filepath.Join(root, c.file), c.text)
 		f := write(t, filepath.Join(root, c.folder), rowsOf(1))
 		_, features, err := f.FindColumns(filepath.Join(root, "none"), root)
 		if got := fmt.Sprint(features["fine_label"].Names, " ", err); !strings.Contains(got, c.want) {

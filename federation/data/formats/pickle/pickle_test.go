@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -12,6 +11,7 @@ import (
 
 	"promptfed/federation/data/datatest"
 	"promptfed/runtime/convert"
+	"promptfed/runtime/filetest"
 	"promptfed/runtime/goldentest"
 )
 
@@ -76,10 +76,7 @@ func TestPickleTableErrors(t *testing.T) {
 		"cut header":    {"\x93NUMPY\x01\x00\xff\x00{'descr'}", "cut off"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			path := filepath.Join(t.TempDir(), "x.pkl")
-			if err := os.WriteFile(path, []byte(c.raw), 0o644); err != nil {
-				t.Fatal(err)
-			}
+			path := filetest.Write(t, filepath.Join(t.TempDir(), "x.pkl"), c.raw)
 			_, _, err := ReadPathsAndLabels(path)
 			goldentest.WantError(t, err, path, c.words)
 		})
@@ -88,19 +85,11 @@ func TestPickleTableErrors(t *testing.T) {
 
 func FuzzPickle(f *testing.F) {
 	for name := range datatest.Golden(f).Tables {
-		raw, err := os.ReadFile(datatest.Testdata(f, name))
-		if err != nil {
-			f.Fatal(err)
-		}
-		f.Add(raw)
+		f.Add(filetest.Read(f, datatest.Testdata(f, name)))
 	}
 	for _, name := range []string{"cifar-10-batches-py/data_batch_2", "cifar_protocol2", "cifar_protocol5",
 		"digits.pkl"} {
-		raw, err := os.ReadFile(datatest.Testdata(f, name))
-		if err != nil {
-			f.Fatal(err)
-		}
-		f.Add(raw)
+		f.Add(filetest.Read(f, datatest.Testdata(f, name)))
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		r := bytes.NewReader(raw)

@@ -2,7 +2,6 @@ package cifar
 
 import (
 	"bytes"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -12,6 +11,7 @@ import (
 	"promptfed/federation/data/datatest"
 	"promptfed/federation/data/sets/settest"
 	"promptfed/federation/data/sets/source"
+	"promptfed/runtime/filetest"
 	"promptfed/runtime/goldentest"
 )
 
@@ -29,9 +29,7 @@ func cifarDir(t testing.TB, files map[string][]byte) string {
 	t.Helper()
 	dir := t.TempDir()
 	for name, raw := range files {
-		if err := os.WriteFile(filepath.Join(dir, name), raw, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		filetest.Write(t, filepath.Join(dir, name), raw)
 	}
 	return dir
 }
@@ -288,10 +286,7 @@ func TestCIFARPickleErrors(t *testing.T) {
 		_, err := openSet(source.Config{Set: "cifar10", Root: cifarDir(t, map[string][]byte{"data_batch_1": raw})})
 		goldentest.WantError(t, err, "data_batch_1", name)
 	}
-	raw, err := os.ReadFile(datatest.Testdata(t, "cifar-100-python/test"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, err = openSet(source.Config{Set: "cifar10", Root: cifarDir(t, map[string][]byte{"data_batch_1": raw})})
+	raw := filetest.Read(t, datatest.Testdata(t, "cifar-100-python/test"))
+	_, err := openSet(source.Config{Set: "cifar10", Root: cifarDir(t, map[string][]byte{"data_batch_1": raw})})
 	goldentest.WantError(t, err, `no "labels"`)
 }

@@ -2,7 +2,6 @@ package coop
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -11,6 +10,7 @@ import (
 	"promptfed/federation/data/datatest"
 	"promptfed/federation/data/sets/settest"
 	"promptfed/federation/data/sets/source"
+	"promptfed/runtime/filetest"
 	"promptfed/runtime/goldentest"
 )
 
@@ -77,13 +77,9 @@ func TestImageNetVariantErrors(t *testing.T) {
 	goldentest.WantError(t, open(), "no imagenet-r", names, "looked for")
 	for what, text := range map[string]string{"999 lines": synsets(999), "1000 lines": "n99999998 last\n" +
 		strings.Replace(synsets(1000), "n00000999 class 999\n", "", 1)} {
-		if err := os.WriteFile(names, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		filetest.Write(t, names, text)
 		goldentest.WantError(t, open(), names, what, "order of their WNIDs")
 	}
-	if err := os.WriteFile(names, []byte(synsets(1000)), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	filetest.Write(t, names, synsets(1000))
 	goldentest.WantError(t, open(), "n99999999", names, "no line for it")
 }

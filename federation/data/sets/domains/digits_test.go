@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"compress/gzip"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -14,6 +13,7 @@ import (
 	"promptfed/federation/data/datatest"
 	"promptfed/federation/data/sets/settest"
 	"promptfed/federation/data/sets/source"
+	"promptfed/runtime/filetest"
 	"promptfed/runtime/goldentest"
 )
 
@@ -189,10 +189,7 @@ func TestDigitErrors(t *testing.T) {
 
 func FuzzIDX(f *testing.F) {
 	for _, name := range []string{"images-idx3-ubyte", "labels-idx1-ubyte"} {
-		raw, err := os.ReadFile(datatest.Testdata(f, name))
-		if err != nil {
-			f.Fatal(err)
-		}
+		raw := filetest.Read(f, datatest.Testdata(f, name))
 		f.Add(raw)
 		var z bytes.Buffer
 		w := gzip.NewWriter(&z)
@@ -202,10 +199,7 @@ func FuzzIDX(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		for _, name := range []string{"x", "x.gz"} {
-			path := filepath.Join(t.TempDir(), name)
-			if err := os.WriteFile(path, raw, 0o644); err != nil {
-				t.Fatal(err)
-			}
+			path := filetest.Write(t, filepath.Join(t.TempDir(), name), raw)
 			if labels, err := idxLabels(path); err == nil && name == "x" && len(labels)+8 > len(raw) {
 				t.Fatalf("%d labels of %d bytes", len(labels), len(raw))
 			}

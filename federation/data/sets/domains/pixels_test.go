@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"promptfed/federation/data/datatest"
+	"promptfed/runtime/filetest"
 	"promptfed/runtime/goldentest"
 )
 
@@ -43,16 +44,10 @@ func TestUnpackOnce(t *testing.T) {
 }
 
 func TestUnpackErrors(t *testing.T) {
-	raw, err := os.ReadFile(datatest.Testdata(t, "svhn_v7.mat"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw := filetest.Read(t, datatest.Testdata(t, "svhn_v7.mat"))
 	raw[len(raw)/2] ^= 255 // inside the compressed X
 	root := t.TempDir()
-	path := filepath.Join(root, "train_32x32.mat")
-	if err := os.WriteFile(path, raw, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	path := filetest.Write(t, filepath.Join(root, "train_32x32.mat"), raw)
 	f, err := os.Open(path)
 	if err != nil {
 		t.Fatal(err)

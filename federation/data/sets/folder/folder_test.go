@@ -12,6 +12,7 @@ import (
 	"promptfed/federation/data/datatest"
 	"promptfed/federation/data/sets/settest"
 	"promptfed/federation/data/sets/source"
+	"promptfed/runtime/filetest"
 	"promptfed/runtime/goldentest"
 )
 
@@ -146,17 +147,10 @@ func TestFolderErrors(t *testing.T) {
 
 func TestSkipCountsWhatIsNoImage(t *testing.T) {
 	dir := datatest.Tree(t, "cat/1.png", "cat/notes.txt", "dog/2.png", "dog/3.png", "dog/5.png", "dog/Thumbs.db")
-	if err := os.WriteFile(filepath.Join(dir, "dog", "4.jpg"), nil, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	filetest.Write(t, filepath.Join(dir, "dog", "4.jpg"), "")
 	bad := filepath.Join(dir, "dog", "2.png")
-	raw, err := os.ReadFile(bad)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(bad, raw[:len(raw)/2], 0o644); err != nil {
-		t.Fatal(err)
-	}
+	raw := filetest.Read(t, bad)
+	filetest.Write(t, bad, raw[:len(raw)/2])
 	s := mustOpen(t, source.Config{Set: "folder", Root: dir, Corrupt: data.Skip})
 	if len(s.Train) != 3 || len(s.Test) != 1 || len(s.Skipped) != 2 {
 		t.Fatalf("%d and %d kept, skipped %v", len(s.Train), len(s.Test), s.Skipped)
@@ -177,9 +171,7 @@ func TestSkipCountsWhatIsNoImage(t *testing.T) {
 	if last := s.Skipped[2]; last.Name != bad {
 		t.Errorf("skipped %v", last)
 	}
-	if err := os.WriteFile(filepath.Join(dir, "dog", "3.png"), []byte("x"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	filetest.Write(t, filepath.Join(dir, "dog", "3.png"), "x")
 	goldentest.WantError(t, s.DropUnreadable(context.Background(), 2, data.Skip, datatest.Decode, nil), `"dog"`,
 		"none of its 1")
 }
@@ -202,9 +194,7 @@ func TestDigestFollowsFiles(t *testing.T) {
 	if digest() != first {
 		t.Error("unstable")
 	}
-	if err := os.WriteFile(filepath.Join(dir, "a", "2.png"), []byte("changed"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	filetest.Write(t, filepath.Join(dir, "a", "2.png"), "changed")
 	second := digest()
 	if err := os.Rename(filepath.Join(dir, "a", "2.png"), filepath.Join(dir, "a", "3.png")); err != nil {
 		t.Fatal(err)

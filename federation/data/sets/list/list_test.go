@@ -12,6 +12,7 @@ import (
 	"promptfed/federation/data/datatest"
 	"promptfed/federation/data/sets/settest"
 	"promptfed/federation/data/sets/source"
+	"promptfed/runtime/filetest"
 	"promptfed/runtime/goldentest"
 )
 
@@ -158,10 +159,7 @@ func TestListErrors(t *testing.T) {
 
 // TestListTooLarge: a list has at most MaxList bytes; the file is sparse.
 func TestListTooLarge(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "list.csv")
-	if err := os.WriteFile(path, nil, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	path := filetest.Write(t, filepath.Join(t.TempDir(), "list.csv"), "")
 	if err := os.Truncate(path, source.MaxList+1); err != nil {
 		t.Fatal(err)
 	}

@@ -17,6 +17,7 @@ import (
 	"promptfed/federation/data/datatest"
 	"promptfed/federation/data/formats/pickle"
 	"promptfed/runtime/convert"
+	"promptfed/runtime/filetest"
 )
 
 // splitsOf counts the splits of a list's images by class.
@@ -122,9 +123,7 @@ func TestAddToAList(t *testing.T) {
 // A set has the list's images that exist. Labels are numbered from 0 in their order.
 func TestSetOfAList(t *testing.T) {
 	root := datatest.Tree(t, "i/a.png", "i/b.png", "i/c.png", "i/sub/")
-	if err := os.WriteFile(filepath.Join(root, "i/empty.png"), nil, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	filetest.Write(t, filepath.Join(root, "i/empty.png"), "")
 	of := func(items ...Item) *Listing {
 		return &Listing{List: "list", Root: root, Images: filepath.Join(root, "i"),
 			Names: map[int]string{3: "x", 5: "y", 6: "x"}, Items: items}
@@ -257,9 +256,7 @@ func TestPixels(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "pixels")
 	raw := []byte{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}
-	if err := os.WriteFile(file, slices.Concat([]byte{99}, raw[:6], []byte{98}, raw[6:]), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	filetest.Write(t, file, slices.Concat([]byte{99}, raw[:6], []byte{98}, raw[6:]))
 	rgb := func(p *Pixels, i, x int) string {
 		t.Helper()
 		img, err := p.Image(i)

@@ -12,6 +12,7 @@ import (
 
 	"promptfed/federation/data/datatest"
 	"promptfed/runtime/convert"
+	"promptfed/runtime/filetest"
 )
 
 // under returns paths relative to a folder, in one line; - for none.
@@ -119,9 +120,7 @@ func TestEntries(t *testing.T) {
 func TestWalk(t *testing.T) {
 	root := datatest.Tree(t, "d/big_cat/1.png", "d/big_cat/note.txt", "d/big_cat/sub/", "d/empty/", "e/Dog/1.png",
 		"e/dog/2.png", "e/big cat/3.png")
-	if err := os.WriteFile(filepath.Join(root, "d/big_cat/0.png"), nil, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	filetest.Write(t, filepath.Join(root, "d/big_cat/0.png"), "")
 	at := func(names ...string) []string {
 		return convert.Slice(names, func(n string) string { return filepath.Join(root, n) })
 	}
@@ -291,9 +290,7 @@ func TestLines(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "list.txt")
 	put := func(text string) {
 		t.Helper()
-		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		filetest.Write(t, file, text)
 	}
 	put("\ufeff a \n\n b\r\nc")
 	var got []string

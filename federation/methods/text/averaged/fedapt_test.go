@@ -47,13 +47,11 @@ func TestFedAPTDomains(t *testing.T) {
 		{4, []string{"a", "b", "c"}, nil, []float32{0, 1, 2}, "", true},
 		{2, []string{"a", "b", "?"}, []string{"a", "b", "c"}, []float32{0, 1, 0}, "", true},
 	} {
-		m, err := methods.Build("fedapt", nil, methodtest.Options{"domains": c.domains, "tokens": 1})
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := methodtest.Build(t, "fedapt", nil, methodtest.Options{"domains": c.domains, "tokens": 1})
 		g := &method.Global{Clients: len(c.start), Task: method.ClientSpec{Clients: len(c.start)}, Width: 1,
 			Infos: infos(c.start...), Broadcast: tensor.Map{}, Claimed: c.claimed}
-		if err = m.Start(g); err == nil && c.join != nil {
+		err := m.Start(g)
+		if err == nil && c.join != nil {
 			g.Infos = infos(c.join...)
 			err = m.Join(g, nil)
 		}

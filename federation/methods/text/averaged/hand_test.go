@@ -181,10 +181,7 @@ func TestProDAPrompts(t *testing.T) {
 // A client tells the server of its examples of each class where a class's prompt is averaged over their owners.
 func TestPromptFLExtras(t *testing.T) {
 	for o, want := range map[string]int{"all": 0, "owners": 1} {
-		m, err := methods.Build("promptfl", nil, options{"class_specific": true, "class_average": o})
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := methodtest.Build(t, "promptfl", nil, options{"class_specific": true, "class_average": o})
 		got := m.Extras(method.ClientSpec{Classes: 7})
 		if len(got) != want || want == 1 && (got[0].Name != "class/n" || !got[0].Counts ||
 			!slices.Equal(got[0].Shape, []int{7, 1})) {
@@ -196,10 +193,7 @@ func TestPromptFLExtras(t *testing.T) {
 // FedAPT's query for features of 9 begins within 1/3. A client's own domain is the one that the server sent, and none
 // where the server does not know it, or sent one that does not exist.
 func TestFedAPTStarts(t *testing.T) {
-	m, err := methods.Build("fedapt", nil, options{"domains": 2, "tokens": 3})
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := methodtest.Build(t, "fedapt", nil, options{"domains": 2, "tokens": 3})
 	g := &method.Global{Seed: 5, Shared: tensor.Map{"query": tensor.New(2, 9)}, Width: 4, Broadcast: tensor.Map{},
 		Task: method.ClientSpec{Clients: 2}}
 	if err := m.Start(g); err != nil {

@@ -8,6 +8,7 @@ import (
 
 	"promptfed/federation/method"
 	"promptfed/federation/methods"
+	"promptfed/federation/methodtest"
 	"promptfed/runtime/goldentest"
 	"promptfed/runtime/tensor"
 )
@@ -21,11 +22,8 @@ func TestTRIPStart(t *testing.T) {
 			"experts": tensor.Of([]float32{1, 2, 3}, 3, 1, 1)}, Broadcast: tensor.Map{}, State: tensor.Map{}}
 	}
 	for _, keys := range []string{"orthogonal", "normal", "uniform"} {
-		m, err := methods.Build("trip", nil, map[string]any{"experts": 3, "tokens": 1, "keys": keys, "average": "beta",
+		m := methodtest.Build(t, "trip", nil, map[string]any{"experts": 3, "tokens": 1, "keys": keys, "average": "beta",
 			"beta": 0.5})
-		if err != nil {
-			t.Fatal(err)
-		}
 		s := g()
 		if err := m.Start(s); err != nil {
 			t.Fatal(err)

@@ -23,10 +23,7 @@ func TestEpsilonLocal(t *testing.T) {
 		steps int
 		parts float64
 	}{{20, "factors", 1, 2}, {60, "factors", 7, 2}, {40, "all", 3, 3}, {5, "all", 1, 3}} {
-		m, err := methods.Build("dpfpl", nil, methodtest.Options{"noise": c.z, "noisy": c.noisy, "steps": c.steps})
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := methodtest.Build(t, "dpfpl", nil, methodtest.Options{"noise": c.z, "noisy": c.noisy, "steps": c.steps})
 		want := epsilonGaussian(2*math.Sqrt(c.parts*float64(c.steps*rounds))/c.z, 1e-5)
 		promised, on := methods.EpsilonLocal(m, rounds)
 		if !on || !(promised >= want && promised < 1.1*want) {
@@ -50,10 +47,7 @@ func TestEpsilonLocal(t *testing.T) {
 	}
 	// The number of steps has no bound, or there is no noise.
 	for _, o := range []methodtest.Options{{"noise": 1.0}, {"steps": 3}} {
-		m, err := methods.Build("dpfpl", nil, o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := methodtest.Build(t, "dpfpl", nil, o)
 		if e, on := methods.EpsilonLocal(m, rounds); on && !math.IsInf(e, 1) {
 			t.Errorf("%v: epsilon %v", o, e)
 		}

@@ -1,16 +1,15 @@
 package personalized_test
 
 import (
-	stdcontext "context"
 	"math"
 	"slices"
 	"testing"
 
 	"promptfed/federation/engine"
 	"promptfed/federation/engine/client"
+	"promptfed/federation/engine/enginetest"
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/engine/trace"
-	"promptfed/federation/methods"
 	"promptfed/federation/methodtest"
 	"promptfed/runtime/optim"
 	"promptfed/runtime/tensor"
@@ -25,10 +24,7 @@ func TestFedOTPGrouping(t *testing.T) {
 		if stop != "" {
 			o["stop"] = stop
 		}
-		m, err := methods.Build("fedotp", nil, o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := methodtest.Build(t, "fedotp", nil, o)
 		clients := methodtest.ClientsOfOneBackbone(5)
 		all := methodtest.Rows(300, n, dim, len(methodtest.Classes))
 		image, patches := tensor.New(n, dim), tensor.New(n, 2, dim)
@@ -41,13 +37,10 @@ func TestFedOTPGrouping(t *testing.T) {
 		clients[0].Test = &spec.Features{Views: []spec.RowReader{spec.InMemory{Tensor: image}}, Class: class,
 			Patches: []spec.RowReader{spec.InMemory{Tensor: patches}}}
 		rec := trace.NewRecorder()
-		_, err = engine.Run(stdcontext.Background(), &spec.Experiment{Method: m, Classes: methodtest.Classes,
+		enginetest.Run(t, &spec.Experiment{Method: m, Classes: methodtest.Classes,
 			Template: "a {}.", Clients: clients,
 			Plan: spec.Plan{Rounds: 1, TestEvery: 1, Seed: 1}, Training: spec.Training{Epochs: 1, Batch: 4,
 				Optim: optim.Config{Name: "sgd", LR: 0.1}}}, engine.Settings{Client: client.Settings{Tracer: rec}})
-		if err != nil {
-			t.Fatal(err)
-		}
 		return rec.Tensors["r0/c0/eval/logits"]
 	}
 	first := make([]int, n)

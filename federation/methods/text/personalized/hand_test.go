@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"promptfed/federation/method"
-	"promptfed/federation/methods"
 	"promptfed/federation/methods/text/personalized"
 	"promptfed/federation/methodtest"
 	"promptfed/runtime/tensor"
@@ -193,10 +192,7 @@ func TestTermsWithoutWeight(t *testing.T) {
 // client that sends no use, another number of them or one below 0 is refused.
 func TestPowderByHand(t *testing.T) {
 	build := func(o options) method.Method {
-		m, err := methods.Build("powder", nil, methodtest.Merge(options{"tokens": 1, "prompts": 2}, o))
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := methodtest.Build(t, "powder", nil, methodtest.Merge(options{"tokens": 1, "prompts": 2}, o))
 		return m
 	}
 	up := func(n int, v float32, use *tensor.Tensor) method.Upload {

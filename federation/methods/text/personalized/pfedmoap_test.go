@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"promptfed/federation/method"
-	"promptfed/federation/methods"
+	"promptfed/federation/methodtest"
 	"promptfed/runtime/tensor"
 )
 
@@ -13,10 +13,7 @@ import (
 func startPFedMoAP(t *testing.T, experts, clients int) (method.Method, *method.Global,
 	func(client int, at float32) method.Upload) {
 	t.Helper()
-	built, err := methods.Build("pfedmoap", nil, map[string]any{"tokens": 1, "experts": experts})
-	if err != nil {
-		t.Fatal(err)
-	}
+	built := methodtest.Build(t, "pfedmoap", nil, map[string]any{"tokens": 1, "experts": experts})
 	g := &method.Global{Clients: clients, Width: 1, Shared: tensor.Map{"ctx": tensor.New(1, 1)}, State: tensor.Map{},
 		PerClient: map[int]tensor.Map{}}
 	if err := built.Start(g); err != nil {

@@ -1,12 +1,11 @@
 package personalized_test
 
 import (
-	stdcontext "context"
 	"testing"
 
 	"promptfed/federation/engine"
+	"promptfed/federation/engine/enginetest"
 	"promptfed/federation/engine/spec"
-	"promptfed/federation/methods"
 	"promptfed/federation/methodtest"
 	"promptfed/runtime/optim"
 	"promptfed/runtime/tensor"
@@ -16,19 +15,13 @@ import (
 func TestPromptFolioBetweenPromptFLAndCoOp(t *testing.T) {
 	prompt := methodtest.Values(60, 0.5, 3, methodtest.Width)
 	end := func(name, learned string, o methodtest.Options) *tensor.Tensor {
-		m, err := methods.Build(name, nil, methodtest.Merge(methodtest.Options{"tokens": 3}, o))
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := methodtest.Build(t, name, nil, methodtest.Merge(methodtest.Options{"tokens": 3}, o))
 		first := tensor.Map{"c0/" + learned: prompt, learned: prompt}
-		r, err := engine.Run(stdcontext.Background(), &spec.Experiment{
+		r := enginetest.Run(t, &spec.Experiment{
 			Method: methodtest.Pinned{Method: m, First: first}, Classes: methodtest.Classes, Template: "a {}.",
 			Clients: methodtest.Clients(9, 5), Plan: spec.Plan{Rounds: 2, Seed: 5},
 			Training: spec.Training{Epochs: 1, Batch: 4, Optim: optim.Config{Name: "sgd", LR: 0.1, Momentum: 0.9}},
 		}, engine.Settings{})
-		if err != nil {
-			t.Fatal(err)
-		}
 		for _, at := range []string{"shared/", "client/0/private/"} {
 			if p := r.Prompts[at+learned]; p != nil {
 				return p

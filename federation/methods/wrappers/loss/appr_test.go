@@ -1,13 +1,13 @@
 package loss_test
 
 import (
-	stdcontext "context"
 	"reflect"
 	"strings"
 	"testing"
 
 	"promptfed/federation/engine"
 	"promptfed/federation/engine/client"
+	"promptfed/federation/engine/enginetest"
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/engine/trace"
 	"promptfed/federation/method"
@@ -20,19 +20,13 @@ import (
 // traced runs three rounds on the toy and returns every traced number.
 func traced(t *testing.T, name string, with []string, o methodtest.Options) *trace.Recorder {
 	t.Helper()
-	m, err := methods.Build(name, with, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := methodtest.Build(t, name, with, o)
 	rec := trace.NewRecorder()
-	_, err = engine.Run(stdcontext.Background(), &spec.Experiment{Method: m, Classes: methodtest.Classes,
+	enginetest.Run(t, &spec.Experiment{Method: m, Classes: methodtest.Classes,
 		Template: "a photo of a {}.",
 		Clients:  methodtest.Clients(9, 5, 6), Plan: spec.Plan{Rounds: 3, Seed: 5},
 		Training: spec.Training{Epochs: 2, Batch: 4, Optim: optim.Config{Name: "sgd", LR: 0.3, Momentum: 0.9}}},
 		engine.Settings{Client: client.Settings{Tracer: rec}})
-	if err != nil {
-		t.Fatal(err)
-	}
 	return rec
 }
 
@@ -105,10 +99,7 @@ func TestDiscriminatorLearns(t *testing.T) {
 		for k, v := range more {
 			o[k] = v
 		}
-		m, err := methods.Build("fedappr", nil, o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := methodtest.Build(t, "fedappr", nil, o)
 		var clients []*spec.Client
 		wide := &methodtest.Toy{ID: "wide", Width: 512, Dim: 5}
 		for k := range 10 {
@@ -116,13 +107,10 @@ func TestDiscriminatorLearns(t *testing.T) {
 			clients = append(clients, &spec.Client{ID: k, Backbone: wide, Train: rows, Test: rows})
 		}
 		rec := trace.NewRecorder()
-		r, err := engine.Run(stdcontext.Background(), &spec.Experiment{Method: movesPrompts{m},
+		r := enginetest.Run(t, &spec.Experiment{Method: movesPrompts{m},
 			Classes: methodtest.Classes, Template: "a {}.",
 			Clients: clients, Plan: spec.Plan{Rounds: 5, Seed: 5}, Training: spec.Training{Epochs: 1, Batch: 2,
 				Optim: optim.Config{Name: "sgd", LR: 0.001}}}, engine.Settings{Client: client.Settings{Tracer: rec}})
-		if err != nil {
-			t.Fatal(err)
-		}
 		first := rec.Tensors["r0/c0/down/fedappr/w1"]
 		gone := rec.Tensors["r4/down/fedappr/w1"].Clone()
 		gone.Axpy(-1, first)

@@ -135,10 +135,7 @@ func TestTrafficAndTeacher(t *testing.T) {
 		}
 	}
 	for lambda, needs := range map[float64]bool{0: false, 0.5: true} { // a discriminator needs every prompt
-		m, err := methods.Build("promptfl", []string{"appr"}, options{"lambda_a": lambda})
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := methodtest.Build(t, "promptfl", []string{"appr"}, options{"lambda_a": lambda})
 		if p := method.PropertiesOf(m); (p.Needs != "") != needs || (len(p.Delays) > 0) != needs {
 			t.Errorf("lambda_a %v: %+v", lambda, p)
 		}

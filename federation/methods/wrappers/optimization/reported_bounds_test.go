@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"promptfed/federation/method"
-	"promptfed/federation/methods"
+	"promptfed/federation/methodtest"
 	"promptfed/runtime/tensor"
 )
 
@@ -13,10 +13,7 @@ import (
 // a note counts it. Honest losses are neither changed nor noted. From the formula with q = 1, L = 2, moves of 1 and 5
 // examples each, the step is Σ F / Σ (2 + F).
 func TestALowLossIsBounded(t *testing.T) {
-	m, err := methods.Build("promptfl", []string{"qffl"}, map[string]any{"q": 1.0})
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := methodtest.Build(t, "promptfl", []string{"qffl"}, map[string]any{"q": 1.0})
 	for _, c := range []struct {
 		losses      []float32
 		want, noted float64

@@ -7,22 +7,20 @@ import (
 
 	"promptfed/federation/method"
 	"promptfed/federation/methods"
+	"promptfed/federation/methodtest"
 	"promptfed/runtime/tensor"
 )
 
 // mergedReports returns the merged prompt, from 0: each upload moves it by 1 and reports a number.
 func mergedReports(t *testing.T, wrapper, name string, o map[string]any, reported ...float32) (float64, error) {
-	m, err := methods.Build("promptfl", []string{wrapper}, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := methodtest.Build(t, "promptfl", []string{wrapper}, o)
 	g := &method.Global{LR: 0.5, Shared: tensor.Map{"ctx": tensor.New(1, 1)}}
 	var ups []method.Upload
 	for i, v := range reported {
 		ups = append(ups, method.Upload{Client: i, N: 5, Shared: tensor.Map{"ctx": tensor.Of([]float32{1}, 1, 1)},
 			Extra: tensor.Map{name: tensor.Of([]float32{v}, 1)}})
 	}
-	err = m.Merge(g, ups)
+	err := m.Merge(g, ups)
 	return float64(g.Shared["ctx"].Data[0]), err
 }
 
@@ -72,10 +70,7 @@ func TestReportedNumbersAreBounded(t *testing.T) {
 func TestSecondMoments(t *testing.T) {
 	for kind, want := range map[string][]float32{"adagrad": {5, 2, 1.25, 0}, "adam": {3.97, 1, 0.2575, 0},
 		"yogi": {3.99, 1, 0.26, 0}, "momentum": {4, 1, 0.25, 0}} {
-		m, err := methods.Build("promptfl", []string{"fedopt"}, map[string]any{"kind": kind})
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := methodtest.Build(t, "promptfl", []string{"fedopt"}, map[string]any{"kind": kind})
 		g := &method.Global{Shared: tensor.Map{"ctx": tensor.New(4, 1)},
 			State: tensor.Map{"opt/v/ctx": tensor.Of([]float32{4, 1, 0.25, 0}, 4, 1)}}
 		up := method.Upload{N: 1, Shared: tensor.Map{"ctx": tensor.Of([]float32{1, 1, 1, 0}, 4, 1)}}
@@ -90,11 +85,8 @@ func TestSecondMoments(t *testing.T) {
 	}
 	// Without momentum and at rate 1 the server's step is the mean, and nothing is kept; at another rate it is not.
 	for rate, want := range map[float64]float32{0: 2, 1: 2, 0.5: 1} {
-		m, err := methods.Build("promptfl", []string{"fedopt"}, map[string]any{"kind": "momentum", "beta1": 0.0,
+		m := methodtest.Build(t, "promptfl", []string{"fedopt"}, map[string]any{"kind": "momentum", "beta1": 0.0,
 			"server_lr": rate})
-		if err != nil {
-			t.Fatal(err)
-		}
 		g := &method.Global{Shared: tensor.Map{"ctx": tensor.New(1)}, State: tensor.Map{}}
 		up := method.Upload{N: 1, Shared: tensor.Map{"ctx": tensor.Of([]float32{2}, 1)}}
 		if err := m.Merge(g, []method.Upload{up}); err != nil || g.Shared["ctx"].Data[0] != want ||
@@ -114,10 +106,7 @@ func TestProperties(t *testing.T) {
 	}{{"scaffold", nil, method.Uniform, ""},
 		{"scaffold", map[string]any{"weighting": "examples"}, "", "unweighted mean of control variates"},
 		{"fedopt", nil, "examples", ""}, {"fedopt", map[string]any{"weighting": "uniform"}, method.Uniform, ""}} {
-		m, err := methods.Build("promptfl", []string{c.wrapper}, c.options)
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := methodtest.Build(t, "promptfl", []string{c.wrapper}, c.options)
 		p := method.PropertiesOf(m)
 		if p.Mean != c.mean || (p.Needs != "") != (c.needs != "") || !strings.Contains(p.Needs, c.needs) {
 			t.Errorf("%s %v: %+v", c.wrapper, c.options, p)

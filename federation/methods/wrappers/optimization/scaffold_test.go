@@ -1,16 +1,15 @@
 package optimization_test
 
 import (
-	stdcontext "context"
 	"fmt"
 	"math"
 	"testing"
 
 	"promptfed/federation/engine"
 	"promptfed/federation/engine/client"
+	"promptfed/federation/engine/enginetest"
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/engine/trace"
-	"promptfed/federation/methods"
 	"promptfed/federation/methodtest"
 	"promptfed/runtime/optim"
 )
@@ -19,21 +18,15 @@ import (
 // the path, minus that correction, therefore equal those from the gradients themselves. With momentum the two differ.
 func TestSCAFFOLDPathIsTheGradients(t *testing.T) {
 	run := func(control string, momentum float64) *trace.Recorder {
-		m, err := methods.Build("promptfl", []string{"scaffold"}, methodtest.Options{"tokens": 2, "init_std": 0.4,
+		m := methodtest.Build(t, "promptfl", []string{"scaffold"}, methodtest.Options{"tokens": 2, "init_std": 0.4,
 			"control": control})
-		if err != nil {
-			t.Fatal(err)
-		}
 		rec := trace.NewRecorder()
-		_, err = engine.Run(stdcontext.Background(), &spec.Experiment{Method: m, Classes: methodtest.Classes,
+		enginetest.Run(t, &spec.Experiment{Method: m, Classes: methodtest.Classes,
 			Template: "a {}.",
 			Clients:  methodtest.Clients(9, 5, 6), Plan: spec.Plan{Rounds: 3, Seed: 5},
 			Training: spec.Training{Epochs: 2, Batch: 4, Optim: optim.Config{Name: "sgd", LR: 0.2,
 				Momentum: momentum}}},
 			engine.Settings{Client: client.Settings{Tracer: rec}})
-		if err != nil {
-			t.Fatal(err)
-		}
 		return rec
 	}
 	apart := func(momentum float64) (worst float64) {

@@ -17,10 +17,7 @@ import (
 // merged returns the merge over PromptFL of uploads of one number, from clients with 1, 2, 3, ... examples, into 0.
 func merged(t *testing.T, with []string, o methodtest.Options, values ...float32) (float64, error) {
 	t.Helper()
-	m, err := methods.Build("promptfl", with, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := methodtest.Build(t, "promptfl", with, o)
 	g := &method.Global{Clients: len(values), Shared: tensor.Map{"ctx": tensor.New(1, 1)}, Broadcast: tensor.Map{},
 		State: tensor.Map{}, Notes: map[string]float64{}}
 	var ups []method.Upload
@@ -120,10 +117,7 @@ func TestTolerates(t *testing.T) {
 		{methodtest.Options{"kind": "krum", "attackers": 2}, 6, 0, false}, // which is refused
 		{methodtest.Options{"kind": "norm-clip"}, 9, 0, false},
 	} {
-		m, err := methods.Build("promptfl", []string{"robust"}, c.o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := methodtest.Build(t, "promptfl", []string{"robust"}, c.o)
 		r, has := methods.RobustLayer(m)
 		if got := r.Tolerates(c.n); !has || got != c.liars {
 			t.Errorf("%v tolerates %d of %d uploads, want %d", c.o, got, c.n, c.liars)
@@ -156,10 +150,7 @@ func TestGeometricMedian(t *testing.T) {
 		{[]float32{2, 2, 2, 2, 2, 2}, []float32{2, 2}},
 		{[]float32{0, 0, 1, 0, -1, 0.1}, []float32{0, 0}},
 	} {
-		m, err := methods.Build("promptfl", []string{"robust"}, methodtest.Options{"kind": "geometric-median"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := methodtest.Build(t, "promptfl", []string{"robust"}, methodtest.Options{"kind": "geometric-median"})
 		g := &method.Global{Shared: tensor.Map{"ctx": tensor.New(1, 2)}}
 		var ups []method.Upload
 		for i := 0; i < len(c.points); i += 2 {
@@ -204,10 +195,7 @@ func TestLabelLossIsReplaced(t *testing.T) {
 }
 
 func base(t *testing.T) method.Method {
-	m, err := methods.Build("promptfl", nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := methodtest.Build(t, "promptfl", nil, nil)
 	return m
 }
 

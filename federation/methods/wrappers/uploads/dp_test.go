@@ -1,9 +1,7 @@
 package uploads_test
 
 import (
-	stdcontext "context"
 	"encoding/base64"
-	"encoding/json"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -14,6 +12,7 @@ import (
 	"testing"
 
 	"promptfed/federation/engine"
+	"promptfed/federation/engine/enginetest"
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/method"
 	"promptfed/federation/methods"
@@ -21,6 +20,7 @@ import (
 	"promptfed/federation/methodtest"
 	"promptfed/federation/privacy"
 	"promptfed/federation/privacy/noise"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/optim"
 	"promptfed/runtime/tensor"
 )
@@ -40,17 +40,11 @@ func TestDPByHand(t *testing.T) {
 // private runs DP over PromptFL with the given options and rounds on toy clients.
 func private(t *testing.T, e spec.Plan, o methodtest.Options) *engine.Result {
 	t.Helper()
-	m, err := methods.Build("promptfl", []string{"dp"}, o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r, err := engine.Run(stdcontext.Background(), &spec.Experiment{Method: m, Classes: methodtest.Classes,
+	m := methodtest.Build(t, "promptfl", []string{"dp"}, o)
+	r := enginetest.Run(t, &spec.Experiment{Method: m, Classes: methodtest.Classes,
 		Template: "a {}.", Clients: methodtest.ClientsOfOneBackbone(4, 5, 6, 3), Plan: e,
 		Training: spec.Training{Epochs: 1, Batch: 4, Optim: optim.Config{Name: "sgd", LR: 0.1}}},
 		engine.Settings{Workers: 2})
-	if err != nil {
-		t.Fatal(err)
-	}
 	return r
 }
 
@@ -146,23 +140,14 @@ func TestDPNoiseIsGaussian(t *testing.T) {
 
 // The recorded epsilon equals that of Google's accountant for the same rounds.
 func TestDPEpsilon(t *testing.T) {
-	b, err := os.ReadFile("../../../privacy/testdata/epsilon.json")
-	if err != nil {
-		t.Fatal(err)
-	}
 	var cases []struct {
 		Poisson               bool
 		Noise, Delta, Epsilon float64
 		M, N, Rounds          int
 	}
-	if err := json.Unmarshal(b, &cases); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.ReadJSON(t, "../../../privacy/testdata/epsilon.json", &cases)
 	for _, c := range cases {
-		m, err := methods.Build("promptfl", []string{"dp"}, methodtest.Options{"noise": c.Noise, "delta": c.Delta})
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := methodtest.Build(t, "promptfl", []string{"dp"}, methodtest.Options{"noise": c.Noise, "delta": c.Delta})
 		g := &method.Global{Round: c.Rounds - 1, Sampling: method.Sampling{Clients: c.N, Size: float64(c.M),
 			Poisson: c.Poisson},
 			Shared: tensor.Map{"ctx": tensor.New(4, 6)}, Notes: map[string]float64{},
@@ -190,10 +175,7 @@ func TestDPEpsilon(t *testing.T) {
 // A client with any upload and any claimed number of examples moves the server by C/n at most.
 func TestDPBoundsAClient(t *testing.T) {
 	for _, v := range []float32{-3e38, -1, 0, 0.5, 3e38} {
-		m, err := methods.Build("promptfl", []string{"dp"}, methodtest.Options{"clip": 0.5, "noise": 0.0})
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := methodtest.Build(t, "promptfl", []string{"dp"}, methodtest.Options{"clip": 0.5, "noise": 0.0})
 		g := &method.Global{Sampling: method.Sampling{Clients: 2, Size: 2}, Shared: tensor.Map{"ctx": tensor.New(1, 1)},
 			Notes: map[string]float64{}}
 		ups := []method.Upload{{N: 1, Shared: tensor.Map{"ctx": tensor.New(1, 1)}}, {Client: 1, N: 1 << 40,
@@ -209,10 +191,7 @@ func TestDPBoundsAClient(t *testing.T) {
 
 func TestDPRefusesRounds(t *testing.T) {
 	build := func(o methodtest.Options) method.Method {
-		m, err := methods.Build("promptfl", []string{"dp"}, o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := methodtest.Build(t, "promptfl", []string{"dp"}, o)
 		return m
 	}
 	up := func(client, n int) method.Upload {
@@ -259,11 +238,9 @@ func TestDPRefusesRounds(t *testing.T) {
 // Where clients add the noise, one upload counts with a norm of at most clip (1 + noise/sqrt(share) (sqrt(d) + 6)):
 // with a clip of 2, noise 1, a share of 5 and 24 numbers that is 2 (1 + (4.899 + 6)/2.2361) = 11.748.
 func TestLyingUploadUnderClientNoise(t *testing.T) {
-	m, err := methods.Build("promptfl", []string{"dp"}, methodtest.Options{"where": "client", "clip": 2.0, "noise": 1.0,
+	m := methodtest.Build(t, "promptfl", []string{"dp"}, methodtest.Options{"where": "client", "clip": 2.0,
+		"noise": 1.0,
 		"least": 0.5})
-	if err != nil {
-		t.Fatal(err)
-	}
 	g := &method.Global{Sampling: method.Sampling{Clients: 100, Size: 10}, Shared: tensor.Map{"ctx": tensor.New(4, 6)},
 		Broadcast: tensor.Map{}, Notes: map[string]float64{}}
 	var ups []method.Upload
@@ -291,11 +268,8 @@ func TestLyingUploadUnderClientNoise(t *testing.T) {
 func TestDPAdapts(t *testing.T) {
 	round := func(o methodtest.Options, moves ...float32) *method.Global {
 		t.Helper()
-		m, err := methods.Build("promptfl", []string{"dp"},
+		m := methodtest.Build(t, "promptfl", []string{"dp"},
 			methodtest.Merge(o, methodtest.Options{"adapt": 0.2, "clip": 1.0}))
-		if err != nil {
-			t.Fatal(err)
-		}
 		g := &method.Global{Sampling: method.Sampling{Clients: 4, Size: 4}, Shared: tensor.Map{"ctx": tensor.New(1000,
 			6)}, Broadcast: tensor.Map{}, State: tensor.Map{}, Notes: map[string]float64{}}
 		if err := m.Start(g); err != nil {
@@ -324,19 +298,13 @@ func TestDPAdapts(t *testing.T) {
 		0.4535573676110727/4; !(math.Abs(std/want-1) <= 4/math.Sqrt(12000)) {
 		t.Errorf("noise of %v, want %v", std, want)
 	}
-	plain, err := methods.Build("promptfl", []string{"dp"}, methodtest.Options{"noise": 0.3})
-	if err != nil {
-		t.Fatal(err)
-	}
+	plain := methodtest.Build(t, "promptfl", []string{"dp"}, methodtest.Options{"noise": 0.3})
 	same := &method.Global{Sampling: g.Sampling, Shared: tensor.Map{"ctx": tensor.New(1, 6)},
 		Notes: map[string]float64{}}
 	if err := plain.Merge(same, nil); err != nil || same.Notes["epsilon_nominal"] != g.Notes["epsilon_nominal"] {
 		t.Errorf("epsilon %v and %v, %v", same.Notes, g.Notes, err)
 	}
-	m, err := methods.Build("promptfl", []string{"dp"}, methodtest.Options{"adapt": 0.2, "noise": 0.4})
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := methodtest.Build(t, "promptfl", []string{"dp"}, methodtest.Options{"adapt": 0.2, "noise": 0.4})
 	if err := m.Start(g); err == nil || !strings.Contains(err.Error(), "with noise 0.4 a round needs more than 4 "+
 		"clients, it has 4") {
 		t.Errorf("%v", err)
@@ -348,19 +316,10 @@ func TestDPAdapts(t *testing.T) {
 // over the whole run by less than an eighth. With the noise configured by least, as if six had uploaded each time, it
 // would exceed it by more than a quarter.
 func TestDPDropOuts(t *testing.T) {
-	b, err := os.ReadFile("../../../privacy/testdata/exact.json")
-	if err != nil {
-		t.Fatal(err)
-	}
 	var cases []struct{ Delta, Epsilon float64 }
-	if err := json.Unmarshal(b, &cases); err != nil {
-		t.Fatal(err)
-	}
-	m, err := methods.Build("promptfl", []string{"dp"}, methodtest.Options{"noise": 4.0, "where": "client",
+	goldentest.ReadJSON(t, "../../../privacy/testdata/exact.json", &cases)
+	m := methodtest.Build(t, "promptfl", []string{"dp"}, methodtest.Options{"noise": 4.0, "where": "client",
 		"delta": cases[0].Delta})
-	if err != nil {
-		t.Fatal(err)
-	}
 	g := &method.Global{Sampling: method.Sampling{Clients: 10, Size: 10}, Shared: tensor.Map{"ctx": tensor.New(1, 1)},
 		State: tensor.Map{}, Noise: noNoise}
 	up := method.Upload{Client: method.AggregatedClient, Shared: tensor.Map{"ctx": tensor.New(1, 1)}}
@@ -465,10 +424,7 @@ func TestDPProperties(t *testing.T) {
 			t.Errorf("clip %v, %s: %+v", c.Clip, c.Where, p)
 		}
 	}
-	m, err := methods.Build("promptfl", []string{"dp"}, methodtest.Options{"clip": 0.0, "noise": 0.0})
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := methodtest.Build(t, "promptfl", []string{"dp"}, methodtest.Options{"clip": 0.0, "noise": 0.0})
 	up := method.Upload{N: 5}
 	if err := m.Finish(&method.Local{}, &up); err != nil || up.N != 5 {
 		t.Errorf("an upload of %d examples without a clip, %v", up.N, err)

@@ -50,10 +50,7 @@ func TestCodec(t *testing.T) {
 		{options{"kind": "quantise", "feedback": "on"}, compression.Codec{Kind: "quantise", Share: 0.1, Levels: 7,
 			Bucket: 512, Feedback: true}},
 	} {
-		m, err := methods.Build("promptfl", []string{"compress"}, c.options)
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := methodtest.Build(t, "promptfl", []string{"compress"}, c.options)
 		if got := m.Codec(); got != c.want || method.PropertiesOf(m).Needs == "" {
 			t.Errorf("%v: %+v", c.options, got)
 		}
