@@ -56,13 +56,13 @@ func TestSplitsOfSet(t *testing.T) {
 	for i, split := range []string{"train", "val", "test", "train"} {
 		s.Add(split, Example{ID: fmt.Sprint(i), Label: i % 2})
 	}
-	of := func() (out string) {
+	build := func() (out string) {
 		for _, sp := range s.Splits() {
 			out += fmt.Sprint(sp.Name, " ", names(*sp.Examples), Labels(*sp.Examples), "; ")
 		}
 		return out
 	}
-	if got := of(); got != "train [0 3] [0 1]; val [1] [1]; test [2] [0]; " {
+	if got := build(); got != "train [0 3] [0 1]; val [1] [1]; test [2] [0]; " {
 		t.Error(got)
 	}
 	if got := s.PoolOr(s.Test); len(got) != 1 {
@@ -79,12 +79,12 @@ func TestSplitsOfSet(t *testing.T) {
 		"cannot read image "+gone+": no such file") {
 		t.Error(err)
 	}
-	if s.MergeSplits(false); of() != "pool [0 3 2] [0 1 0]; " {
-		t.Error(of())
+	if s.MergeSplits(false); build() != "pool [0 3 2] [0 1 0]; " {
+		t.Error(build())
 	}
 	s = &Set{}
-	if s.MergeSplits(true); s.Pool == nil || of() != "pool [] []; " {
-		t.Error(of())
+	if s.MergeSplits(true); s.Pool == nil || build() != "pool [] []; " {
+		t.Error(build())
 	}
 	if got := Pick([]string{"a", "b", "c"}, []int{2, 0, 2}); fmt.Sprint(got) != "[c a c]" {
 		t.Error(got)

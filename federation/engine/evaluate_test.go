@@ -198,10 +198,10 @@ func TestConfusion(t *testing.T) {
 		return e
 	}
 	r := mustRun(t, with(true), engine.Settings{Encode: true})
-	of := map[int64]int64{}
+	counts := map[int64]int64{}
 	for _, c := range with(true).Clients {
 		for _, y := range c.Test.Labels() {
-			of[y]++
+			counts[y]++
 		}
 	}
 	for what, m := range map[string]*metrics.Matrix{"global": r.Confusion.Global,
@@ -223,11 +223,11 @@ func TestConfusion(t *testing.T) {
 		if what == "global" {
 			e = r.Summary.Evaluations.Global
 		}
-		if !reflect.DeepEqual(rows, of) || math.Abs(hit/sum-e.Values[metrics.Weighted]) > 1e-12 {
-			t.Errorf("%s: rows %v, want %v; %g right, want %g", what, rows, of, hit/sum, e.Values[metrics.Weighted])
+		if !reflect.DeepEqual(rows, counts) || math.Abs(hit/sum-e.Values[metrics.Weighted]) > 1e-12 {
+			t.Errorf("%s: rows %v, want %v; %g right, want %g", what, rows, counts, hit/sum, e.Values[metrics.Weighted])
 		}
 		for y, rate := range m.PerClass {
-			if n := of[int64(y)]; (rate == nil) != (n == 0) || rate != nil &&
+			if n := counts[int64(y)]; (rate == nil) != (n == 0) || rate != nil &&
 				*rate != float64(right[int64(y)])/float64(n) {
 				t.Errorf("%s: class %d has %v of %d", what, y, rate, n)
 			}

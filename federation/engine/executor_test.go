@@ -40,11 +40,11 @@ func (x remoteWorker) Execute(ctx context.Context, c *spec.Client, o message.Ins
 func TestRemoteExecutor(t *testing.T) {
 	here, there := t.TempDir(), t.TempDir()
 	want := mustRun(t, toy(t), engine.Settings{Dir: here, Workers: 2})
-	of := toy(t)
-	w := client.NewWorker(of, client.Settings{})
+	experiment := toy(t)
+	w := client.NewWorker(experiment, client.Settings{})
 	defer w.Close()
 	turns := 0
-	got := mustRun(t, toy(t), engine.Settings{Dir: there, Workers: 3, Executor: remoteWorker{of: of, worker: w},
+	got := mustRun(t, toy(t), engine.Settings{Dir: there, Workers: 3, Executor: remoteWorker{of: experiment, worker: w},
 		OnRound: func(record.Record) { turns++ }})
 	if prompts(t, there) != prompts(t, here) || turns != 3 {
 		t.Error("other prompts than in this process")

@@ -127,13 +127,13 @@ func (f losesReplies) Run(ctx context.Context, o message.Instruction) ([]message
 // TestUnanswered: a mean over fewer clients than the run has is the mean of those that answered. The round's record,
 // the summary and a line for people name the missing clients.
 func TestUnanswered(t *testing.T) {
-	of := func(around func(message.Cohort) message.Cohort) *engine.Result {
+	run := func(around func(message.Cohort) message.Cohort) *engine.Result {
 		e := toy(t)
 		e.Plan.Rounds = 2
 		e.EvaluationSets = []spec.EvaluationSet{{Name: "same", Test: setRows(len(e.Classes))}}
 		return mustRun(t, e, engine.Settings{Wrap: around})
 	}
-	whole, r := of(nil), of(func(c message.Cohort) message.Cohort { return losesReplies{c} })
+	whole, r := run(nil), run(func(c message.Cohort) message.Cohort { return losesReplies{c} })
 	if whole.Summary.Unanswered != nil || r.Records[1].Unanswered != nil {
 		t.Errorf("everybody answered: %v, %v", whole.Summary.Unanswered, r.Records[1].Unanswered)
 	}

@@ -74,13 +74,13 @@ func TestBatchClients(t *testing.T) {
 				set.Wrap = methodtest.LoseReplies(lost)
 				return enginetest.Run(t, b.Experiment, set)
 			}
-			of := func(n int) *engine.Result {
+			run := func(n int) *engine.Result {
 				c.Runtime.BatchClients = n
 				return finish(open(t, c))
 			}
-			want := of(1)
+			want := run(1)
 			for _, n := range []int{2, 3, 20} {
-				got := of(n)
+				got := run(n)
 				if d := distance(t, got.Prompts, want.Prompts); !(d <= 1e-6) {
 					t.Errorf("%d clients in a run: prompts differ by %g", n, d)
 				}
@@ -132,13 +132,13 @@ func TestFirstStepInTwoGraphs(t *testing.T) {
 		c.Backbones = []string{"tiny-vit-b16", "tiny-vit-b16", "tiny-rn50"}
 		c.Train.LR, c.Train.Rounds, c.Train.Batch = 1, 1, 64
 		b := open(t, c)
-		var of [2]*engine.Result
-		for i := range of {
+		var run [2]*engine.Result
+		for i := range run {
 			set := b.Settings()
 			set.Client.PrefixBytes = i - 1
-			of[i] = enginetest.Run(t, b.Experiment, set)
+			run[i] = enginetest.Run(t, b.Experiment, set)
 		}
-		d := distance(t, of[1].Prompts, of[0].Prompts)
+		d := distance(t, run[1].Prompts, run[0].Prompts)
 		if t.Logf("%s: prompts differ by %g", name, d); !(d <= 1e-6) {
 			t.Errorf("%s: prompts differ by %g", name, d)
 		}

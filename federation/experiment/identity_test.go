@@ -95,8 +95,8 @@ func TestEveryKeyIdentifies(t *testing.T) {
 		t.Fatalf("%d keys were changed and put back", len(seen))
 	}
 	for key := range unidentifying {
-		of := func(k string) bool { return identity.Within(k, []string{key}) }
-		if !slices.ContainsFunc(slices.Collect(maps.Keys(seen)), of) {
+		build := func(k string) bool { return identity.Within(k, []string{key}) }
+		if !slices.ContainsFunc(slices.Collect(maps.Keys(seen)), build) {
 			t.Errorf("unidentifying lists %s, which is no key", key)
 		}
 	}
@@ -158,14 +158,14 @@ func TestIdentityOfContents(t *testing.T) {
 		}
 	}
 	fill(root, "", 0)
-	of := func(change func(*Config)) identity.Identity {
+	build := func(change func(*Config)) identity.Identity {
 		c := smallConfig("promptfl")
 		c.Data.Set, c.Data.Root, c.Partition.Clients = "folder", root, 2
 		change(&c)
 		b := taskOf(t, c)
 		return identityOf(t, b)
 	}
-	want := of(func(*Config) {})
+	want := build(func(*Config) {})
 	moved, changed := t.TempDir(), t.TempDir()
 	fill(moved, "-renamed", 0)
 	fill(changed, "", 1)
@@ -175,7 +175,7 @@ func TestIdentityOfContents(t *testing.T) {
 		"another seed":            func(c *Config) { c.Seed = 9 },
 		"another name":            func(c *Config) { c.Name = "other" },
 	} {
-		if got := of(change); !got.Same(want) {
+		if got := build(change); !got.Same(want) {
 			t.Errorf("%s: %v", what, want.Differences(got))
 		}
 	}
@@ -187,7 +187,7 @@ func TestIdentityOfContents(t *testing.T) {
 		"train.rounds":   func(c *Config) { c.Train.Rounds++ },
 		"partition.kind": func(c *Config) { c.Partition.Kind = "dirichlet" },
 	} {
-		got := of(change)
+		got := build(change)
 		named := func(d identity.Difference) bool { return d.Key == key }
 		if got.Same(want) || !slices.ContainsFunc(want.Differences(got), named) {
 			t.Errorf("%s: %v", key, want.Differences(got))

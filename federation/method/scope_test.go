@@ -242,10 +242,10 @@ func TestTermsOfALoss(t *testing.T) {
 		n := loss(s)
 		terms, err := s.Built().Terms(n)
 		sum := func(n graph.Node) string {
-			for text, of := range map[string]graph.Node{"x": one(s, "x"), "y": one(s, "y"),
+			for text, node := range map[string]graph.Node{"x": one(s, "x"), "y": one(s, "y"),
 				"x+z": one(s, "x").Add(one(s, "z")), "x+x": one(s, "x").Add(one(s, "x")),
 				"s": one(s, "x").Add(one(s, "y"))} {
-				if of == n {
+				if node == n {
 					return text
 				}
 			}

@@ -35,14 +35,14 @@ func TestMethodsDrawWhereTracesCount(t *testing.T) {
 			if !ok {
 				return true
 			}
-			of, ok := call.Fun.(*ast.SelectorExpr)
+			given, ok := call.Fun.(*ast.SelectorExpr)
 			if !ok {
 				return true
 			}
-			pkg, ok := of.X.(*ast.Ident)
-			if ok && uncounted[pkg.Name+"."+of.Sel.Name] && name != "dp.go" {
+			pkg, ok := given.X.(*ast.Ident)
+			if ok && uncounted[pkg.Name+"."+given.Sel.Name] && name != "dp.go" {
 				t.Errorf("%s: %s.%s is a source that no trace counts; use Local.Rand or Global.Rand",
-					set.Position(call.Pos()), pkg.Name, of.Sel.Name)
+					set.Position(call.Pos()), pkg.Name, given.Sel.Name)
 			}
 			return true
 		})

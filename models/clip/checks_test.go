@@ -84,11 +84,11 @@ func TestArchitectures(t *testing.T) {
 // with 2·2 multiply-adds each count three times in both passes: 2·(2·48·4 + 3·2·2·10) = 1008.
 func TestStepFLOPsOfMiddleBlocks(t *testing.T) {
 	ctx := graph.New().Input("p", graph.Float, graph.Static(1, 2))
-	of := func(layers int) float64 {
+	build := func(layers int) float64 {
 		a := clip.TextArch{Width: 2, Layers: layers, Heads: 1, Context: 8, EmbedDim: 2}
 		return clip.Text{TextArch: a}.StepFLOPs(&clip.Suffixes{IDs: [][]int{{1, 2}}}, []clip.Prompt{{Ctx: ctx}})
 	}
-	if got := of(3) - of(2); got != 1008 {
+	if got := build(3) - build(2); got != 1008 {
 		t.Errorf("%v operations, want 1008", got)
 	}
 	// 5 rows; a block keeps 7·2+3 numbers, or 3·2+3 more if it is changed; 2·2+2·3 are the working memory.
@@ -109,7 +109,7 @@ func TestStepBytes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	of := func(kernels bool, p clip.Prompt, shape graph.Shape) int {
+	build := func(kernels bool, p clip.Prompt, shape graph.Shape) int {
 		g := graph.New()
 		if kernels {
 			g.UseKernels()
@@ -132,7 +132,7 @@ func TestStepBytes(t *testing.T) {
 		{false, clip.Prompt{}, images, plain}, {true, clip.Prompt{Class: clip.Front}, one, apart},
 		{true, clip.Prompt{PerClass: true}, graph.Static(1, 1, 2), apart},
 	} {
-		if got := of(c.kernels, c.p, c.shape); got != c.want {
+		if got := build(c.kernels, c.p, c.shape); got != c.want {
 			t.Errorf("%+v: %d bytes, want %d", c, got, c.want)
 		}
 	}

@@ -137,8 +137,8 @@ func TestErrors(t *testing.T) {
 		{[]string{"d"}, []string{"x", "x"}, `gradient: input "x" is named twice`},
 		{[]string{"taken"}, []string{"x"}, `gradient: the model has an input "cotangent/taken" already; rename it`},
 	} {
-		of := convert.Slice(c.of, func(name string) graph.Output { return graph.Output{Name: name, Node: x.Neg()} })
-		_, err = grad.Pullback(of, c.wrt...)
+		given := convert.Slice(c.of, func(name string) graph.Output { return graph.Output{Name: name, Node: x.Neg()} })
+		_, err = grad.Pullback(given, c.wrt...)
 		check(err, c.want)
 	}
 	g.Fail("first")
@@ -247,14 +247,14 @@ func TestRules(t *testing.T) {
 	)
 	g := graph.New()
 	x, z := g.Input("x", graph.Float, graph.Static(2, 3)), g.Input("z", graph.Float, graph.Static(2, 3))
-	of := func(kind string, in ...node) ([]node, error) {
+	build := func(kind string, in ...node) ([]node, error) {
 		return grad.Of(g.Apply("test", kind, nil, in...).Sum(), x, z)
 	}
-	d, err := of("Generous", x, node{}, z)
+	d, err := build("Generous", x, node{}, z)
 	if err != nil {
 		t.Fatal(err)
 	}
-	counted, err := of("Counted", x, g.Input("n", graph.Int64, graph.Static()))
+	counted, err := build("Counted", x, g.Input("n", graph.Int64, graph.Static()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -271,7 +271,7 @@ func TestRules(t *testing.T) {
 		"Short":    "gradient of test.Short: the gradient of its input 1 is not supported",
 		"Refusing": "gradient of test.Refusing: it refuses",
 	} {
-		if _, err := of(kind, x, z); err == nil || err.Error() != want {
+		if _, err := build(kind, x, z); err == nil || err.Error() != want {
 			t.Errorf("error %v\nwant  %s", err, want)
 		}
 	}

@@ -40,10 +40,10 @@ func FuzzRead(f *testing.F) {
 		if _, err := graph.Read(out); err != nil {
 			t.Fatalf("what was written cannot be read: %v", err)
 		}
-		var of, wrt []string
+		var outputs, wrt []string
 		for _, o := range m.Outputs {
-			if graph.Differentiable(o.Node.DType()) && !slices.Contains(of, o.Name) {
-				of = append(of, o.Name)
+			if graph.Differentiable(o.Node.DType()) && !slices.Contains(outputs, o.Name) {
+				outputs = append(outputs, o.Name)
 			}
 		}
 		for _, in := range m.Inputs() {
@@ -51,7 +51,7 @@ func FuzzRead(f *testing.F) {
 				wrt = append(wrt, in.Name())
 			}
 		}
-		_, _ = grad.VJPModel(m, of, wrt)
+		_, _ = grad.VJPModel(m, outputs, wrt)
 	})
 }
 

@@ -80,36 +80,36 @@ func TestBranches(t *testing.T) {
 }
 
 func TestBranchErrors(t *testing.T) {
-	of := func(m *onnx.ModelProto) []*onnx.AttributeProto { return m.Graph.Node[1].Attribute }
+	build := func(m *onnx.ModelProto) []*onnx.AttributeProto { return m.Graph.Node[1].Attribute }
 	for want, change := range map[string]func(m *onnx.ModelProto){
 		"If (node outer): it has no then_branch": func(m *onnx.ModelProto) {
-			m.Graph.Node[1].Attribute = of(m)[:1]
+			m.Graph.Node[1].Attribute = build(m)[:1]
 		},
 		"its then_branch has 1 outputs, not 2": func(m *onnx.ModelProto) {
 			m.Graph.Node[1].Output = []string{"y", "z"}
 		},
 		`output "none" of its then_branch is made by no node`: func(m *onnx.ModelProto) {
-			of(m)[1].G.Output[0].Name = "none"
+			build(m)[1].G.Output[0].Name = "none"
 		},
 		`Add (node outer/inner/deep): input "none" is made by no earlier node`: func(m *onnx.ModelProto) {
-			deep := of(m)[1].G.Node[0].Attribute[0].G.Node[0]
+			deep := build(m)[1].G.Node[0].Attribute[0].G.Node[0]
 			deep.Name, deep.Input[1] = "deep", "none"
 		},
 		"branches make more than 131072 operators": func(m *onnx.ModelProto) {
-			of(m)[1].G.Node = append(of(m)[1].G.Node, make([]*onnx.NodeProto, 1<<17)...)
-			for i, n := range of(m)[1].G.Node {
+			build(m)[1].G.Node = append(build(m)[1].G.Node, make([]*onnx.NodeProto, 1<<17)...)
+			for i, n := range build(m)[1].G.Node {
 				if n == nil {
-					of(m)[1].G.Node[i] = node("Neg", "h", fmt.Sprint("n", i))
+					build(m)[1].G.Node[i] = node("Neg", "h", fmt.Sprint("n", i))
 				}
 			}
 		},
 		"": func(m *onnx.ModelProto) {
-			inner := of(m)[1].G.Node[0].Attribute[0].G
+			inner := build(m)[1].G.Node[0].Attribute[0].G
 			for range 62 {
 				inner = &onnx.GraphProto{Output: inner.Output, Node: []*onnx.NodeProto{node("If", "always", "twice",
 					&onnx.AttributeProto{Name: "then_branch", Type: onnx.AttributeProto_GRAPH, G: inner})}}
 			}
-			of(m)[1].G.Node[0].Attribute[0].G = inner
+			build(m)[1].G.Node[0].Attribute[0].G = inner
 		},
 	} {
 		m := chosen(flag(1))

@@ -17,9 +17,9 @@ type part struct {
 // Graphs have one signature if they compute the same, whatever else was built beside; anything that changes the model
 // or its gradients changes it.
 func TestSignature(t *testing.T) {
-	build := func(of func(x graph.Node) graph.Node) [32]byte {
+	build := func(build func(x graph.Node) graph.Node) [32]byte {
 		g := graph.New()
-		sum, err := graph.Signature(graph.Output{Name: "y", Node: of(g.Input("x", graph.Float, graph.Static(2, 3)))})
+		sum, err := graph.Signature(graph.Output{Name: "y", Node: build(g.Input("x", graph.Float, graph.Static(2, 3)))})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -34,7 +34,7 @@ func TestSignature(t *testing.T) {
 	if build(func(x graph.Node) graph.Node { x.Exp().Log(); return plain(x) }) != first {
 		t.Error("operators that nothing uses change the signature")
 	}
-	for name, of := range map[string]func(x graph.Node) graph.Node{
+	for name, built := range map[string]func(x graph.Node) graph.Node{
 		"a constant":  func(x graph.Node) graph.Node { return x.Mul(x.Graph().Const(rows(4))).Sum(-1) },
 		"an axis":     func(x graph.Node) graph.Node { return x.Mul(x.Graph().Const(rows(3))).Sum(0) },
 		"an operator": func(x graph.Node) graph.Node { return x.Add(x.Graph().Const(rows(3))).Sum(-1) },
@@ -52,7 +52,7 @@ func TestSignature(t *testing.T) {
 			return x.Graph().Placeholder(part{After: 2, On: x}, graph.Float, []int{2})
 		},
 	} {
-		if build(of) == first {
+		if build(built) == first {
 			t.Errorf("%s does not change the signature", name)
 		}
 	}
@@ -119,12 +119,12 @@ func TestAnyDifferenceIsOne(t *testing.T) {
 	nodes, sums := map[graph.Node]int{}, map[[32]byte]int{}
 	g := graph.New()
 	x := g.Input("x", graph.Float, graph.Static(2, 3))
-	for i, of := range list {
-		n := of(x)
+	for i, given := range list {
+		n := given(x)
 		if err := g.Err(); err != nil {
 			t.Fatalf("%d: %v", i, err)
 		}
-		if of(x) != n {
+		if given(x) != n {
 			t.Errorf("%d: built twice, it is two nodes", i)
 		}
 		if k, known := nodes[n]; known {

@@ -32,8 +32,8 @@ func step(heads, rows int, spans []int64) ([]graph.Output, tensor.Map) {
 	for i := range feeds["x"].Data {
 		feeds["x"].Data[i] = float32(math.Sin(float64(i)))
 	}
-	vector := func(n int, of float32) graph.Node {
-		return g.Const(tensor.Of(slices.Repeat([]float32{of}, n), n))
+	vector := func(n int, given float32) graph.Node {
+		return g.Const(tensor.Of(slices.Repeat([]float32{given}, n), n))
 	}
 	normed := g.ApplyN(graph.Standard, "LayerNormalization", nil, 3, x, vector(3*width, 1), vector(3*width, 0.1))[0]
 	spanned := graph.Attrs{"heads": graph.Attr(heads), "keys": graph.Attr(keys)}

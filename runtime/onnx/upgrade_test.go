@@ -162,9 +162,9 @@ func TestFunctionsBecomeTheirNodes(t *testing.T) {
 // measured.
 func TestFunctionsAreBounded(t *testing.T) {
 	big := &onnx.AttributeProto{Name: "value_ints", Type: onnx.AttributeProto_INTS, Ints: make([]int64, 1<<20)}
-	double := func(name, of string) *onnx.FunctionProto {
+	double := func(name, given string) *onnx.FunctionProto {
 		return &onnx.FunctionProto{Name: name, Input: []string{"a"}, Output: []string{"c"},
-			Node: []*onnx.NodeProto{node(of, "a", "b"), node(of, "b", "c")}}
+			Node: []*onnx.NodeProto{node(given, "a", "b"), node(given, "b", "c")}}
 	}
 	names := strings.Split("abcdefghijklmnopqrstuvwxyz", "")
 	var doubled []*onnx.FunctionProto

@@ -144,8 +144,8 @@ func runCase(t *testing.T, c gradientCase) {
 			orttest.RequireCPU(t)
 		}
 		var models []*onnx.ModelProto // and of the gradient
-		write := func(of ...graph.Output) (*onnx.ModelProto, error) {
-			m, err := graph.Model(of...)
+		write := func(given ...graph.Output) (*onnx.ModelProto, error) {
+			m, err := graph.Model(given...)
 			models = append(models, m)
 			return m, err
 		}

@@ -62,8 +62,8 @@ func layerNorm(name string, gain, bias bool) gradientCase {
 func packed(name string, width int, spans []int64) gradientCase {
 	return gradientCase{graph.Kernels + ".Attention", name, one(func(b *bench) node {
 		at := attrs{"heads": graph.Attr(2), "keys": graph.Attr(16)}
-		of := b.ints("spans", spans, len(spans)/5, 5)
-		return b.ApplyN(graph.Kernels, "Attention", at, 2, b.x("x", 5, 6*width), of)[0]
+		given := b.ints("spans", spans, len(spans)/5, 5)
+		return b.ApplyN(graph.Kernels, "Attention", at, 2, b.x("x", 5, 6*width), given)[0]
 	}), 0}
 }
 

@@ -149,7 +149,7 @@ func TestKnownIntegers(t *testing.T) {
 	g := graph.New()
 	size := g.Input("x", graph.Float, graph.Shape{graph.Sym("B"), graph.StaticDim(3)}).ShapeOf() // [B,3]
 	matrix := g.Ints(1, 2, 3, 4, 5, 6).Reshape(2, 3)
-	of := func(kind string, in ...node) node { return apply(kind, nil, in...) }
+	build := func(kind string, in ...node) node { return apply(kind, nil, in...) }
 	fill := func(t graph.DType, v byte) attrs {
 		p := &onnx.TensorProto{DataType: int32(t), Dims: []int64{1}, RawData: []byte{v, 0, 0, 0, 0, 0, 0, 0}}
 		return attrs{"value": graph.Attr(&onnx.AttributeProto{Type: onnx.AttributeProto_TENSOR, T: p})}
@@ -157,28 +157,29 @@ func TestKnownIntegers(t *testing.T) {
 	a, b := g.Ints(0, 2, 5, 7), g.Ints(2, 2, 4, 0)
 	yes, no := a.Cast(graph.Bool), b.Cast(graph.Bool) // 0 1 1 1 and 1 1 1 0
 	slice := func(n node, axis, from, to, step int) node {
-		return of("Slice", n, g.Ints(from), g.Ints(to), g.Ints(axis), g.Ints(step))
+		return build("Slice", n, g.Ints(from), g.Ints(to), g.Ints(axis), g.Ints(step))
 	}
 	for i, c := range []struct {
 		n    node
 		want string
 	}{
-		{of("Max", a, b), "[2,2,5,7]"}, {of("Min", a, b), "[0,2,4,0]"}, {of("Less", a, b), "[1,0,0,0]"},
-		{of("LessOrEqual", a, b), "[1,1,0,0]"}, {of("Greater", a, b), "[0,0,1,1]"},
-		{of("GreaterOrEqual", a, b), "[0,1,1,1]"}, {a.Equal(b), "[0,1,0,0]"}, {yes, "[0,1,1,1]"},
-		{of("And", yes, no), "[0,1,1,0]"}, {of("Or", yes, no), "[1,1,1,1]"}, {of("Xor", yes, no), "[1,0,0,1]"},
-		{of("Not", yes), "[1,0,0,0]"}, {yes.Where(a, b), "[2,2,5,7]"}, {a.Add(b), "[2,4,9,7]"},
+		{build("Max", a, b), "[2,2,5,7]"}, {build("Min", a, b), "[0,2,4,0]"}, {build("Less", a, b), "[1,0,0,0]"},
+		{build("LessOrEqual", a, b), "[1,1,0,0]"}, {build("Greater", a, b), "[0,0,1,1]"},
+		{build("GreaterOrEqual", a, b), "[0,1,1,1]"}, {a.Equal(b), "[0,1,0,0]"}, {yes, "[0,1,1,1]"},
+		{build("And", yes, no), "[0,1,1,0]"}, {build("Or", yes, no), "[1,1,1,1]"}, {build("Xor", yes, no), "[1,0,0,1]"},
+		{build("Not", yes), "[1,0,0,0]"}, {yes.Where(a, b), "[2,2,5,7]"}, {a.Add(b), "[2,4,9,7]"},
 		{a.Sub(b), "[-2,0,1,7]"},
-		{a.Mul(b), "[0,4,20,0]"}, {g.Ints(7, 9).Div(g.Ints(2, 3)), "[3,3]"}, {of("Mod", a, g.Ints(3)), "[0,2,2,1]"},
-		{of("Mod", g.Ints(-1), g.Ints(3)), "[?]"}, {of("Mod", g.Ints(1), g.Ints(0)), "[?]"},
-		{of("Max", size, g.Ints(1)), "[?]"}, {size.Mul(g.Ints(2)), "[2*B,6]"}, {of("Less", size, g.Ints(1)), "[?]"},
+		{a.Mul(b), "[0,4,20,0]"}, {g.Ints(7, 9).Div(g.Ints(2, 3)), "[3,3]"}, {build("Mod", a, g.Ints(3)), "[0,2,2,1]"},
+		{build("Mod", g.Ints(-1), g.Ints(3)), "[?]"}, {build("Mod", g.Ints(1), g.Ints(0)), "[?]"},
+		{build("Max", size, g.Ints(1)), "[?]"}, {size.Mul(g.Ints(2)), "[2*B,6]"}, {build("Less", size, g.Ints(1)),
+			"[?]"},
 		{size.Equal(size), "[1,1]"}, {size.Equal(g.Ints(-1)), "[0,0]"}, {size.Equal(g.Ints(2)), "[?]"},
-		{size.Gather(0, g.Ints(-1, 0)), "[3,B]"}, {of("Size", matrix), "[6]"},
-		{of("NonZero", a), "[1,2,3]"}, {of("NonZero", g.Ints(0)), "[]"}, {of("NonZero", size), "[?]"},
-		{of("Expand", g.Ints(7), g.Ints(2, 2)), "[7,7,7,7]"}, {of("Expand", g.Ints(7), size), "[?]"},
-		{of("ReduceProd", size), "[3*B]"}, {of("ReduceProd", matrix), "[720]"},
-		{of("Range", g.Scalar64(7), g.Scalar64(1), g.Scalar64(-2)), "[7,5,3]"},
-		{of("Range", g.Scalar64(1), g.Scalar64(8), g.Scalar64(3)), "[1,4,7]"},
+		{size.Gather(0, g.Ints(-1, 0)), "[3,B]"}, {build("Size", matrix), "[6]"},
+		{build("NonZero", a), "[1,2,3]"}, {build("NonZero", g.Ints(0)), "[]"}, {build("NonZero", size), "[?]"},
+		{build("Expand", g.Ints(7), g.Ints(2, 2)), "[7,7,7,7]"}, {build("Expand", g.Ints(7), size), "[?]"},
+		{build("ReduceProd", size), "[3*B]"}, {build("ReduceProd", matrix), "[720]"},
+		{build("Range", g.Scalar64(7), g.Scalar64(1), g.Scalar64(-2)), "[7,5,3]"},
+		{build("Range", g.Scalar64(1), g.Scalar64(8), g.Scalar64(3)), "[1,4,7]"},
 		{apply("ConstantOfShape", fill(graph.Int64, 9), g.Ints(3)), "[9,9,9]"},
 		{apply("ConstantOfShape", fill(graph.Int64, 9), g.Ints(0)), "[]"},
 		{apply("ConstantOfShape", fill(graph.Int64, 9), g.Ints(2, 2)), "[9,9,9,9]"},

@@ -18,11 +18,11 @@ func Uploaded() int { return count(func(c *container) int { return len(c.values)
 // Packed counts the matrices that are packed for the operator Product.
 func Packed() int { return count(func(c *container) int { return len(c.memory) }) }
 
-func count(of func(*container) int) (n int) {
+func count(build func(*container) int) (n int) {
 	containers.Lock()
 	defer containers.Unlock()
 	for _, c := range containers.of {
-		n += of(c)
+		n += build(c)
 	}
 	return n
 }

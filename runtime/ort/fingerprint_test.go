@@ -12,7 +12,7 @@ import (
 // TestFingerprint checks that a fingerprint names the library, the compilers and the provider that auto resolves to,
 // and that it differs with every option that changes bits and with no other.
 func TestFingerprint(t *testing.T) {
-	of := func(o ort.Options) numerics.Fingerprint {
+	build := func(o ort.Options) numerics.Fingerprint {
 		t.Helper()
 		f, err := o.Fingerprint()
 		if err != nil {
@@ -20,7 +20,7 @@ func TestFingerprint(t *testing.T) {
 		}
 		return f
 	}
-	base := of(ort.Options{Provider: ort.CPU})
+	base := build(ort.Options{Provider: ort.CPU})
 	_, version, err := ort.Library()
 	if err != nil {
 		t.Fatal(err)
@@ -35,20 +35,20 @@ func TestFingerprint(t *testing.T) {
 		if o.Provider == "" {
 			o.Provider = ort.CPU
 		}
-		if d := base.Differences(of(o)); len(d) > 0 && of(o).Provider == ort.CPU {
+		if d := base.Differences(build(o)); len(d) > 0 && build(o).Provider == ort.CPU {
 			t.Errorf("%s: %q", name, d)
 		}
 	}
 	for field, o := range map[string]ort.Options{"threads": {IntraThreads: 2}, "prepack": {Prepack: true},
 		"optimization": {OptLevel: ort.OptBasic}} {
 		o.Provider = ort.CPU
-		if d := base.Differences(of(o)); len(d) == 0 || !strings.HasPrefix(d[0], field+": ") {
+		if d := base.Differences(build(o)); len(d) == 0 || !strings.HasPrefix(d[0], field+": ") {
 			t.Errorf("%s: %q", field, d)
 		}
 	}
-	digests := map[string]bool{of(ort.Options{Provider: ort.CPU, Prepack: true}).Digest(): true}
+	digests := map[string]bool{build(ort.Options{Provider: ort.CPU, Prepack: true}).Digest(): true}
 	for _, products := range everyProduct() {
-		f := of(ort.Options{Provider: ort.CPU, Prepack: true, Products: products})
+		f := build(ort.Options{Provider: ort.CPU, Prepack: true, Products: products})
 		if f.OwnProducts != (products != ort.PlainProducts) || f.Products != products || digests[f.Digest()] {
 			t.Errorf("%s products: %+v", products, f)
 		}

@@ -62,10 +62,10 @@ func benchmarkProducts(b *testing.B, rows, k, n int) {
 			}
 		}
 	}
-	median := func(of func(i int) float64) float64 {
+	median := func(build func(i int) float64) float64 {
 		var all []float64
 		for i := range seconds[names[0]] {
-			all = append(all, of(i))
+			all = append(all, build(i))
 		}
 		slices.Sort(all)
 		return all[len(all)/2]

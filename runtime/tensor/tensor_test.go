@@ -140,9 +140,9 @@ func TestSpecs(t *testing.T) {
 	if none.Check(Specs{{Name: "none", Shape: []int{1}}}) == nil || none[0].String() != "float32[0]" {
 		t.Error("an empty shape takes a number")
 	}
-	of := SpecsOf(Map{"b": OfInts([]int64{1}, 1), "a": New(2)}).WithPrefix("p")
-	if got := fmt.Sprint(of); got != "[float32[2] int64[1]]" || of[0].Name != "p/a" || of[1].Name != "p/b" {
-		t.Errorf("%v", of)
+	known := SpecsOf(Map{"b": OfInts([]int64{1}, 1), "a": New(2)}).WithPrefix("p")
+	if got := fmt.Sprint(known); got != "[float32[2] int64[1]]" || known[0].Name != "p/a" || known[1].Name != "p/b" {
+		t.Errorf("%v", known)
 	}
 }
 

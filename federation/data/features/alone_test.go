@@ -57,11 +57,11 @@ func TestDependOnTheImageAlone(t *testing.T) {
 	list := photos(t, 29)
 	for _, name := range []string{"tiny-vit-b32", "tiny-rn50"} {
 		b := bundled(t, name)
-		of := func(x features.Extractor, list []data.Example) *tensor.Tensor {
+		build := func(x features.Extractor, list []data.Example) *tensor.Tensor {
 			x.Cache = data.Cache{Dir: t.TempDir(), Precision: data.Float}
 			return extract(t, x, b, list, 1)[0]
 		}
-		want := of(features.Extractor{Workers: 1}, list)
+		want := build(features.Extractor{Workers: 1}, list)
 		same := func(what string, got *tensor.Tensor, at ...int) {
 			t.Helper()
 			for k, i := range at {
@@ -74,12 +74,12 @@ func TestDependOnTheImageAlone(t *testing.T) {
 		for _, x := range []features.Extractor{{Workers: 2}, {Workers: 5},
 			{Workers: 2, Session: ort.Options{IntraThreads: 3, Spinning: true, Runs: 4}},
 			{Workers: 1, Session: ort.Options{Prepack: true, NoArena: true}}} {
-			same(fmt.Sprintf("%d workers, %+v", x.Workers, x.Session), of(x, list), tensor.Indices(29)...)
+			same(fmt.Sprintf("%d workers, %+v", x.Workers, x.Session), build(x, list), tensor.Indices(29)...)
 		}
 		for _, at := range [][]int{{28}, {11, 3}, {0, 1, 2, 3, 4, 5, 6, 7, 9}, {27, 26, 25, 24, 23, 22, 21, 20, 19, 18,
 			17, 16, 15, 14, 13, 12, 11}} {
 			x := features.Extractor{Workers: 2}
-			same(fmt.Sprint("the list ", at), of(x, data.Pick(list, at)), at...)
+			same(fmt.Sprint("the list ", at), build(x, data.Pick(list, at)), at...)
 			exact := compute(t, x, features.Request{Bundle: b, List: data.Pick(list, at), What: method.ImageInput})
 			same(fmt.Sprint("without a cache, the list ", at), exact, at...)
 		}

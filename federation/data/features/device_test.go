@@ -55,15 +55,15 @@ func TestDeviceFeatures(t *testing.T) {
 			if what == method.TokensInput && b.Tokens() == 0 {
 				continue
 			}
-			of := func(o ort.Options, workers int, list []data.Example) *tensor.Tensor {
+			build := func(o ort.Options, workers int, list []data.Example) *tensor.Tensor {
 				return compute(t, features.Extractor{Session: o, Workers: workers}, features.Request{Bundle: b,
 					List: list, What: what})
 			}
-			want := of(ort.Options{Provider: ort.CPU}, 2, list)
-			near(t, name+" "+what, of(bound(1), 3, list), want, 2e-5)
-			near(t, name+" "+what+" of two devices", of(bound(2), 1, list), want, 2e-5)
+			want := build(ort.Options{Provider: ort.CPU}, 2, list)
+			near(t, name+" "+what, build(bound(1), 3, list), want, 2e-5)
+			near(t, name+" "+what+" of two devices", build(bound(2), 1, list), want, 2e-5)
 			for _, at := range [][]int{{136}, {5, 130, 2}} {
-				got := of(bound(1), 2, data.Pick(list, at))
+				got := build(bound(1), 2, data.Pick(list, at))
 				near(t, name+" "+what+" beside others", got, want.Rows(at), 2e-5)
 			}
 		}

@@ -200,10 +200,10 @@ func TestBrokenImage(t *testing.T) {
 func TestTokensLeadToFeatures(t *testing.T) {
 	b, list := small(t), images(t, 5)
 	x := features.Extractor{Cache: data.Cache{Dir: t.TempDir(), Precision: data.Float}, Workers: 2}
-	of := func(what string) *tensor.Tensor {
+	build := func(what string) *tensor.Tensor {
 		return compute(t, x, features.Request{Bundle: b, List: list, What: what})
 	}
-	tokens, v := of(method.TokensInput), b.Vision.Width
+	tokens, v := build(method.TokensInput), b.Vision.Width
 	w, _ := converted.Weights(b)
 	g := graph.New()
 	rows := nn.LayerNorm(g.Input("tokens", graph.Float, graph.Static(tokens.Shape...)).Reshape(-1, v),
@@ -214,7 +214,7 @@ func TestTokensLeadToFeatures(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := orttest.Run(t, model, b.WeightsDir(), tensor.Map{"tokens": tokens})["rows"]
-	image, patches := of(method.ImageInput), of(method.PatchesInput)
+	image, patches := build(method.ImageInput), build(method.PatchesInput)
 	for i := range 5 {
 		all := append(slices.Clone(image.Row(i).Data), patches.Row(i).Data...)
 		orttest.CheckClose(t, "features", tensor.Of(got.Row(i).Data, len(all)), tensor.Of(all, len(all)))

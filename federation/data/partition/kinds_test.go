@@ -65,20 +65,20 @@ func TestAllKinds(t *testing.T) {
 			t.Fatalf("%d clients", len(clients))
 		}
 		for _, sp := range s.Splits() {
-			of := lists[sp.Name]
+			list := lists[sp.Name]
 			for i, c := range clients {
 				for _, l := range [][]int{c.Train, c.Val, c.Test} {
 					if !slices.IsSorted(l) {
 						t.Fatalf("client %d has %v", i, l)
 					}
 				}
-				own := slices.Sorted(slices.Values(of(c)))
+				own := slices.Sorted(slices.Values(list(c)))
 				if len(slices.Compact(slices.Clone(own))) != len(own) || len(own) > 0 && (own[0] < 0 ||
 					own[len(own)-1] >= len(*sp.Examples)) {
 					t.Fatalf("client %d holds %v of %d", i, own, len(*sp.Examples))
 				}
 			}
-			got := held(clients, of)
+			got := held(clients, list)
 			once := shots == 0 && !partial[k.Name] && !(p.Code && (loses[k.Name] || p.Repeat > 0 &&
 				k.Name == "pathological"))
 			if once && !slices.Equal(got, everything(len(*sp.Examples))) {

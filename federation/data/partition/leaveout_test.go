@@ -24,18 +24,18 @@ func TestLeaveOut(t *testing.T) {
 					t.Fatalf("left out: %+v, %v", out, err)
 				}
 				for _, sp := range s.Splits() {
-					of := lists[sp.Name]
-					for _, i := range held(clients, of) {
+					list := lists[sp.Name]
+					for _, i := range held(clients, list) {
 						if (*sp.Examples)[i].Domain == 1 {
 							t.Fatalf("%s: a client holds example %d of the domain that is left out", kind, i)
 						}
 					}
-					for _, i := range of(out[0]) {
+					for _, i := range list(out[0]) {
 						if (*sp.Examples)[i].Domain != 1 {
 							t.Fatalf("%s: example %d is left out", kind, i)
 						}
 					}
-					if got := held(append(slices.Clone(clients), out[0]), of); !slices.Equal(got,
+					if got := held(append(slices.Clone(clients), out[0]), list); !slices.Equal(got,
 						everything(len(*sp.Examples))) {
 						t.Errorf("%s code %v pooled %v: %s has %d examples, %d are held or left out", kind, code,
 							pooled, sp.Name, len(*sp.Examples), len(got))

@@ -38,10 +38,10 @@ func toy(classes, domains, train, val, test int) *data.Set {
 	return s
 }
 
-func held(clients []Client, of func(Client) []int) []int {
+func held(clients []Client, build func(Client) []int) []int {
 	var out []int
 	for _, c := range clients {
-		out = append(out, of(c)...)
+		out = append(out, build(c)...)
 	}
 	slices.Sort(out)
 	return out

@@ -97,18 +97,18 @@ func (c codeCase) run(t *testing.T) {
 	}
 	var lines []string
 	empty := false
-	for l, of := range []func(Client) []int{func(c Client) []int { return c.Train },
+	for l, indices := range []func(Client) []int{func(c Client) []int { return c.Train },
 		func(c Client) []int { return c.Test }} {
 		var sizes []int
 		for _, client := range got {
-			sizes = append(sizes, len(of(client)))
-			lines = append(lines, strings.Trim(fmt.Sprint(of(client)), "[]"))
+			sizes = append(sizes, len(indices(client)))
+			lines = append(lines, strings.Trim(fmt.Sprint(indices(client)), "[]"))
 		}
 		empty = empty || slices.Min(sizes) == 0
 		if !slices.Equal(sizes, c.Sizes[l]) {
 			t.Fatalf("list %d: sizes\n%v, want\n%v", l, sizes, c.Sizes[l])
 		}
-		if first := of(got[0]); !slices.Equal(first[:min(len(first), 20)], c.First[l]) {
+		if first := indices(got[0]); !slices.Equal(first[:min(len(first), 20)], c.First[l]) {
 			t.Fatalf("list %d: client 0 begins\n%v, want\n%v", l, first[:min(len(first), 20)], c.First[l])
 		}
 	}
@@ -131,7 +131,7 @@ func TestSeedOfCode(t *testing.T) {
 		set.Coarse = append(set.Coarse, k%2)
 	}
 	set.Superclasses = []string{"a", "b"}
-	of := func(seed uint64) string {
+	split := func(seed uint64) string {
 		got, err := Split(Config{Kind: "pachinko", Clients: 3, Beta: 1, FineBeta: 10, Code: true, Seed: seed}, set, 0,
 			5)
 		if err != nil {
@@ -139,7 +139,7 @@ func TestSeedOfCode(t *testing.T) {
 		}
 		return fmt.Sprint(got)
 	}
-	if a, b := of(0), of(1); a == b || b == of(2) || b != of(1) {
+	if a, b := split(0), split(1); a == b || b == split(2) || b != split(1) {
 		t.Error("the seed is another one")
 	}
 }

@@ -17,13 +17,13 @@ import (
 // 112. Mixed with a parameter, the larger part is cut where it pays, and otherwise nothing is: the smaller part saves
 // less. Two values that share their products save them once.
 func TestWhereImagesAreCut(t *testing.T) {
-	cut := func(least float64, of func(small, large graph.Node, param func(int) graph.Node) []graph.Node) string {
+	cut := func(least float64, build func(small, large graph.Node, param func(int) graph.Node) []graph.Node) string {
 		g := graph.New()
 		pixels := g.InputFrom(method.Input{Kind: method.RowInput, Name: method.PixelsInput}, graph.Float,
 			graph.Shape{graph.Sym("B"), graph.StaticDim(3), graph.StaticDim(2), graph.StaticDim(2)})
 		small := pixels.Reshape(-1, 6).MatMul(g.Const(tensor.New(6, 100)))
 		var out []graph.Output
-		for i, n := range of(small, small.MatMul(g.Const(tensor.New(100, 50))), func(n int) graph.Node {
+		for i, n := range build(small, small.MatMul(g.Const(tensor.New(100, 50))), func(n int) graph.Node {
 			return g.Input(fmt.Sprint("param/", n), graph.Float, graph.Static(n))
 		}) {
 			out = append(out, graph.Output{Name: fmt.Sprint(i), Node: n})

@@ -65,10 +65,10 @@ func oneClient(t *testing.T, b *withTower, name string, options map[string]any) 
 	e.Clients = methodtest.ClientsOfOneBackbone(7)
 	e.Clients[0].Backbone = b
 	e.Clients[0].Train, e.Clients[0].Test = methodtest.Rows(100, 7, 256, 4), methodtest.Rows(200, 7, 256, 4)
-	for i, of := range []*spec.Features{e.Clients[0].Train.(*spec.Features), e.Clients[0].Test} {
+	for i, features := range []*spec.Features{e.Clients[0].Train.(*spec.Features), e.Clients[0].Test} {
 		n := b.vision.Image
-		of.Pixels = []spec.RowReader{spec.InMemory{Tensor: methodtest.Values(50+i, 1, 7, 3, n, n)}}
-		of.Patches, of.Tokens = nil, nil
+		features.Pixels = []spec.RowReader{spec.InMemory{Tensor: methodtest.Values(50+i, 1, 7, 3, n, n)}}
+		features.Patches, features.Tokens = nil, nil
 	}
 	e.Training.Epochs, e.Training.Optim.LR = 3, 1e-3
 	return e
@@ -114,7 +114,7 @@ func TestImagePartsAreTheWhole(t *testing.T) {
 		{"fedmvp", towerViT, map[string]any{"mult": 1}, 2048, 7},
 	} {
 		e := oneClient(t, newTower(c.arch, 1), c.name, c.options)
-		of := func(least float64, bytes, turns int) (out map[string]tensor.Map, kept, size int) {
+		build := func(least float64, bytes, turns int) (out map[string]tensor.Map, kept, size int) {
 			w := client.NewWorker(e, client.Settings{Session: ort.Options{Prepack: true}})
 			defer w.Close()
 			w.ImageParts(least, bytes)
@@ -124,24 +124,24 @@ func TestImagePartsAreTheWhole(t *testing.T) {
 			kept, size = w.ImageValues()
 			return out, kept, size
 		}
-		whole, none, _ := of(math.Inf(1), 1<<30, 1)
-		want, kept, size := of(c.least, 1<<30, 1)
+		whole, none, _ := build(math.Inf(1), 1<<30, 1)
+		want, kept, size := build(c.least, 1<<30, 1)
 		if none != 0 || kept != c.kept {
 			t.Errorf("%s: values of %d and %d images are kept, want 0 and %d", c.name, none, kept, c.kept)
 		}
 		equal(t, c.name+", the whole", whole, want, 0)
 		for what, bytes := range map[string]int{"no memory": 0, "memory for some": size / 2} {
-			got, n, _ := of(c.least, bytes, 1)
+			got, n, _ := build(c.least, bytes, 1)
 			if want := kept * bytes / size; n != want {
 				t.Errorf("%s, %s: values of %d images are kept, want %d", c.name, what, n, want)
 			}
 			equal(t, c.name+", "+what, got, want, 0)
 		}
-		again, _, _ := of(c.least, 1<<30, 2)
+		again, _, _ := build(c.least, 1<<30, 2)
 		equal(t, c.name+", a second turn", again, want, 0)
 		if c.name == "pfedmma" { // two images of a batch of four at a time
 			e.Training.Memory = 2 * clip.BlocksStepBytes(17, 256, 4*256, 3, true)
-			parts, _, _ := of(c.least, 1<<30, 1)
+			parts, _, _ := build(c.least, 1<<30, 1)
 			equal(t, "a batch in parts", parts, want, 1e-6)
 		}
 	}

@@ -93,7 +93,7 @@ func TestSharesOfImageParts(t *testing.T) {
 		}
 		b := imageTower{c.tower, clip.Vision{VisionArch: towers[c.tower]}}
 		e := &spec.Experiment{Method: m, Classes: []string{"ant", "bee"}, Template: "a {}."}
-		of := func(kind string, least float64) (share float64, kB int) {
+		build := func(kind string, least float64) (share float64, kB int) {
 			comp := newCompiler(e, Settings{}, caches{}, nil)
 			comp.hands[fmt.Sprintf("%q %#v", c.tower, method.HandTexts{Templates: []string{e.Template}})] =
 				tensor.New(2, b.vision.EmbedDim)
@@ -116,12 +116,12 @@ func TestSharesOfImageParts(t *testing.T) {
 			all := productsOf(nodesOf(out)...)
 			return 100 * (all - productsOf(nodesOf(rest)...)) / all, kB
 		}
-		step, kB := of("step", leastProducts)
-		test, _ := of("test", leastProducts)
+		step, kB := build("step", leastProducts)
+		test, _ := build("test", leastProducts)
 		got := fmt.Sprintf("%.0f %.0f, %d kB", step, test, kB)
 		if step+test == 0 {
-			step, _ = of("step", 1)
-			test, kB = of("test", 1)
+			step, _ = build("step", 1)
+			test, kB = build("test", 1)
 			got = fmt.Sprintf("(%.1f %.1f, %d kB)", step, test, kB)
 		}
 		if t.Log(c.method, c.tower, got); got != c.want {

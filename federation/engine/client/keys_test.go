@@ -23,26 +23,26 @@ import (
 // as equal (0 and -0), and for names and values whose concatenations are equal.
 func TestDigestsTellInputsApart(t *testing.T) {
 	row := func(v ...float32) *tensor.Tensor { return tensor.Of(v, len(v)) }
-	of := func(l method.Local, s message.ClientState) inputs { return inputs{local: &l, state: s} }
+	build := func(l method.Local, s message.ClientState) inputs { return inputs{local: &l, state: s} }
 	named := func(v *tensor.Tensor) tensor.Map { return tensor.Map{"a": v} }
 	places := map[method.Input]func(v *tensor.Tensor) inputs{
 		{Kind: method.ParamInput, Name: "a"}: func(v *tensor.Tensor) inputs {
 			return inputs{local: &method.Local{}, now: named(v)}
 		},
 		{Kind: method.ReceivedInput, Name: "a"}: func(v *tensor.Tensor) inputs {
-			return of(method.Local{Received: named(v)}, message.ClientState{})
+			return build(method.Local{Received: named(v)}, message.ClientState{})
 		},
 		{Kind: method.BroadcastInput, Name: "a"}: func(v *tensor.Tensor) inputs {
-			return of(method.Local{Broadcast: named(v)}, message.ClientState{})
+			return build(method.Local{Broadcast: named(v)}, message.ClientState{})
 		},
 		{Kind: method.StateInput, Name: "a"}: func(v *tensor.Tensor) inputs {
-			return of(method.Local{State: named(v)}, message.ClientState{})
+			return build(method.Local{State: named(v)}, message.ClientState{})
 		},
 		{Kind: method.BeforeInput, Name: "a"}: func(v *tensor.Tensor) inputs {
-			return of(method.Local{}, message.ClientState{Own: named(v)})
+			return build(method.Local{}, message.ClientState{Own: named(v)})
 		},
 		method.MemoryImage: func(v *tensor.Tensor) inputs {
-			return of(method.Local{Memory: func() (tensor.Map, error) { return tensor.Map{"image": v}, nil }},
+			return build(method.Local{Memory: func() (tensor.Map, error) { return tensor.Map{"image": v}, nil }},
 				message.ClientState{})
 		},
 	}
@@ -63,10 +63,10 @@ func TestDigestsTellInputsApart(t *testing.T) {
 		}
 		seen[key] = what
 	}
-	for source, of := range places {
+	for source, given := range places {
 		for i, v := range values {
 			note(source.String()+" "+values[i].String()+string(rune('a'+i)),
-				&program{number: 1, inputs: []method.Input{source}}, of(v))
+				&program{number: 1, inputs: []method.Input{source}}, given(v))
 		}
 	}
 	a, b := method.Input{Kind: method.ParamInput, Name: "a"}, method.Input{Kind: method.ParamInput, Name: "b"}

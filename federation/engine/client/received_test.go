@@ -60,16 +60,16 @@ func TestForwardPassOnce(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, g := range groups {
-				var of []client.Job
+				var jobs []client.Job
 				for _, i := range g {
-					of = append(of, client.Job{Client: e.Clients[i], Instruction: o,
+					jobs = append(jobs, client.Job{Client: e.Clients[i], Instruction: o,
 						State: client.Remembers(states[i])})
 				}
-				replies, next, err := w.Turns(t.Context(), of)
+				replies, next, err := w.Turns(t.Context(), jobs)
 				if err != nil {
 					t.Fatalf("%s %v: %v", c.name, c.with, err)
 				}
-				again, _, err := bound.Turns(t.Context(), of)
+				again, _, err := bound.Turns(t.Context(), jobs)
 				if d := cmp.Diff(replies, again); err != nil || d != "" {
 					t.Fatalf("%s %v: %v, bound runs differ (-runs +bound):\n%s", c.name, c.with, err, d)
 				}

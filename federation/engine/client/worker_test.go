@@ -206,8 +206,8 @@ func TestExecuted(t *testing.T) {
 	e := build(t, "promptfl", nil, nil)
 	w, x, c := newWorker(t, e, client.Settings{}), &recordedExecutor{}, e.Clients[1]
 	w.Settings.Guard = fakeGuard{}
-	of := func(v float32) tensor.Map { return tensor.Map{"a": tensor.Scalar(v), "guard/b": tensor.Scalar(v)} }
-	o := message.Instruction{Kind: message.Train, Broadcast: of(1), PerClient: map[int]tensor.Map{1: of(2)},
+	value := func(v float32) tensor.Map { return tensor.Map{"a": tensor.Scalar(v), "guard/b": tensor.Scalar(v)} }
+	o := message.Instruction{Kind: message.Train, Broadcast: value(1), PerClient: map[int]tensor.Map{1: value(2)},
 		Guarded: tensor.Specs{{}}}
 	execute := func() (message.Reply, error) {
 		r, _, err := client.Executed{Worker: w, By: x}.Turns(t.Context(), []client.Job{{Client: c, Instruction: o}})

@@ -109,9 +109,9 @@ func TestKinds(t *testing.T) {
 
 // An instruction to one client has its own extras and none of others, also when it travels.
 func TestInstructionsTravel(t *testing.T) {
-	of := func(v float32) tensor.Map { return tensor.Map{"x": tensor.Scalar(v)} }
-	o := Instruction{Kind: Train, Clients: []int{1, 2}, Shared: of(1), Broadcast: of(2),
-		PerClient: map[int]tensor.Map{1: of(3), 3: of(4)}}
+	value := func(v float32) tensor.Map { return tensor.Map{"x": tensor.Scalar(v)} }
+	o := Instruction{Kind: Train, Clients: []int{1, 2}, Shared: value(1), Broadcast: value(2),
+		PerClient: map[int]tensor.Map{1: value(3), 3: value(4)}}
 	for client, want := range map[int]string{1: "down/x 2 each/x 3 shared/x 1 ", 2: "down/x 2 shared/x 1 "} {
 		one := o.ForClient(client)
 		m, got := one.Tensors(), ""
@@ -130,7 +130,7 @@ func TestInstructionsTravel(t *testing.T) {
 	}
 	for says, c := range map[string]tensor.Map{
 		"an instruction must be for one client; this one is for 2": tensor.Map{}.Put(
-			"down", of(1)),
+			"down", value(1)),
 		`a message has unexpected tensors, outside of [shared down each]: ["../x"]`: {
 			"../x": tensor.Scalar(1)},
 		`a message has unexpected tensors, outside of [shared down each]: ["shared/x" "sharedx"]`: {
@@ -184,9 +184,9 @@ func (doubles) Unpack(sent, packed tensor.Map) (tensor.Map, error) {
 }
 
 func TestCompressedUploads(t *testing.T) {
-	of := func(v float32) tensor.Map { return tensor.Map{"x": tensor.Scalar(v)} }
-	o := Instruction{Kind: Train, Shared: of(1), Codec: doubles{}}
-	got, err := o.WithReplyTensors(Reply{}, tensor.Map{}.Put("packed", of(3)))
+	value := func(v float32) tensor.Map { return tensor.Map{"x": tensor.Scalar(v)} }
+	o := Instruction{Kind: Train, Shared: value(1), Codec: doubles{}}
+	got, err := o.WithReplyTensors(Reply{}, tensor.Map{}.Put("packed", value(3)))
 	if err != nil || got.Upload.Shared["x"].Data[0] != 7 || got.Upload.Packed["x"].Data[0] != 3 {
 		t.Errorf("%+v, %v", got, err)
 	}
@@ -201,7 +201,7 @@ func TestCompressedUploads(t *testing.T) {
 		}
 	}
 	o.Kind = Compute // an answer is not compressed
-	if got, err := o.WithReplyTensors(Reply{}, tensor.Map{}.Put("extra", of(3))); err != nil ||
+	if got, err := o.WithReplyTensors(Reply{}, tensor.Map{}.Put("extra", value(3))); err != nil ||
 		got.Upload.Extra["x"].Data[0] != 3 {
 		t.Error(got, err)
 	}

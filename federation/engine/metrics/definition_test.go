@@ -136,9 +136,9 @@ func TestReadRound(t *testing.T) {
 		t.Errorf("%+v", g)
 	}
 	for i := range 3 {
-		of := []*Evaluation{at(1), at(1), at(1)}
-		of[i] = nil
-		if g := Generalise(of[0], of[1], of[2]); g != nil {
+		evaluations := []*Evaluation{at(1), at(1), at(1)}
+		evaluations[i] = nil
+		if g := Generalise(evaluations[0], evaluations[1], evaluations[2]); g != nil {
 			t.Errorf("without the evaluation %d: %+v", i, g)
 		}
 	}

@@ -16,8 +16,8 @@ func TestRefuseTests(t *testing.T) {
 	scores := tensor.Of([]float32{3, 1, 0, 5, 2, 1}, 3, 2)
 	labels := []int64{0, 1, 1}
 	good := func() message.Reply { // by hand: classes 0, 1, 1 are predicted as 0, 1, 0
-		of := metrics.Compute(metrics.Examples{Scores: scores, Labels: labels, Own: labels}, true)
-		return message.Reply{Scores: message.Scores{Examples: 3, Global: of}}
+		evaluation := metrics.Compute(metrics.Examples{Scores: scores, Labels: labels, Own: labels}, true)
+		return message.Reply{Scores: message.Scores{Examples: 3, Global: evaluation}}
 	}
 	ask := message.Instruction{Kind: message.Test, Confusion: true}
 	if err := ask.Check(good()); err != nil {

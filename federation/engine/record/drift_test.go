@@ -13,12 +13,12 @@ import (
 // (2, 4/3, -4/3), of length √68/3, whatever numbers of examples the clients have. The first has the product
 // 6 + 16/3 = 34/3 with it, and so the cosine (34/3) / (5 √68/3) = √68/10; the last has the same.
 func TestDriftByHand(t *testing.T) {
-	of := func(client int, a1, a2, b float32) message.Reply {
+	build := func(client int, a1, a2, b float32) message.Reply {
 		return message.Reply{Client: client, Upload: method.Upload{N: client + 1, Shared: tensor.Map{
 			"a": tensor.Of([]float32{a1, a2}, 2), "b": tensor.Of([]float32{b}, 1)}}}
 	}
-	sent := of(0, 1, 2, 5).Upload.Shared
-	got := DriftOf(sent, []message.Reply{of(0, 4, 6, 5), of(2, 1, 2, 5), of(7, 4, 2, 1)})
+	sent := build(0, 1, 2, 5).Upload.Shared
+	got := DriftOf(sent, []message.Reply{build(0, 4, 6, 5), build(2, 1, 2, 5), build(7, 4, 2, 1)})
 	if len(got) != 3 || got[0].Client != 0 || got[1].Client != 2 || got[2].Client != 7 {
 		t.Fatalf("%+v", got)
 	}
@@ -30,11 +30,11 @@ func TestDriftByHand(t *testing.T) {
 	}
 
 	// (3, 4, 0) and (-3, -4, 0) have no mean direction
-	got = DriftOf(sent, []message.Reply{of(0, 4, 6, 5), of(1, -2, -2, 5)})
+	got = DriftOf(sent, []message.Reply{build(0, 4, 6, 5), build(1, -2, -2, 5)})
 	if got[0].Norm != 5 || got[0].Cosine != nil {
 		t.Errorf("%+v", got)
 	}
-	sum := of(0, 4, 6, 5)
+	sum := build(0, 4, 6, 5)
 	sum.Sum = []int{0, 1}
 	if DriftOf(sent, []message.Reply{sum}) != nil || DriftOf(nil, []message.Reply{{}}) != nil {
 		t.Error("a sum of clients, or clients that share nothing, have a drift")

@@ -159,7 +159,7 @@ func TestGeneralisation(t *testing.T) {
 
 // A record whose sample is secret has no number that tells which clients trained, and the server's evaluation stays.
 func TestHideSample(t *testing.T) {
-	of := func() *Record {
+	build := func() *Record {
 		return &Record{Clients: []int{1}, Untrained: 2, Simulated: &message.SimulatedTime{}, TestSizes: []int{3},
 			BytesUp: 1, BytesDown: 2,
 			ParametersUp: 3, ParametersDown: 4, Attack: &Attack{Clients: []int{1}},
@@ -170,7 +170,7 @@ func TestHideSample(t *testing.T) {
 			LimitedClients: message.LimitedClients{Refused: []message.Refusal{{}},
 				Cut: []message.CappedUpload{{}, {}}}}
 	}
-	r := of()
+	r := build()
 	r.HideSample(false)
 	x := r.EvaluationSets["x"].Evaluations
 	if !r.SecretSample || r.Clients != nil || r.Untrained != 0 || r.Simulated != nil || r.TestSizes != nil ||
@@ -186,7 +186,7 @@ func TestHideSample(t *testing.T) {
 		r.BytesUp != 1 || r.ParametersDown != 4 {
 		t.Errorf("%+v", r)
 	}
-	r = of()
+	r = build()
 	r.Evaluations.Global, r.Validation = scored(1), &Validation{Evaluations: Evaluations{Global: scored(1)}}
 	r.HideSample(true)
 	if len(r.TestSizes) != 1 || r.BytesUp+r.BytesDown+r.ParametersUp+r.ParametersDown != 0 {

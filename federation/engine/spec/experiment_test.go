@@ -49,7 +49,7 @@ func (m reads) Logits(s *method.Scope) graph.Node {
 // A client can be tested on an evaluation set if its labels are classes of the set, for each backbone. Other classes
 // need a method that is not bound to those of training.
 func TestEvaluationSets(t *testing.T) {
-	of := func(labels ...int64) map[string]*spec.Features {
+	build := func(labels ...int64) map[string]*spec.Features {
 		return map[string]*spec.Features{
 			"toy-a": {Class: labels}}
 	}
@@ -60,33 +60,33 @@ func TestEvaluationSets(t *testing.T) {
 		sets   []spec.EvaluationSet
 		says   string
 	}{
-		{"promptfl", nil, "", []spec.EvaluationSet{{Name: "a", Test: of(0, 3)},
-			{Name: "b", Classes: []string{"x", "y"}, Test: of(1)}}, ""},
-		{"promptfl", nil, "", []spec.EvaluationSet{{Test: of(0)}},
+		{"promptfl", nil, "", []spec.EvaluationSet{{Name: "a", Test: build(0, 3)},
+			{Name: "b", Classes: []string{"x", "y"}, Test: build(1)}}, ""},
+		{"promptfl", nil, "", []spec.EvaluationSet{{Test: build(0)}},
 			`evaluation set "": the name is empty or used twice`},
-		{"promptfl", nil, "", []spec.EvaluationSet{{Name: "a", Test: of(0)}, {Name: "a", Test: of(0)}},
+		{"promptfl", nil, "", []spec.EvaluationSet{{Name: "a", Test: build(0)}, {Name: "a", Test: build(0)}},
 			`evaluation set "a": the name is empty or used twice`},
 		{"promptfl", nil, "", []spec.EvaluationSet{{Name: "a"}},
 			"evaluation set a has no examples for backbone toy-a"},
-		{"promptfl", nil, "", []spec.EvaluationSet{{Name: "a", Test: of()}},
+		{"promptfl", nil, "", []spec.EvaluationSet{{Name: "a", Test: build()}},
 			"evaluation set a has no examples for backbone toy-a"},
-		{"promptfl", nil, "", []spec.EvaluationSet{{Name: "a", Test: of(4)}},
+		{"promptfl", nil, "", []spec.EvaluationSet{{Name: "a", Test: build(4)}},
 			"evaluation set a has label 4, but there are 4 classes"},
-		{"promptfl", nil, "", []spec.EvaluationSet{{Name: "a", Test: of(-1)}},
+		{"promptfl", nil, "", []spec.EvaluationSet{{Name: "a", Test: build(-1)}},
 			"evaluation set a has label -1, but there are 4 classes"},
-		{"promptfl", nil, "", []spec.EvaluationSet{{Name: "a", Classes: []string{"x"}, Test: of(1)}},
+		{"promptfl", nil, "", []spec.EvaluationSet{{Name: "a", Classes: []string{"x"}, Test: build(1)}},
 			"evaluation set a has label 1, but there are 1 classes"},
 		{"promptfl", map[string]any{"class_specific": true, "tokens": 2}, "",
-			[]spec.EvaluationSet{{Name: "a", Test: of(1)}}, ""},
+			[]spec.EvaluationSet{{Name: "a", Test: build(1)}}, ""},
 		{"promptfl", map[string]any{"class_specific": true, "tokens": 2}, "",
-			[]spec.EvaluationSet{{Name: "a", Classes: []string{"x"}, Test: of(0)}},
+			[]spec.EvaluationSet{{Name: "a", Classes: []string{"x"}, Test: build(0)}},
 			"evaluation set a: the method learns ctx [4 2 6] for 4 classes, which cannot be used for other " +
 				"classes; remove the evaluation set or use another method"},
-		{"promptfl", nil, "memory", []spec.EvaluationSet{{Name: "a", Classes: []string{"x"}, Test: of(0)}},
+		{"promptfl", nil, "memory", []spec.EvaluationSet{{Name: "a", Classes: []string{"x"}, Test: build(0)}},
 			"the method classifies with the clients' own examples, which belong to other classes"},
-		{"promptfl", nil, "state", []spec.EvaluationSet{{Name: "a", Classes: []string{"x"}, Test: of(0)}},
+		{"promptfl", nil, "state", []spec.EvaluationSet{{Name: "a", Classes: []string{"x"}, Test: build(0)}},
 			"the method's class scores read kept/seen [4], which cannot be used for other classes"},
-		{"promptfl", nil, "local classes", []spec.EvaluationSet{{Name: "a", Classes: []string{"x"}, Test: of(0)}},
+		{"promptfl", nil, "local classes", []spec.EvaluationSet{{Name: "a", Classes: []string{"x"}, Test: build(0)}},
 			""},
 	} {
 		e := withMethod(t, c.method, nil, c.o)
@@ -307,14 +307,14 @@ func TestMemoryOfTheImageTower(t *testing.T) {
 
 // Fingerprints differ where experiments train differently, and not where they are the same.
 func TestFingerprints(t *testing.T) {
-	of := func(change func(e *spec.Experiment)) string {
+	build := func(change func(e *spec.Experiment)) string {
 		e := experiment()
 		if change != nil {
 			change(e)
 		}
 		return e.Fingerprint()
 	}
-	seen := map[string]int{of(nil): -1}
+	seen := map[string]int{build(nil): -1}
 	for i, change := range []func(e *spec.Experiment){
 		func(e *spec.Experiment) { e.Plan.Poisson = true }, func(e *spec.Experiment) { e.Secure = "on" },
 		func(e *spec.Experiment) { e.Secure = "other" },
@@ -324,7 +324,7 @@ func TestFingerprints(t *testing.T) {
 		func(e *spec.Experiment) { e.Clients = nil }, func(e *spec.Experiment) { e.Clients, e.Plan.Clients = nil, 1 },
 		func(e *spec.Experiment) { e.Clients, e.EvaluationSets = nil, []spec.EvaluationSet{{Name: "x"}} },
 	} {
-		f := of(change)
+		f := build(change)
 		if other, there := seen[f]; there || len(f) != 32 {
 			t.Errorf("changes %d and %d have the fingerprint %s", other, i, f)
 		}
@@ -332,7 +332,7 @@ func TestFingerprints(t *testing.T) {
 	}
 	for i, change := range []func(e *spec.Experiment){func(e *spec.Experiment) { e.Precision = "half" },
 		func(e *spec.Experiment) { e.BatchClients = 1 }, func(e *spec.Experiment) { e.Plan.Rounds++ }} {
-		if of(change) != of(nil) {
+		if build(change) != build(nil) {
 			t.Errorf("change %d of nothing changes the fingerprint", i)
 		}
 	}

@@ -31,7 +31,7 @@ func (m readsBroadcast) Logits(s *method.Scope) graph.Node {
 // from the file that it wrote itself.
 func TestPromptsFile(t *testing.T) {
 	m := enginetest.Build(t, "promptfl", nil, nil)
-	of := func(v float32) tensor.Map { return tensor.Map{"x": tensor.Scalar(v)} }
+	value := func(v float32) tensor.Map { return tensor.Map{"x": tensor.Scalar(v)} }
 	e := &spec.Experiment{Method: readsBroadcast{m}, Classes: methodtest.Classes, Template: "a {}.",
 		Clients: methodtest.Clients(3, 2), Digests: map[string]string{"toy-b": "abc"}}
 	participants := make([]message.Participant, 2)
@@ -39,10 +39,11 @@ func TestPromptsFile(t *testing.T) {
 		task := e.Task(c)
 		participants[i] = message.Participant{Joined: true, Task: task, Digest: e.Digests[task.Backbone]}
 	}
-	g := &method.Global{Shared: of(1), Broadcast: tensor.Map{"scale": tensor.Scalar(2), "other": tensor.Scalar(0)},
-		PerClient: map[int]tensor.Map{1: {"scale": tensor.Scalar(3)}, 0: of(0)}}
+	g := &method.Global{Shared: value(1), Broadcast: tensor.Map{"scale": tensor.Scalar(2), "other": tensor.Scalar(0)},
+		PerClient: map[int]tensor.Map{1: {"scale": tensor.Scalar(3)}, 0: value(0)}}
 	store := state.NewStore("")
-	s := message.ClientState{Private: of(4), Own: tensor.Map{"n": tensor.OfInts([]int64{1 << 40}, 1)}, Method: of(6)}
+	s := message.ClientState{Private: value(4), Own: tensor.Map{"n": tensor.OfInts([]int64{1 << 40}, 1)},
+		Method: value(6)}
 	if err := errors.Join(store.Stage(0, 1, s), store.Accept(0, []int{1})); err != nil {
 		t.Fatal(err)
 	}
@@ -97,7 +98,8 @@ func TestPromptsFile(t *testing.T) {
 		t.Errorf("client 1 reads %v", v)
 	}
 	shared, own := state.ClientParams(all, 1)
-	if !reflect.DeepEqual(shared, of(1)) || !reflect.DeepEqual(own, message.ClientState{Private: of(4), Own: s.Own}) {
+	if !reflect.DeepEqual(shared, value(1)) || !reflect.DeepEqual(own,
+		message.ClientState{Private: value(4), Own: s.Own}) {
 		t.Errorf("%v, %+v", shared, own)
 	}
 	participants[0].Joined = false
@@ -105,7 +107,7 @@ func TestPromptsFile(t *testing.T) {
 		t.Errorf("of a client that never joined: %v", got)
 	}
 
-	o := message.Instruction{Total: 2, Shared: of(1), Broadcast: g.Broadcast,
+	o := message.Instruction{Total: 2, Shared: value(1), Broadcast: g.Broadcast,
 		PerClient: map[int]tensor.Map{1: g.PerClient[1]}}
 	file := t.TempDir()
 	if err := state.WriteClientParams(e, filepath.Join(file, record.PromptsFile), e.Clients[1], o, s); err != nil {

@@ -19,13 +19,13 @@ import (
 func TestStep(t *testing.T) {
 	rec := NewRecorder()
 	c := NewClient(rec, 2, 7)
-	of := func(v float32) *tensor.Tensor { return tensor.Of([]float32{v}, 1) }
-	same := of(4)
-	c.Step(Step{StepRecord: StepRecord{Step: 3, Epoch: 1, LR: .5}, Batch: tensor.Map{"image": of(1)},
-		Draws:   tensor.Map{"noise": of(2)},
-		Scalars: map[string]float64{"lambda": .25}, Loss: of(3), Raw: tensor.Map{"same": same, "clipped": of(5),
-			"frozen": of(6)},
-		Grads: tensor.Map{"same": of(4), "clipped": of(7)}})
+	value := func(v float32) *tensor.Tensor { return tensor.Of([]float32{v}, 1) }
+	same := value(4)
+	c.Step(Step{StepRecord: StepRecord{Step: 3, Epoch: 1, LR: .5}, Batch: tensor.Map{"image": value(1)},
+		Draws:   tensor.Map{"noise": value(2)},
+		Scalars: map[string]float64{"lambda": .25}, Loss: value(3), Raw: tensor.Map{"same": same, "clipped": value(5),
+			"frozen": value(6)},
+		Grads: tensor.Map{"same": value(4), "clipped": value(7)}})
 	c.After(3, tensor.Map{"same": same})
 	c.Put("nothing", nil)
 	same.Data[0] = 9

@@ -195,14 +195,16 @@ var misshapen = []func(x *tensor.Tensor) *tensor.Tensor{
 }
 
 // impossible are lies about the results of a test: of its examples, or of a view.
-var impossible = []func(r *message.Scores, of metrics.Statistics){
-	func(r *message.Scores, of metrics.Statistics) { of["correct"][0] = float64(r.Examples) + 1 },
+var impossible = []func(r *message.Scores, statistics metrics.Statistics){
+	func(r *message.Scores, statistics metrics.Statistics) {
+		statistics["correct"][0] = float64(r.Examples) + 1
+	},
 	func(r *message.Scores, _ metrics.Statistics) { r.Examples = 1 << 40 },
 	func(r *message.Scores, _ metrics.Statistics) { r.Examples = -1 },
-	func(_ *message.Scores, of metrics.Statistics) { of["correct"][0] = -1 },
-	func(_ *message.Scores, of metrics.Statistics) { of["correct"][0] = 1.5 },
-	func(_ *message.Scores, of metrics.Statistics) { of["more"] = []float64{1} },
-	func(_ *message.Scores, of metrics.Statistics) { of["correct"] = nil },
+	func(_ *message.Scores, statistics metrics.Statistics) { statistics["correct"][0] = -1 },
+	func(_ *message.Scores, statistics metrics.Statistics) { statistics["correct"][0] = 1.5 },
+	func(_ *message.Scores, statistics metrics.Statistics) { statistics["more"] = []float64{1} },
+	func(_ *message.Scores, statistics metrics.Statistics) { statistics["correct"] = nil },
 	func(r *message.Scores, _ metrics.Statistics) { r.Global, r.Personal = nil, nil },
 }
 
@@ -238,11 +240,11 @@ func TestLiesOverTheWire(t *testing.T) {
 			s.lies(func(o message.Instruction, r *message.Reply) {
 				switch {
 				case o.Kind.Tests():
-					of := r.Scores.Global
-					if of == nil {
-						of = r.Scores.Personal
+					global := r.Scores.Global
+					if global == nil {
+						global = r.Scores.Personal
 					}
-					impossible[o.Round%len(impossible)](&r.Scores, of)
+					impossible[o.Round%len(impossible)](&r.Scores, global)
 				case o.Round < rounds:
 					methodtest.Lie(e.Method, task, o, r)
 				default:

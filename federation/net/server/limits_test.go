@@ -132,8 +132,8 @@ func TestUsualMovesOfRate(t *testing.T) {
 		}
 		return 1e-2
 	}
-	for want, of := range map[int]optim.Rate{2: rate, 0: nil} {
-		h := newLimited(t, of)
+	for want, rule := range map[int]optim.Rate{2: rate, 0: nil} {
+		h := newLimited(t, rule)
 		for r := range 3 {
 			round(t, h, r, 1e-3, 1e-3)
 		}

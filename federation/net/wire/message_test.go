@@ -93,15 +93,15 @@ func TestMessagesComeBack(t *testing.T) {
 
 // The longest statistics of a test, in both evaluations, fit into a reply.
 func TestStatisticsFit(t *testing.T) {
-	of := metrics.Compute(metrics.Examples{Scores: tensor.New(1, 2), Labels: []int64{0}}, true)
-	for _, v := range of {
+	evaluation := metrics.Compute(metrics.Examples{Scores: tensor.New(1, 2), Labels: []int64{0}}, true)
+	for _, v := range evaluation {
 		for i := range v {
 			v[i] = -math.MaxFloat64
 		}
 	}
 	r := reply(t, nil)
 	var err error
-	r.Scores = goldentest.JSON(t, message.Scores{Examples: math.MaxInt, Global: of, Personal: of})
+	r.Scores = goldentest.JSON(t, message.Scores{Examples: math.MaxInt, Global: evaluation, Personal: evaluation})
 	back, err := r.Message(0)
 	if err := wire.CheckReply(r); err != nil {
 		t.Error(err)

@@ -178,10 +178,10 @@ func TestServerRefusesClients(t *testing.T) {
 		bad[4], bad[id] = good[4], good[4]
 		says(t, srv.Deal(id, bad), "no shares for each other client")
 		for _, to := range []int{id, 4} { // commitments without a polynomial, for one client
-			for of := range 2 {
+			for which := range 2 {
 				bad = maps.Clone(good)
 				x := bad[to]
-				copy(x.Commitments[of*keySize:], newSecret(rand.Reader).point())
+				copy(x.Commitments[which*keySize:], newSecret(rand.Reader).point())
 				bad[to] = x
 				says(t, srv.Deal(id, bad), "do not belong to shares of its secrets")
 			}

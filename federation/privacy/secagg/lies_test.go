@@ -139,28 +139,28 @@ func TestDifferentQuestions(t *testing.T) {
 		if signed[id], err = c.Agree(question(id)); err != nil {
 			t.Fatal(err)
 		}
-		for _, of := range append([]int{0, 1}, question(id).Dropped...) {
-			if shares[of] == nil {
-				shares[of] = map[int][]byte{}
+		for _, which := range append([]int{0, 1}, question(id).Dropped...) {
+			if shares[which] == nil {
+				shares[which] = map[int][]byte{}
 			}
-			shares[of][id] = map[bool]map[int][]byte{true: c.seedShares, false: c.pairShares}[of < 2][of]
+			shares[which][id] = map[bool]map[int][]byte{true: c.seedShares, false: c.pairShares}[which < 2][which]
 		}
 	}
 	sum := make([]uint64, 4)
-	for of := range 9 {
-		from := slices.Sorted(maps.Keys(shares[of]))
-		x, err := newReconstruction(from[:5]).secret(func(client int) []byte { return shares[of][client] })
+	for which := range 9 {
+		from := slices.Sorted(maps.Keys(shares[which]))
+		x, err := newReconstruction(from[:5]).secret(func(client int) []byte { return shares[which][client] })
 		must(t, err)
-		if of < 2 {
-			s.terms.Ring.add(sum, s.masked[of])
-			s.terms.Ring.addMask(sum, ownMask(x, s.terms.Session, of), true)
+		if which < 2 {
+			s.terms.Ring.add(sum, s.masked[which])
+			s.terms.Ring.addMask(sum, ownMask(x, s.terms.Session, which), true)
 			continue
 		}
 		for one := range 2 {
 			public := r[one].Pair
 			shared, err := agree(x, public[:])
 			must(t, err)
-			s.terms.Ring.addMask(sum, pairMask(shared, s.terms.Session, s.server.view(), of, one), of > one)
+			s.terms.Ring.addMask(sum, pairMask(shared, s.terms.Session, s.server.view(), which, one), which > one)
 		}
 	}
 	for i := range sum {

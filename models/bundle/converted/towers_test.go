@@ -134,13 +134,13 @@ func TestClassesAreToldApart(t *testing.T) {
 // A tower without causal mask returns errors for unsupported prompts.
 func TestBidirectionalLimits(t *testing.T) {
 	b := convert(t, "testdata/siglip", converted.Options{})
-	for name, of := range map[string]func(ctx graph.Node) clip.Prompt{
+	for name, build := range map[string]func(ctx graph.Node) clip.Prompt{
 		"deep":  func(ctx graph.Node) clip.Prompt { return clip.Prompt{Ctx: ctx, Deep: []graph.Node{ctx}} },
 		"after": func(ctx graph.Node) clip.Prompt { return clip.Prompt{Ctx: ctx, ReadOffset: 1} },
 		"image": func(ctx graph.Node) clip.Prompt { return clip.Prompt{Ctx: ctx.Reshape(1, 3, b.Text.Width)} },
 	} {
 		g := graph.New()
-		p := of(g.Input("ctx", graph.Float, graph.Static(3, b.Text.Width)))
+		p := build(g.Input("ctx", graph.Float, graph.Static(3, b.Text.Width)))
 		_, err := b.Prompts(g, classes, []clip.Prompt{p})
 		goldentest.WantErrorOf(t, name, err, "causal")
 	}

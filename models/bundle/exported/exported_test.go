@@ -153,7 +153,7 @@ func TestExportedTowersTakeNoDeepPrompts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, of := range map[string]func(g *graph.Graph, ctx graph.Node) clip.Prompt{
+	for name, build := range map[string]func(g *graph.Graph, ctx graph.Node) clip.Prompt{
 		"deep": func(g *graph.Graph, ctx graph.Node) clip.Prompt {
 			return clip.Prompt{Ctx: ctx, Deep: []graph.Node{ctx}}
 		},
@@ -173,7 +173,8 @@ func TestExportedTowersTakeNoDeepPrompts(t *testing.T) {
 		},
 	} {
 		g := graph.New()
-		_, err := b.Prompts(g, []string{"cat"}, []clip.Prompt{of(g, g.Input("ctx", graph.Float, graph.Static(4, 8)))})
+		_, err := b.Prompts(g, []string{"cat"}, []clip.Prompt{build(g,
+			g.Input("ctx", graph.Float, graph.Static(4, 8)))})
 		goldentest.WantErrorOf(t, name, err, "promptfed convert", "exported text tower supports no deep prompts")
 	}
 	g := graph.New()

@@ -111,13 +111,13 @@ func copyStraightThrough(t *testing.T) string {
 // loop returns x after three turns through tanh(x w), in an ONNX Loop, which has no gradient rule.
 func loop(t *testing.T, x, w graph.Node) graph.Node {
 	t.Helper()
-	value := func(name string, of graph.DType, rank int) *onnx.ValueInfoProto {
+	value := func(name string, dtype graph.DType, rank int) *onnx.ValueInfoProto {
 		shape := &onnx.TensorShapeProto{}
 		for range rank {
 			shape.Dim = append(shape.Dim, &onnx.TensorShapeProto_Dimension{})
 		}
 		return &onnx.ValueInfoProto{Name: name, Type: &onnx.TypeProto{Value: &onnx.TypeProto_TensorType{
-			TensorType: &onnx.TypeProto_Tensor{ElemType: int32(of), Shape: shape}}}}
+			TensorType: &onnx.TypeProto_Tensor{ElemType: int32(dtype), Shape: shape}}}}
 	}
 	node := func(kind, in, out string) *onnx.NodeProto {
 		return &onnx.NodeProto{OpType: kind, Input: strings.Fields(in), Output: strings.Fields(out)}

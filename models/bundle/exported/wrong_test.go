@@ -103,14 +103,14 @@ func TestWrongGraphs(t *testing.T) {
 	const pixels = "image tower must take pixels [batch,3,size,size] or [batch,size,size,3], floating-point or uint8"
 	const ids = "the text tower must take token ids [texts,length], int64 or int32, or floating-point embeddings"
 	batch, n := graph.Sym("B"), graph.StaticDim
-	in := func(g *graph.Graph, name string, of graph.DType, s ...graph.Dim) graph.Node {
-		return g.Input(name, of, s)
+	in := func(g *graph.Graph, name string, dtype graph.DType, s ...graph.Dim) graph.Node {
+		return g.Input(name, dtype, s)
 	}
 	ones := func(g *graph.Graph, shape ...int) graph.Node { return g.Const(tensor.New(shape...)) }
-	image := func(of graph.DType, s ...graph.Dim) func(g *graph.Graph) graph.Node {
+	image := func(dtype graph.DType, s ...graph.Dim) func(g *graph.Graph) graph.Node {
 		return func(g *graph.Graph) graph.Node {
-			x := in(g, "x", of, s...)
-			if of != graph.Float {
+			x := in(g, "x", dtype, s...)
+			if dtype != graph.Float {
 				x = x.Cast(graph.Float)
 			}
 			for len(s) > 4 || len(s) == 4 && x.Rank() > 4 {
@@ -122,10 +122,10 @@ func TestWrongGraphs(t *testing.T) {
 			return x.Mean(2, 3).MatMul(ones(g, x.Dim(1), 6))
 		}
 	}
-	look := func(of graph.DType, rows int, s ...graph.Dim) func(g *graph.Graph) graph.Node {
+	look := func(dtype graph.DType, rows int, s ...graph.Dim) func(g *graph.Graph) graph.Node {
 		return func(g *graph.Graph) graph.Node {
-			x := in(g, "x", of, s...)
-			if of != graph.Int32 {
+			x := in(g, "x", dtype, s...)
+			if dtype != graph.Int32 {
 				x = x.Cast(graph.Int64)
 			}
 			if x.Rank() == 1 {

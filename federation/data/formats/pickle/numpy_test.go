@@ -210,7 +210,7 @@ func TestLatin1(t *testing.T) {
 
 // Files of numpy.save, written by hand: a header of up to 4 KiB, and elements that fill the rest.
 func TestNumpyFiles(t *testing.T) {
-	of := func(version byte, header, elements string) string {
+	build := func(version byte, header, elements string) string {
 		if version > 1 {
 			return "\x93NUMPY" + string([]byte{version, 0}) + string(binary.LittleEndian.AppendUint32(nil,
 				uint32(len(header)))) + header + elements
@@ -220,11 +220,11 @@ func TestNumpyFiles(t *testing.T) {
 	}
 	const head = "{'descr': '>u2', 'fortran_order': False, 'shape': (2, 1), }"
 	long := head + strings.Repeat(" ", 1<<12-len(head))
-	for raw, want := range map[string]string{of(1, head, "\x00\x01\x00\x02"): "[1] [2]",
-		of(2, head+"  \n", "\x00\x01\x00\x02"): "[1] [2]", of(1, long, "\x00\x01\x00\x02"): "[1] [2]",
-		of(1, long+" ", "\x00\x01\x00\x02"):             "the header of the numpy file is too long",
-		of(1, head, "\x00\x01"):                         "with 2 bytes",
-		of(1, strings.Replace(head, "u2", "c8", 1), ""): "numpy file with header"} {
+	for raw, want := range map[string]string{build(1, head, "\x00\x01\x00\x02"): "[1] [2]",
+		build(2, head+"  \n", "\x00\x01\x00\x02"): "[1] [2]", build(1, long, "\x00\x01\x00\x02"): "[1] [2]",
+		build(1, long+" ", "\x00\x01\x00\x02"):             "the header of the numpy file is too long",
+		build(1, head, "\x00\x01"):                         "with 2 bytes",
+		build(1, strings.Replace(head, "u2", "c8", 1), ""): "numpy file with header"} {
 		x, y, err := ReadPair(strings.NewReader(raw), int64(len(raw)))
 		text := fmt.Sprint(err)
 		if err == nil {

@@ -84,13 +84,13 @@ func TestHoldOutOfTens(t *testing.T) {
 // TestHoldOutOffice31: Office-31 has 2,817, 498 and 795 images in its domains; FedPHA's code reports 3,292 training and
 // 818 test images, which the rule must reproduce.
 func TestHoldOutOffice31(t *testing.T) {
-	of := map[string]int{}
+	counts := map[string]int{}
 	for _, n := range []int{2817, 498, 795} {
 		for _, split := range HoldOutInDomain(n) {
-			of[split]++
+			counts[split]++
 		}
 	}
-	if of["train"] != 3292 || of["test"] != 818 {
-		t.Errorf("%v, want 3292 and 818", of)
+	if counts["train"] != 3292 || counts["test"] != 818 {
+		t.Errorf("%v, want 3292 and 818", counts)
 	}
 }

@@ -67,10 +67,10 @@ func TestDraws(t *testing.T) {
 	b.Names[0] = "another"
 	a.draw("", .5, .2)
 	b.draw("", .5, .2)
-	of := func(l *Listing) []string {
+	build := func(l *Listing) []string {
 		return convert.Slice(l.Items, func(it Item) string { return it.Path + it.Split })
 	}
-	if slices.Equal(of(a), of(b)) {
+	if slices.Equal(build(a), build(b)) {
 		t.Error("the class's name does not change the draw")
 	}
 	for _, c := range []struct {
@@ -124,13 +124,13 @@ func TestAddToAList(t *testing.T) {
 func TestSetOfAList(t *testing.T) {
 	root := datatest.Tree(t, "i/a.png", "i/b.png", "i/c.png", "i/sub/")
 	filetest.Write(t, filepath.Join(root, "i/empty.png"), "")
-	of := func(items ...Item) *Listing {
+	build := func(items ...Item) *Listing {
 		return &Listing{List: "list", Root: root, Images: filepath.Join(root, "i"),
 			Names: map[int]string{3: "x", 5: "y", 6: "x"}, Items: items}
 	}
 	a, b, c := Item{Path: "a.png", Label: 5, Split: "train"}, Item{Path: "b.png", Label: 3, Split: "train",
 		Domain: 2}, Item{Path: "c.png", Label: 3, Split: "test"}
-	s, err := of(a, b, c).Set(Config{})
+	s, err := build(a, b, c).Set(Config{})
 	if err != nil || !slices.Equal(s.Classes, []string{"x", "y"}) || s.Train[0].Label != 1 ||
 		s.Train[1].Domain != 2 || s.Test[0].ID != "i/c.png" ||
 		s.Test[0].Stamp == "" || !slices.Equal(s.Notes, []string{
@@ -138,11 +138,11 @@ func TestSetOfAList(t *testing.T) {
 		t.Errorf("%+v, %v", s, err)
 	}
 	own := Item{Path: "none", Label: 3, Split: "test", Example: &data.Example{ID: "own"}}
-	if s, err := of(a, b, own).Set(Config{}); err != nil || s.Test[0].ID != "own" || s.Test[0].Label != 0 {
+	if s, err := build(a, b, own).Set(Config{}); err != nil || s.Test[0].ID != "own" || s.Test[0].Label != 0 {
 		t.Errorf("%+v, %v", s, err)
 	}
 	six := Item{Path: "c.png", Label: 6, Split: "test"}
-	repeated := of(a, b, six)
+	repeated := build(a, b, six)
 	repeated.RepeatedNames, repeated.TestOnly = true, true
 	if s, err := repeated.Set(Config{}); err != nil || !slices.Equal(s.Classes, []string{"x", "y", "x 6"}) ||
 		len(s.Notes) != 2 ||
@@ -154,16 +154,17 @@ func TestSetOfAList(t *testing.T) {
 	for _, c := range []struct {
 		l    *Listing
 		says string
-	}{{of(), "list lists no images"}, {of(a, a), "list lists a.png twice: expected every image once"},
-		{of(a, b, six), `list: labels 3 and 6 are both "x": expected one label per name`},
-		{of(a, c), `list: class "x" has no training images`}, {of(a, b), "list lists no test images"},
-		{of(bad...), "3 of the 6 images that list lists cannot be used; the first, " + filepath.Join(root, "i/none") +
+	}{{build(), "list lists no images"}, {build(a, a), "list lists a.png twice: expected every image once"},
+		{build(a, b, six), `list: labels 3 and 6 are both "x": expected one label per name`},
+		{build(a, c), `list: class "x" has no training images`}, {build(a, b), "list lists no test images"},
+		{build(bad...), "3 of the 6 images that list lists cannot be used; the first, " +
+			filepath.Join(root, "i/none") +
 			", is missing: complete the images"}} {
 		if _, err := c.l.Set(Config{Corrupt: data.Refuse}); err == nil || !strings.HasPrefix(err.Error(), c.says) {
 			t.Errorf("%v, want %s", err, c.says)
 		}
 	}
-	s, err = of(bad...).Set(Config{Corrupt: data.Skip})
+	s, err = build(bad...).Set(Config{Corrupt: data.Skip})
 	if err != nil || len(s.Test) != 1 || len(s.Skipped) != 3 || s.Skipped[1].Reason != "is a folder" ||
 		s.Skipped[2].Reason != "is empty" {
 		t.Errorf("%+v, %v", s, err)

@@ -231,13 +231,13 @@ func TestSplitFolders(t *testing.T) {
 		for name := range strings.FieldsSeq(c.of) {
 			dirs = append(dirs, filepath.Join(root, name))
 		}
-		of, others := SplitsAmong(append(dirs, filepath.Join(root, "empty")))
+		splits, others := SplitsAmong(append(dirs, filepath.Join(root, "empty")))
 		if FolderNames(others) != "empty" {
 			t.Error(others)
 		}
 		for range 2 { // a note for many domains is there once
 			got = nil
-			err := w.Splits("x", of, func(split string, in []string) error {
+			err := w.Splits("x", splits, func(split string, in []string) error {
 				got = append(got, split+":"+filepath.Base(filepath.Dir(in[0])))
 				return nil
 			})

@@ -106,7 +106,7 @@ func (m Entropic) iterated(kernels [][][]float64, groups [][]int) [][][]float64 
 // image or, as in the code, for all together, by the moves of v or of u.
 func TestIterationsEnd(t *testing.T) {
 	groups := map[string][][]int{"pair": {{0}, {1}, {2}, {3}}, "image": {{0, 1}, {2, 3}}, "code": {{0, 1, 2, 3}}}
-	for stop, of := range groups {
+	for stop, group := range groups {
 		for _, m := range []Entropic{{Eps: 0.5}, {Eps: 0.5, OnRows: true}, {Eps: 0.03}, {Eps: 0.03, OnRows: true}} {
 			m.Mass, m.Stop, m.Iters, m.Threshold = 0.5, stop, 20, 0.02
 			r := rand.New(rand.NewPCG(1, 2))
@@ -123,7 +123,7 @@ func TestIterationsEnd(t *testing.T) {
 				}
 			}
 			got := planOf(t, m, flat, 2, 2, 2, 3)
-			for p, plan := range m.iterated(kernels, of) {
+			for p, plan := range m.iterated(kernels, group) {
 				for i := range 2 {
 					for j, want := range plan[i] {
 						if v := float64(got[(i*4+p)*3+j]); math.Abs(v-want) > 2e-5 {

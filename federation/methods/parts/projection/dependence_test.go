@@ -51,14 +51,14 @@ func TestDependenceOnThePrompt(t *testing.T) {
 		}
 	}
 	p, other := drawnPrompt(1), drawnPrompt(2)
-	of := func(kind string, p *tensor.Tensor) *tensor.Tensor {
+	build := func(kind string, p *tensor.Tensor) *tensor.Tensor {
 		q, err := projection.Project(p, kind, 0.8)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return q.Dense()
 	}
-	a, b := of(projection.Eq9, p), of(projection.Eq9, other)
+	a, b := build(projection.Eq9, p), build(projection.Eq9, other)
 	near("eq9: the overlap of what is kept", overlap(a, b, false), 0.90, 0.01)
 	last := 0.0
 	for i := 512 - 102; i < 512; i++ {
@@ -66,7 +66,7 @@ func TestDependenceOnThePrompt(t *testing.T) {
 	}
 	near("eq9: the share of the last 102 channels", last, 0.948, 0.01)
 
-	a, b = of(projection.ExactNull, p), of(projection.ExactNull, other)
+	a, b = build(projection.ExactNull, p), build(projection.ExactNull, other)
 	near("exact-null: the overlap of what is removed", overlap(a, b, true), 16./512, 0.01)
 	for _, c := range []struct {
 		what string

@@ -197,8 +197,8 @@ func TestDPRefusesRounds(t *testing.T) {
 	up := func(client, n int) method.Upload {
 		return method.Upload{Client: client, N: n, Shared: tensor.Map{"ctx": tensor.New(4, 6)}, Extra: tensor.Map{}}
 	}
-	state := func(of int, poisson bool) *method.Global {
-		return &method.Global{Sampling: method.Sampling{Clients: of, Size: 10, Poisson: poisson},
+	state := func(given int, poisson bool) *method.Global {
+		return &method.Global{Sampling: method.Sampling{Clients: given, Size: 10, Poisson: poisson},
 			Shared: tensor.Map{"ctx": tensor.New(4, 6)}, Broadcast: tensor.Map{}, Notes: map[string]float64{}}
 	}
 	says := func(err error, words string) {
