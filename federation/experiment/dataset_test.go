@@ -13,6 +13,7 @@ import (
 	"promptfed/federation/data"
 	"promptfed/federation/data/datatest"
 	"promptfed/runtime/filetest"
+	"promptfed/runtime/goldentest"
 )
 
 // duplicatedFolder returns a folder with train and val, each with 10 images of each of two classes. The first three
@@ -56,14 +57,10 @@ func TestDataInfo(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	text := strings.Join(append(got.Lines(), got.Notes...), "\n")
-	for _, words := range []string{"data: folder, SPLIT/CLASS/: 2 classes",
+	goldentest.Contains(t, text, "data: folder, SPLIT/CLASS/: 2 classes",
 		"train 20 images (10 of each class), test 20 images (10 of each class)",
-		"val is used as the test split", "3 training images are also test images (such as train/cat/a.png and " +
-			"val/cat/a.png)", "data.duplicates: keep"} {
-		if !strings.Contains(text, words) {
-			t.Errorf("it does not say %q:\n%s", words, text)
-		}
-	}
+		"val is used as the test split", "3 training images are also test images (such as train/cat/a.png and "+
+			"val/cat/a.png)", "data.duplicates: keep")
 	b, err := json.Marshal(got)
 	if err != nil || !strings.Contains(string(b), `"train_in_test":3`) {
 		t.Errorf("%s, %v", b, err)
@@ -87,13 +84,9 @@ func TestDataInfoOfOtherSets(t *testing.T) {
 	c.Synthetic.Set, c.Synthetic.Root = "folder", duplicatedFolder(t).Data.Root
 	b := taskOf(t, c)
 	text := strings.Join(append(b.Info.Lines(), b.Info.Notes...), "\n")
-	for _, words := range []string{"also tested on folder (2 images of 1 class)", "folder: " + c.Eval.SetsRoot +
+	goldentest.Contains(t, text, "also tested on folder (2 images of 1 class)", "folder: "+c.Eval.SetsRoot+
 		": there is no folder of test images",
-		"synthetic: the server trains on 20 images; 20 of val and test are not used"} {
-		if !strings.Contains(text, words) {
-			t.Errorf("it does not say %q:\n%s", words, text)
-		}
-	}
+		"synthetic: the server trains on 20 images; 20 of val and test are not used")
 }
 
 // After the partition of a pool, equal images are counted in a client's own train and test data, and in the training

@@ -16,6 +16,7 @@ import (
 	"promptfed/federation/engine/enginetest"
 	"promptfed/federation/engine/metrics"
 	"promptfed/runtime/filetest"
+	"promptfed/runtime/goldentest"
 )
 
 // smallConfig returns a quick experiment on synthetic images.
@@ -83,11 +84,7 @@ func refuses(t *testing.T, c Config, words ...string) {
 	if err == nil {
 		t.Fatalf("accepted; want an error with %q", words)
 	}
-	for _, w := range words {
-		if !strings.Contains(err.Error(), w) {
-			t.Errorf("%q does not say %q", err, w)
-		}
-	}
+	goldentest.Contains(t, err.Error(), words...)
 }
 
 // TestCentralised: one client with the examples of all equals a federation of one client with all examples.

@@ -1,5 +1,5 @@
-// Package goldentest has what tests of every package need: files of expected values and expected errors. Of this module
-// it imports filetest, and only tests import it.
+// Package goldentest has what tests of every package need: files of expected values, expected errors
+// and expected parts of texts. Of this module it imports filetest, and only tests import it.
 package goldentest
 
 import (
@@ -97,6 +97,16 @@ func WantErrorOf(t testing.TB, what string, err error, words ...string) {
 	for _, word := range words {
 		if !strings.Contains(err.Error(), word) {
 			t.Errorf("%s: %q does not say %q", what, err, word)
+		}
+	}
+}
+
+// Contains checks that a text contains every part.
+func Contains(t testing.TB, text string, parts ...string) {
+	t.Helper()
+	for _, part := range parts {
+		if !strings.Contains(text, part) {
+			t.Errorf("no %q in\n%s", part, text)
 		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"promptfed/federation/engine/metrics"
 	"promptfed/federation/methods"
+	"promptfed/runtime/filetest"
 	"promptfed/runtime/goldentest"
 )
 
@@ -164,10 +165,7 @@ func TestDocsNameTests(t *testing.T) {
 	pages, _ := filepath.Glob(filepath.Join(dir, "docs", "*.md"))
 	named := 0
 	for _, page := range append(pages, filepath.Join(dir, "README.md")) {
-		text, err := os.ReadFile(page)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := filetest.Read(t, page)
 		for _, m := range regexp.MustCompile("`((?:Test|Fuzz|Benchmark)[A-Z]\\w*)`").FindAllSubmatch(text, -1) {
 			if named++; !exists[string(m[1])] {
 				t.Errorf("%s names %s, which does not exist", filepath.Base(page), m[1])

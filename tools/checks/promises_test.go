@@ -2,13 +2,13 @@ package checks
 
 import (
 	"maps"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
+	"promptfed/runtime/filetest"
 	"promptfed/runtime/goldentest"
 )
 
@@ -25,10 +25,7 @@ var listedPromise = regexp.MustCompile("(?m)^\\| (.+) \\| `(?:Test|Fuzz).* \\|$"
 // docs/CONTRIBUTING.md, which has no other promises.
 func TestPromises(t *testing.T) {
 	dir := goldentest.Module(t)
-	list, err := os.ReadFile(filepath.Join(dir, "docs", "CONTRIBUTING.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	list := filetest.Read(t, dir, "docs", "CONTRIBUTING.md")
 	listed := map[string]bool{} // whether the words stand in a page
 	for _, m := range listedPromise.FindAllStringSubmatch(string(list), -1) {
 		listed[m[1]] = false
@@ -42,10 +39,7 @@ func TestPromises(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, page := range append(pages, filepath.Join(dir, "README.md")) {
-		b, err := os.ReadFile(page)
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := filetest.Read(t, page)
 		for _, s := range Promises(string(b)) {
 			known := false
 			for words := range listed {

@@ -14,6 +14,7 @@ import (
 
 	"promptfed/configs"
 	"promptfed/federation/experiment"
+	"promptfed/runtime/filetest"
 )
 
 const root = "../.."
@@ -84,10 +85,7 @@ func TestLinksToCodeNameDeclarations(t *testing.T) {
 	symbol := regexp.MustCompile(`^(?:(\w+)\.)?([A-Z]\w*)$`)
 	symbols := 0
 	for _, page := range []string{"first-hour.md", "architecture.md", "CONTRIBUTING.md"} {
-		text, err := os.ReadFile(filepath.Join(root, "docs", page))
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := filetest.Read(t, root, "docs", page)
 		for _, m := range link.FindAllStringSubmatch(strings.ReplaceAll(string(text), "\n", " "), -1) {
 			file := filepath.Join(root, "docs", m[2])
 			tree, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)
@@ -172,9 +170,7 @@ func TestResultTables(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "results.csv")
 	text := "evaluation,method,mean_rank,PACS,PACS_std,over_B,p_holm\nglobal,A,1.0,50.1,4.1,+2.0,0.0499\n" +
 		"global,B,2.0,48.1,4.0,,\npersonal,A,1.0,47.9,0.1,-0.2,0.05\n"
-	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	filetest.Write(t, path, text)
 	head := "| method | mean rank | PACS | over B |\n|---|---|---|---|\n"
 	global, personal, err := resultTables(path)
 	if want := head + "| A | 1.0 | 50.1 ± 4.1 | +2.0 * |\n| B | 2.0 | 48.1 | – |\n"; err != nil || global != want {

@@ -8,14 +8,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"promptfed/runtime/filetest"
 )
 
 // Every message that docs/troubleshooting.md explains is in the sources.
 func TestMessagesAreThoseOfTheProgram(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join(root, "docs", "troubleshooting.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := filetest.Read(t, root, "docs", "troubleshooting.md")
 	var sources strings.Builder
 	for _, layer := range []string{"tools", "configs", "federation", "models", "runtime"} {
 		err := filepath.WalkDir(filepath.Join(root, layer), func(path string, d fs.DirEntry, err error) error {

@@ -13,6 +13,7 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"promptfed/runtime/busytest"
+	"promptfed/runtime/filetest"
 	"promptfed/tools/lab/page/browser"
 )
 
@@ -77,9 +78,7 @@ func checkFindsLinks(t *testing.T) {
 		"b.html": `<p id="there"></p><a class="x" href="/c.html"></a><a href="/a.html#there"></a><img src="/q.png">`,
 		"p.png":  "",
 	} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		filetest.Write(t, filepath.Join(dir, name), text)
 	}
 	node := exec.Command("node", "--input-type=module", "-e", `const { default: config } = await import(
 		process.cwd() + '/.vitepress/config.mjs'); config.buildEnd({ outDir: process.argv[1] })`, dir)

@@ -23,14 +23,7 @@ func TestEmbeddings(t *testing.T) {
 		Domains: []string{"cartoon", "photo"}, Train: 3, Test: 2, Size: 32}
 	c.Partition.Clients, c.Train.Rounds, c.Train.LR, c.Train.Batch = 3, 2, 0.05, 8
 	c.Runtime.Cache = t.TempDir()
-	task, err := experiment.Open(t.Context(), c, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	b, err := experiment.Federate(t.Context(), task, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := federated(t, c)
 	defer b.Close()
 	set := b.Settings()
 	set.Dir = t.TempDir()

@@ -61,18 +61,25 @@ func trainedWith(t *testing.T, method string, change func(*experiment.Config), w
 	c.Partition.Clients, c.Train.Rounds, c.Train.LR = 2, 1, 0.05
 	c.Runtime.Cache = filepath.Join(cache, "features")
 	change(&c)
-	task, err := experiment.Open(t.Context(), c, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	b, err := experiment.Federate(t.Context(), task, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := federated(t, c)
 	set := b.Settings()
 	set.Dir = t.TempDir()
 	enginetest.Run(t, b.Experiment, set)
 	return b.Task.Protocol.Config, set.Dir
+}
+
+// federated opens the federation of a configuration.
+func federated(t *testing.T, c experiment.Config) *experiment.Federation {
+	t.Helper()
+	task, err := experiment.Open(t.Context(), c, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := experiment.Federate(t.Context(), task, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
 }
 
 var cache string // of features, one for all tests

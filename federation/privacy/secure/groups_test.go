@@ -52,9 +52,8 @@ func tenClients(t *testing.T, rounds int) (*spec.Experiment, *secure.Aggregation
 	t.Helper()
 	c := config
 	c.Least = 3
-	return experimentOf(t, c, methodtest.Build(t, "promptfl", nil, options{"tokens": 2}), rounds, 4, 9, 3, 5, 6, 2, 4,
-		4,
-		3, 5)
+	m := methodtest.Build(t, "promptfl", nil, options{"tokens": 2})
+	return experimentOf(t, c, m, rounds, 4, 9, 3, 5, 6, 2, 4, 4, 3, 5)
 }
 
 // One of ten clients, with sums of three or more, sends garbage in rounds 1 to 7. The first round is skipped. The next

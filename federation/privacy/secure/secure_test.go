@@ -105,8 +105,8 @@ func TestSameAsPlain(t *testing.T) {
 			}
 		}
 		e, l := experiment(t, config, c.base, c.with, c.o)
-		first, second, encoded := enginetest.Run(t, e, over(l, false)), enginetest.Run(t, e,
-			over(l, false)), enginetest.Run(t, e, over(l, true))
+		first, second := enginetest.Run(t, e, over(l, false)), enginetest.Run(t, e, over(l, false))
+		encoded := enginetest.Run(t, e, over(l, true))
 		if maxDiff(t, first, second) != 0 || maxDiff(t, first, encoded) != 0 {
 			t.Errorf("%s%v: runs differ", c.base, c.with)
 		}
@@ -171,8 +171,7 @@ func TestDropouts(t *testing.T) {
 			set.Wrap = methodtest.LoseReplies(func(_, client int) bool { return client == 1 || client == 4 })
 		}
 		if d := maxDiff(t, enginetest.Run(t, e, set), sum); !(d <= l.Step()/2+1e-6) ||
-			!slices.Equal(sum.Records[0].Clients,
-				want) {
+			!slices.Equal(sum.Records[0].Clients, want) {
 			t.Errorf("%s: prompts differ by %v, clients %v", step, d, sum.Records[0].Clients)
 		}
 		e.Plan.Rounds = 2

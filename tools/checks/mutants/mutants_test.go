@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"promptfed/runtime/filetest"
 )
 
 func TestSites(t *testing.T) {
@@ -96,9 +98,7 @@ func Test(t *testing.T) {
 }
 `,
 	} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		filetest.Write(t, filepath.Join(dir, name), text)
 	}
 	t.Chdir(dir)
 	target, sites, err := load(".")

@@ -19,6 +19,7 @@ import (
 
 	"promptfed/federation/engine/message"
 	"promptfed/runtime/busytest"
+	"promptfed/runtime/filetest"
 )
 
 // certs runs promptfed certs on the folder of the server.
@@ -106,7 +107,7 @@ func TestRenewedServer(t *testing.T) {
 	}
 	old := serial()
 	s.certs("--revoke", "server", "--renew", "server")
-	s.cmd.Process.Signal(syscall.SIGHUP)
+	s.Process.Signal(syscall.SIGHUP)
 	s.says("the server uses the certificate in its folder now")
 	if serial() == old {
 		t.Error("new connections see the old certificate")
@@ -196,10 +197,7 @@ func TestRevokedList(t *testing.T) {
 	list := s.at("certs", "revoked.pem")
 	call(t, "certs", s.at("other"), "--clients", "1")
 	s.certs("--revoke", "status")
-	older, err := os.ReadFile(list)
-	if err != nil {
-		t.Fatal(err)
-	}
+	older := filetest.Read(t, list)
 	s.certs("--revoke", "client-3")
 	s.until("the second list in use", func() bool {
 		_, err := s.connect(s.tls(s.at("certs"), "client-3"))
@@ -207,9 +205,7 @@ func TestRevokedList(t *testing.T) {
 	})
 	for say, text := range map[string][]byte{"is older than list": older, "does not begin as PEM": []byte("x"),
 		"did not sign it": s.foreignList()} {
-		if err := os.WriteFile(list, text, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		filetest.Write(t, list, text)
 		s.says(say)
 		if _, err := s.connect(s.tls(s.at("certs"), "status")); err == nil {
 			t.Errorf("after a list that %s the certificate of status is accepted again", say)
@@ -226,9 +222,5 @@ func TestRevokedList(t *testing.T) {
 func (s *server) foreignList() []byte {
 	s.t.Helper()
 	call(s.t, "certs", s.at("other"), "--revoke", "client-0")
-	b, err := os.ReadFile(s.at("other", "revoked.pem"))
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	return b
+	return filetest.Read(s.t, s.at("other", "revoked.pem"))
 }

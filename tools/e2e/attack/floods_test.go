@@ -484,7 +484,7 @@ func (s *server) attack(name string) *process {
 func (s *server) newPeak() int {
 	s.t.Helper()
 	most := s.mostMemory() / 1e6
-	os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", s.cmd.Process.Pid), []byte("5"), 0)
+	os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", s.Process.Pid), []byte("5"), 0)
 	return most
 }
 
@@ -535,10 +535,10 @@ func TestFloods(t *testing.T) {
 			first = len(s.records())
 			rounds := s.recorded(first + 6)[first:]
 			most := s.newPeak()
-			if p.over() {
+			if p.Ended() {
 				t.Fatal("the attacker ended: " + p.log.String())
 			}
-			p.kill()
+			p.Kill()
 			lines = strings.Count(s.log.String(), "\n") - lines
 			t.Logf("%d MB before, %d MB at most; %d lines in %d rounds; %.2f times as long", memory, most, lines,
 				len(rounds), seconds(rounds)/seconds(quiet))

@@ -14,17 +14,14 @@ import (
 	"promptfed/federation/net/certs"
 	"promptfed/federation/net/wire"
 	"promptfed/runtime/busytest"
-	"promptfed/runtime/safetensors"
+	"promptfed/runtime/ort/orttest"
 	"promptfed/runtime/tensor"
 )
 
 // learned fails unless every shared parameter moved by a given amount from its initial value, which is near 0.
 func (s *server) learned(move float64) {
 	s.t.Helper()
-	m, _, err := safetensors.ReadFile(s.at("out", record.PromptsFile))
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	m := orttest.Golden(s.t, s.at("out", record.PromptsFile))
 	shared := m.WithoutPrefix("shared")
 	for _, name := range shared.Names() {
 		for i, v := range shared[name].Data {

@@ -326,7 +326,7 @@ func TestLyingServerAlone(t *testing.T) {
 	s.recorded(2)
 	p.alone.Store(true)
 	p.lying.Store(true)
-	s.kill()
+	s.Kill()
 	close(killed)
 	p.lieAlone(clients[0])
 	garbage := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -361,7 +361,7 @@ func TestLyingServerAlone(t *testing.T) {
 	most := 0
 	busytest.Until(t, "the end of a client that reads such a message", func() bool {
 		most = max(most, clients[0].mostMemory())
-		return clients[0].over()
+		return clients[0].Ended()
 	})
 	ended := clients[0].log.String()
 	if !strings.Contains(ended, "too large: the server's message has more bytes than this client accepts (join") {

@@ -15,7 +15,7 @@ import (
 
 	"promptfed/federation/engine/message"
 	"promptfed/federation/method"
-	"promptfed/federation/methods"
+	"promptfed/federation/methodtest"
 	"promptfed/federation/net/certs"
 	"promptfed/federation/net/wire"
 	"promptfed/runtime/busytest"
@@ -120,7 +120,7 @@ func (s *server) peak() func() int {
 	}
 	look()
 	go func() {
-		for !s.over() {
+		for !s.Ended() {
 			busytest.Delay(5 * time.Millisecond)
 			look()
 		}
@@ -130,10 +130,7 @@ func (s *server) peak() func() int {
 
 // compressed makes a client upload as Compress does.
 func compressed(t *testing.T) func(part) part {
-	m, err := methods.Build("promptfl", []string{"compress"}, map[string]any{"tokens": 4})
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := methodtest.Build(t, "promptfl", []string{"compress"}, map[string]any{"tokens": 4})
 	return func(p part) part {
 		var sent tensor.Map
 		p.sees = func(o message.Instruction) { sent = o.Shared }
@@ -243,7 +240,7 @@ func TestMemoryMasked(t *testing.T) {
 		first.says("joined")
 		var b *bomber
 		if body != nil {
-			first.kill()
+			first.Kill()
 			b = s.bomb(s.attacker("client-0"), between.asked.Load(), body, false)
 		}
 		for k := 1; k < 5; k++ {

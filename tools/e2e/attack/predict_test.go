@@ -32,10 +32,10 @@ func picture(t *testing.T, width, height int) []byte {
 // mostMemory returns the peak memory of a process so far, in bytes, as Linux counts it; 0 if the process has ended.
 func (p *process) mostMemory() int {
 	p.t.Helper()
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.Process.Pid))
 	peak := regexp.MustCompile(`VmHWM:\s+(\d+) kB`).FindSubmatch(text)
 	select {
-	case <-p.done:
+	case <-p.Done:
 		return 0
 	default:
 	}

@@ -11,7 +11,7 @@ import (
 	"promptfed/federation/engine/record"
 	"promptfed/federation/net/certs"
 	"promptfed/runtime/busytest"
-	"promptfed/runtime/safetensors"
+	"promptfed/runtime/ort/orttest"
 	"promptfed/runtime/tensor"
 )
 
@@ -75,16 +75,10 @@ func (s *server) sameAsRun() {
 	s.t.Helper()
 	all := tensor.Map{}
 	for _, dir := range []string{"out", "client-0", "client-1"} {
-		m, _, err := safetensors.ReadFile(s.at(dir, record.PromptsFile))
-		if err != nil {
-			s.t.Fatal(err)
-		}
+		m := orttest.Golden(s.t, s.at(dir, record.PromptsFile))
 		maps.Copy(all, m)
 	}
-	want, _, err := safetensors.ReadFile(s.at("run", record.PromptsFile))
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	want := orttest.Golden(s.t, s.at("run", record.PromptsFile))
 	a, err := message.EncodeTensors(all)
 	if err != nil {
 		s.t.Fatal(err)

@@ -18,7 +18,7 @@ func TestReadableSecrets(t *testing.T) {
 	s.process = launch(t, programs.Promptfed, "serve", s.at("attack.yaml"), "--out", s.at("plain"), "--listen",
 		s.address, "--token-file", s.at("token"))
 	s.says("waiting for clients")
-	s.kill() // it made its key
+	s.Kill() // it made its key
 	tls, plain := []string{"--tls", s.at("certs")}, []string{"--token-file", s.at("token")}
 	serve := func(out string, more ...string) []string {
 		return append([]string{"serve", s.at("attack.yaml"), "--out", s.at(out), "--listen", s.address}, more...)

@@ -20,6 +20,7 @@ import (
 	"promptfed/federation/privacy/secagg"
 	"promptfed/federation/privacy/secure"
 	"promptfed/runtime/busytest"
+	"promptfed/runtime/filetest"
 	"promptfed/runtime/tensor"
 	"promptfed/tools/e2e/proctest"
 )
@@ -57,10 +58,7 @@ func newLyingServer(t *testing.T) *lyingServer {
 	s := &lyingServer{server: &server{t: t, dir: t.TempDir(), address: busytest.Address(t, "127.0.0.1")},
 		guards: map[int]message.Guard{}}
 	call(t, "convert", "../../../models/bundle/converted/testdata/huggingface", "--out", s.at("bundle"))
-	path := s.at("attack.yaml")
-	if err := os.WriteFile(path, []byte(strings.ReplaceAll(secureConfig, "DIR", s.dir)), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	path := filetest.Write(t, s.at("attack.yaml"), strings.ReplaceAll(secureConfig, "DIR", s.dir))
 	call(t, "certs", s.at("certs"), "--clients", "5")
 	conf, err := configs.Load(path, nil)
 	if err != nil {
@@ -236,7 +234,7 @@ func TestSecondSum(t *testing.T) {
 		}
 		s.refused("a second session of the same round is refused")
 		if again == 0 {
-			s.victim.kill()
+			s.victim.Kill()
 			s.join()
 		}
 	}

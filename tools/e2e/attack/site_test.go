@@ -35,6 +35,7 @@ import (
 	"promptfed/federation/privacy/secagg"
 	"promptfed/federation/privacy/secure"
 	"promptfed/runtime/busytest"
+	"promptfed/runtime/filetest"
 	"promptfed/runtime/tensor"
 	"promptfed/tools/e2e/proctest"
 )
@@ -51,38 +52,24 @@ func TestMain(m *testing.M) {
 
 // process is a running program with its output.
 type process struct {
-	t    *testing.T
-	cmd  *exec.Cmd
-	log  proctest.Output
-	done chan struct{}
-	err  error
+	*proctest.Child
+	t   *testing.T
+	log proctest.Output
 }
 
 // launch starts a program that ends with the test.
 func launch(t *testing.T, command ...string) *process {
 	t.Helper()
-	p := &process{t: t, cmd: exec.Command(command[0], command[1:]...), done: make(chan struct{})}
-	p.cmd.Stdout, p.cmd.Stderr = &p.log, &p.log
-	if err := p.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	go func() {
-		p.err = p.cmd.Wait()
-		close(p.done)
-	}()
+	p, c := &process{t: t}, exec.Command(command[0], command[1:]...)
+	c.Stdout, c.Stderr = &p.log, &p.log
+	p.Child = proctest.Start(t, c)
 	t.Cleanup(func() {
-		p.kill()
+		p.Kill()
 		if t.Failed() {
-			t.Logf("%v\n%s", p.cmd.Args, p.log.String())
+			t.Logf("%v\n%s", p.Args, p.log.String())
 		}
 	})
 	return p
-}
-
-// kill is kill -9.
-func (p *process) kill() {
-	p.cmd.Process.Kill()
-	<-p.done
 }
 
 // says waits until the process prints something.
@@ -95,35 +82,25 @@ func (p *process) says(text string) {
 func (p *process) until(what string, happened func() bool) {
 	p.t.Helper()
 	busytest.Until(p.t, what, func() bool {
-		over := p.over()
+		over := p.Ended()
 		did := happened()
 		if !did && over {
-			p.t.Fatalf("%v ended without %s: %v", p.cmd.Args, what, p.err)
+			p.t.Fatalf("%v ended without %s: %v", p.Args, what, p.Ending)
 		}
 		return did
 	})
-}
-
-// over reports whether the process has ended.
-func (p *process) over() bool {
-	select {
-	case <-p.done:
-		return true
-	default:
-		return false
-	}
 }
 
 // ended waits until the process ends successfully.
 func (p *process) ended() {
 	p.t.Helper()
 	select {
-	case <-p.done:
+	case <-p.Done:
 	case <-busytest.Hung(p.t):
-		p.t.Fatalf("%v does not end", p.cmd.Args)
+		p.t.Fatalf("%v does not end", p.Args)
 	}
-	if p.err != nil {
-		p.t.Fatalf("%v failed: %v", p.cmd.Args, p.err)
+	if p.Ending != nil {
+		p.t.Fatalf("%v failed: %v", p.Args, p.Ending)
 	}
 }
 
@@ -182,10 +159,7 @@ const filesLimit = "PROMPTFED_TEST_FILES"
 func serveAt(t *testing.T, address, certs string, rounds int, flags ...string) *server {
 	t.Helper()
 	s := &server{t: t, dir: t.TempDir(), address: address, rounds: rounds, plain: slices.Contains(flags, "--token")}
-	path := s.at("attack.yaml")
-	if err := os.WriteFile(path, []byte(strings.ReplaceAll(config, "ROUNDS", fmt.Sprint(rounds))), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	path := filetest.Write(t, s.at("attack.yaml"), strings.ReplaceAll(config, "ROUNDS", fmt.Sprint(rounds)))
 	var sets []string // the changes of --set and the source of noise are among the terms of both sides
 	for i, flag := range flags {
 		if flag == "--set" {
@@ -303,10 +277,7 @@ func never(ctx context.Context, _ message.Instruction) error {
 // tls returns the TLS configuration of the holder of a certificate.
 func (s *server) tls(folder, name string) *tls.Config {
 	s.t.Helper()
-	ca, err := os.ReadFile(s.at("certs", "ca.pem"))
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	ca := filetest.Read(s.t, s.at("certs", "ca.pem"))
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(ca)
 	conf := &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: pool}

@@ -13,7 +13,7 @@ import (
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/record"
 	"promptfed/federation/privacy/secagg"
-	"promptfed/runtime/safetensors"
+	"promptfed/runtime/ort/orttest"
 	"promptfed/runtime/tensor"
 )
 
@@ -115,10 +115,7 @@ func TestBoundOfSums(t *testing.T) {
 	s.joins(1, 2)
 	s.background(part{lies: vector(func(b []byte) { addTo(b, 0, 2*largestNumber) })})
 	counted(t, s.ends(), 0, 1, 2)
-	m, _, err := safetensors.ReadFile(s.at("out", record.PromptsFile))
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := orttest.Golden(t, s.at("out", record.PromptsFile))
 	ctx := m["shared/ctx"].Data
 	if d := float64(ctx[0]) - 1 - 2./3*64; !(math.Abs(d) < 0.2) { // initial values have a standard deviation of 0.02
 		t.Errorf("the first number is %v", ctx[0])
@@ -278,7 +275,7 @@ func TestResumedSums(t *testing.T) {
 				done := len(s.records())
 				s.hold(done + 3)
 				s.recorded(done + 2)
-				s.kill()
+				s.Kill()
 				s.start("--resume")
 			}
 			honest.Store(true)

@@ -1,12 +1,12 @@
 package attack
 
 import (
-	"os"
 	"strings"
 	"testing"
 
 	"promptfed/federation/net/wire"
 	"promptfed/runtime/busytest"
+	"promptfed/runtime/filetest"
 )
 
 // words are statements of a client about its data and its backbone that no other client makes.
@@ -73,7 +73,7 @@ func TestWordOfRevoked(t *testing.T) {
 			s.says("msg=joined client=0")
 			s.joins(1)
 			s.says("no majority agrees")
-			s.kill()
+			s.Kill()
 			s.start("--resume")
 			s.says("no majority agrees")
 			s.certs("--revoke", "client-0")
@@ -92,11 +92,8 @@ func TestWordAgainstClasses(t *testing.T) {
 	s := serve(t, 3)
 	ended := s.lies(0, "classes")
 	s.says("msg=joined client=0")
-	s.kill()
-	classes := s.at("classes.txt")
-	if err := os.WriteFile(classes, []byte("circle\nsquare\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	s.Kill()
+	classes := filetest.Write(t, s.at("classes.txt"), "circle\nsquare\n")
 	s.start("--resume", "--classes", classes)
 	s.hold(1)
 	s.joins(1, 2)

@@ -16,6 +16,7 @@ import (
 
 	"promptfed/federation/engine/record"
 	"promptfed/runtime/busytest"
+	"promptfed/runtime/filetest"
 )
 
 // Only the certificates worker and server of the run's own authority are admitted, and a revoked certificate is cut off
@@ -97,13 +98,10 @@ func (s *server) worker() *process {
 func (s *server) workedAsRun(worker *process) {
 	s.t.Helper()
 	s.ended()
-	if worker.over() {
-		s.t.Errorf("the worker ended before the run: %v", worker.err)
+	if worker.Ended() {
+		s.t.Errorf("the worker ended before the run: %v", worker.Ending)
 	}
-	want, err := os.ReadFile(s.at("run", record.PromptsFile))
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	want := filetest.Read(s.t, s.at("run", record.PromptsFile))
 	if got, err := os.ReadFile(s.at("out", record.PromptsFile)); err != nil || !bytes.Equal(got, want) {
 		s.t.Errorf("the workers learned something else than one process: %v", err)
 	}
@@ -170,12 +168,12 @@ func TestWorkerReplicas(t *testing.T) {
 	worker := s.work(strings.Join(urls, ","))
 	s.says("a worker joined")
 	s.says("round 1")
-	nodes[1].kill()
+	nodes[1].Kill()
 	s.says("round 10")
 	if strings.Contains(s.log.String(), "lost the queue") {
 		t.Error("the queue has no replicas")
 	}
-	nodes[2].kill()
+	nodes[2].Kill()
 	busytest.Delay(2 * time.Second)
 	start(1)
 	start(2)
@@ -207,13 +205,13 @@ func TestWorkerForeignServer(t *testing.T) {
 	if err == nil || !strings.Contains(string(out), "has no JetStream for this user") {
 		t.Errorf("without JetStream: %v, %s", err, out)
 	}
-	plain.kill()
+	plain.Kill()
 	first := start(text)
 	s.process = launch(t, append([]string{programs.Promptfed}, run...)...)
 	worker := s.work("tls://"+s.address, "--tls", s.at("certs"))
 	s.says("a worker joined")
 	s.says("round 1")
-	first.kill()
+	first.Kill()
 	start(text)
 	s.workedAsRun(worker)
 	s.says("the NATS server lost the queue")

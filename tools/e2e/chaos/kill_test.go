@@ -56,10 +56,10 @@ func (c *kills) onMessage(client int, what event) (drop bool) {
 		c.deadline = 10 * time.Second
 	}
 	if k.server {
-		c.server.kill()
+		c.server.Kill()
 		c.startServer("--resume")
 	} else {
-		c.joins[client].kill()
+		c.joins[client].Kill()
 		c.startJoin(client)
 	}
 	c.t.Logf("round %d: kill %s", round, k.text(client))

@@ -17,10 +17,8 @@ func TestMain(m *testing.M) { proctest.Main(m, &programs) }
 
 // process is a running program whose output is appended to a file.
 type process struct {
-	*exec.Cmd
-	log  string
-	done chan struct{}
-	err  error
+	*proctest.Child
+	log string
 }
 
 func launch(t testing.TB, log string, command ...string) *process {
@@ -30,40 +28,19 @@ func launch(t testing.TB, log string, command ...string) *process {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	p := &process{Cmd: exec.Command(command[0], command[1:]...), log: log, done: make(chan struct{})}
-	p.Stdout, p.Stderr = f, f
-	if err := p.Start(); err != nil {
-		t.Fatal(err)
-	}
-	go func() {
-		p.err = p.Wait()
-		close(p.done)
-	}()
-	t.Cleanup(p.kill)
+	c := exec.Command(command[0], command[1:]...)
+	c.Stdout, c.Stderr = f, f
+	p := &process{proctest.Start(t, c), log}
+	t.Cleanup(p.Kill)
 	return p
-}
-
-// kill is kill -9.
-func (p *process) kill() {
-	p.Process.Kill()
-	<-p.done
-}
-
-func (p *process) ended() bool {
-	select {
-	case <-p.done:
-		return true
-	default:
-		return false
-	}
 }
 
 // ends waits until the process ends by itself, and fails unless it ended successfully.
 func (p *process) ends(t testing.TB) {
 	t.Helper()
-	busytest.Until(t, fmt.Sprint("the end of ", p.Args), p.ended)
-	if p.err != nil {
-		t.Errorf("%v: %v\n%s", p.Args, p.err, p.tail())
+	busytest.Until(t, fmt.Sprint("the end of ", p.Args), p.Ended)
+	if p.Ending != nil {
+		t.Errorf("%v: %v\n%s", p.Args, p.Ending, p.tail())
 	}
 }
 

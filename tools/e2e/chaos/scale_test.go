@@ -22,7 +22,8 @@ import (
 	netclient "promptfed/federation/net/client"
 	"promptfed/federation/net/wire"
 	"promptfed/runtime/busytest"
-	"promptfed/runtime/safetensors"
+	"promptfed/runtime/filetest"
+	"promptfed/runtime/ort/orttest"
 	"promptfed/runtime/tensor"
 )
 
@@ -95,9 +96,7 @@ func (s *scale) start() *process {
 	s.t.Helper()
 	s.address = busytest.Address(s.t, "127.0.0.1")
 	text := fill(scaleConfig, "CLIENTS", strconv.Itoa(s.clients), "ROUNDS", strconv.Itoa(s.rounds))
-	if err := os.WriteFile(s.config(), []byte(text), 0o644); err != nil {
-		s.t.Fatal(err)
-	}
+	filetest.Write(s.t, s.config(), text)
 	conf, err := configs.Load(s.config(), nil)
 	if err != nil {
 		s.t.Fatal(err)
@@ -159,14 +158,14 @@ func TestScale(t *testing.T) {
 		})
 	}
 	busytest.Until(t, "the end of the run", func() bool {
-		if t.Failed() || !server.ended() {
+		if t.Failed() || !server.Ended() {
 			return t.Failed()
 		}
-		if server.err == nil && s.waiting() { // the server waits for a minute at most
+		if server.Ending == nil && s.waiting() { // the server waits for a minute at most
 			server = s.serve("--resume")
 			return false
 		}
-		return server.err != nil || left.Load() == 0
+		return server.Ending != nil || left.Load() == 0
 	})
 	if !t.Failed() {
 		server.ends(t)
@@ -176,10 +175,7 @@ func TestScale(t *testing.T) {
 	if t.Failed() {
 		return
 	}
-	m, _, err := safetensors.ReadFile(filepath.Join(s.dir, "serve", record.PromptsFile))
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := orttest.Golden(t, filepath.Join(s.dir, "serve", record.PromptsFile))
 	size := 4 * tokens * width
 	if got := 4 * sizes(m.WithoutPrefix("shared")); got != size {
 		t.Fatalf("prompts have %d bytes, not %d", got, size)

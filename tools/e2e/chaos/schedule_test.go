@@ -29,11 +29,11 @@ func (p step) String() string {
 // faults are what steps do to a site.
 var faults = map[string]func(*site, step){
 	"kill a member": func(s *site, p step) {
-		s.joins[p.target].kill()
+		s.joins[p.target].Kill()
 		s.comeBack(p)
 	},
 	"kill the server": func(s *site, p step) {
-		s.server.kill()
+		s.server.Kill()
 		s.serverComesBack(p)
 	},
 	"pause a member":   func(s *site, p step) { s.joins[p.target].pause(p.lasts) },
@@ -98,9 +98,9 @@ func (p *process) pause(d time.Duration) {
 func (p *process) full(t *testing.T, d time.Duration) {
 	t.Helper()
 	err := unix.Prlimit(p.Process.Pid, unix.RLIMIT_FSIZE, &unix.Rlimit{Max: unix.RLIM_INFINITY}, nil)
-	if err != nil && !p.ended() {
+	if err != nil && !p.Ended() {
 		t.Error(err)
 	}
 	busytest.Delay(d)
-	p.kill()
+	p.Kill()
 }

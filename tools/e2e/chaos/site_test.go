@@ -24,7 +24,8 @@ import (
 	"promptfed/federation/experiment"
 	"promptfed/federation/methodtest"
 	netclient "promptfed/federation/net/client"
-	"promptfed/runtime/safetensors"
+	"promptfed/runtime/filetest"
+	"promptfed/runtime/ort/orttest"
 	"promptfed/runtime/tensor"
 )
 
@@ -112,9 +113,7 @@ func prepare(t *testing.T, tr trial, seed uint64) *site {
 	text := fill(config+tr.config, "METHOD", tr.method, "OPTIONS", s.options, "DIR", s.dir, "CLIENTS",
 		strconv.Itoa(tr.clients), "ROUNDS", strconv.Itoa(tr.rounds), "SHARE", fmt.Sprint(tr.share), "EVERY",
 		strconv.Itoa(cmp.Or(tr.every, 5)))
-	if err := os.WriteFile(s.at("chaos.yaml"), []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	filetest.Write(t, s.at("chaos.yaml"), text)
 	launch(t, s.at("run.log"), programs.Promptfed, "run", s.at("chaos.yaml"), "--out", s.at("run")).ends(t)
 	if t.Failed() {
 		t.FailNow()
@@ -186,12 +185,12 @@ func (s *site) startJoin(k int) {
 // failed reports whether a process ended by itself with an error. Where all clients must answer, a client that cannot
 // write its state ends the run, which continues.
 func (s *site) failed() bool {
-	if s.excused > 0 && s.server.ended() && s.server.err != nil {
+	if s.excused > 0 && s.server.Ended() && s.server.Ending != nil {
 		s.excused--
 		s.startServer("--resume")
 	}
 	for _, p := range append(slices.Clone(s.joins), s.server) {
-		if p.ended() && p.err != nil {
+		if p.Ended() && p.Ending != nil {
 			return true
 		}
 	}
@@ -202,13 +201,13 @@ func (s *site) failed() bool {
 // at most for clients that fetch the result. If a client comes later, over starts the server again for it. Workers do
 // not end.
 func (s *site) over() bool {
-	if s.failed() || s.workers > 0 || !s.server.ended() {
-		return s.failed() || s.server.ended()
+	if s.failed() || s.workers > 0 || !s.server.Ended() {
+		return s.failed() || s.server.Ended()
 	}
 	all := true
 	for k, p := range s.joins {
-		all = all && p.ended()
-		if !p.ended() && netclient.FinishedRun(s.client(k)) == "" {
+		all = all && p.Ended()
+		if !p.Ended() && netclient.FinishedRun(s.client(k)) == "" {
 			s.startServer("--resume")
 			return false
 		}
@@ -220,10 +219,10 @@ func (s *site) over() bool {
 func (s *site) end() {
 	s.t.Helper()
 	for _, p := range append(slices.Clone(s.joins), s.server) {
-		if p.ended() {
+		if p.Ended() {
 			p.ends(s.t)
 		} else {
-			p.kill()
+			p.Kill()
 		}
 	}
 }
@@ -237,10 +236,7 @@ func (s *site) rounds() int {
 // records reads the rounds of a run folder: each once, in order, and nothing else.
 func (s *site) records(dir string) []record.Record {
 	s.t.Helper()
-	b, err := os.ReadFile(s.at(dir, record.RoundsFile))
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	b := filetest.Read(s.t, s.at(dir, record.RoundsFile))
 	var out []record.Record
 	for line := range bytes.Lines(b) {
 		var r record.Record
@@ -258,11 +254,7 @@ func (s *site) records(dir string) []record.Record {
 
 func (s *site) prompts(dir string) tensor.Map {
 	s.t.Helper()
-	m, _, err := safetensors.ReadFile(filepath.Join(dir, record.PromptsFile))
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	return m
+	return orttest.Golden(s.t, filepath.Join(dir, record.PromptsFile))
 }
 
 // learned returns what the server and its clients have in the end, as one run folder would have it.

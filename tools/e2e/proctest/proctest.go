@@ -1,5 +1,3 @@
-// Package proctest holds helpers for tests that start promptfed: building of programs, and output of processes.
-// Only tests in tools/e2e import it.
 package proctest
 
 import (

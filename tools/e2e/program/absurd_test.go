@@ -18,6 +18,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"promptfed/runtime/busytest"
+	"promptfed/runtime/filetest"
 	"promptfed/runtime/onnx"
 	"promptfed/runtime/onnx/onnxtest"
 	"promptfed/tools/promptfed/command"
@@ -106,12 +107,8 @@ func absurdProcess(t *testing.T, dir string) {
 		t.Skip(err)
 	}
 	path := filepath.Join(dir, os.Getenv("PROMPTFED_TEST_ABSURD_FILE"))
-	b, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
 	m := &onnx.ModelProto{}
-	if err := proto.Unmarshal(b, m); err != nil {
+	if err := proto.Unmarshal(read(t, path), m); err != nil {
 		t.Fatal(err)
 	}
 	from, _ := strconv.Atoi(os.Getenv("PROMPTFED_TEST_ABSURD_FROM"))
@@ -119,10 +116,7 @@ func absurdProcess(t *testing.T, dir string) {
 	if err != nil {
 		step = 197
 	}
-	config := filepath.Join(dir, "run.yaml")
-	if err := os.WriteFile(config, fmt.Appendf(nil, absurdRun, dir), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	config := filetest.Write(t, filepath.Join(dir, "run.yaml"), fmt.Appendf(nil, absurdRun, dir))
 	accepted, began := 0, time.Now()
 	list := variants(m)
 	for i := from; i < len(list); i += step {
@@ -134,9 +128,7 @@ func absurdProcess(t *testing.T, dir string) {
 		}
 		for p, data := range map[string][]byte{path: b, filepath.Join(dir, "last"): fmt.Appendf(nil, "%d %s", i,
 			list[i].what)} {
-			if err := os.WriteFile(p, data, 0o644); err != nil {
-				t.Fatal(err)
-			}
+			filetest.Write(t, p, data)
 		}
 		for _, args := range [][]string{{"inspect", path}, {"inspect", dir}, {"check", path}, {"check", dir},
 			{"run", config, "--set", "backbones=" + dir, "--out", filepath.Join(dir, "out", strconv.Itoa(i))}} {
@@ -182,9 +174,5 @@ func quiet(t *testing.T, dir string, args []string) (code int, text string) {
 	os.Stdout, os.Stderr = null, errs
 	defer func() { os.Stdout, os.Stderr = out, was }()
 	code = command.Execute(busytest.Context(t), args)
-	b, err := os.ReadFile(errs.Name())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return code, string(b)
+	return code, string(read(t, errs.Name()))
 }

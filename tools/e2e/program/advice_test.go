@@ -1,10 +1,11 @@
 package program
 
 import (
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"promptfed/runtime/filetest"
 )
 
 // A run warns that its backbone is a toy, that a warm-up covers all of its rounds, and that it ends below the
@@ -23,9 +24,7 @@ data: {set: synthetic, generator: {classes: [circle, square, star, house], domai
 partition: {kind: iid, clients: 2}
 train: {rounds: 3, lr: 1000, batch: 4, schedule: {warmup: 3, warmup_lr: 1000}}
 runtime: {cache: ` + filepath.Join(dir, "cache") + "}\n"
-	if err := os.WriteFile(config, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	filetest.Write(t, config, text)
 	lines := []string{"note: backbones tiny-vit-b16, tiny-vit-b32 are toys for trying the program", "promptfed convert",
 		"warning: FedAPPR's adversarial term never acts: option warmup leaves it out of the first 20 rounds, and " +
 			"the run has 3",

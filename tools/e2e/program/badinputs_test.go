@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"promptfed/federation/data/datatest"
+	"promptfed/runtime/filetest"
 )
 
 // good is a correct configuration with a backbone in the program and few synthetic images.
@@ -70,18 +71,10 @@ var badFolders = map[string][]string{
 func TestBadInputs(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range badFiles {
-		path := filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		filetest.Write(t, filepath.Join(dir, name), text)
 	}
 	for name, files := range badFolders {
-		if err := os.MkdirAll(filepath.Join(dir, filepath.Dir(name)), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		filetest.Folder(t, dir, filepath.Dir(name))
 		if err := os.Rename(datatest.Tree(t, files...), filepath.Join(dir, name)); err != nil {
 			t.Fatal(err)
 		}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"promptfed/runtime/busytest"
+	"promptfed/runtime/filetest"
 )
 
 // Processes of a server and its clients are killed with -9 at random until the run completes; the result is that of an
@@ -34,9 +35,7 @@ func TestChaos(t *testing.T) {
 		"train: 6, test: 4": "train: 24, test: 12"} {
 		text = strings.ReplaceAll(text, old, is)
 	}
-	if err := os.WriteFile(at("chaos.yaml"), []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	filetest.Write(t, at("chaos.yaml"), text)
 	mustRun(t, "run", at("chaos.yaml"), "--out", at("run"))
 	addr := busytest.Address(t, "127.0.0.1")
 	serve := func(more ...string) *process {
@@ -61,7 +60,7 @@ func TestChaos(t *testing.T) {
 			if k < clients {
 				p = list[k]
 			}
-			if !p.ended() && p.killed() {
+			if !p.Ended() && p.killed() {
 				killed++
 				if p == server {
 					server = serve("--resume")
@@ -70,18 +69,18 @@ func TestChaos(t *testing.T) {
 				}
 			}
 		}
-		over := server.ended()
+		over := server.Ended()
 		for k, p := range list {
-			if server.ended() && missing(p, dirs[k+1]) {
+			if server.Ended() && missing(p, dirs[k+1]) {
 				server.ends(t)
 				server = serve("--resume")
 			}
-			over = over && p.ended()
-			if p.ended() {
+			over = over && p.Ended()
+			if p.Ended() {
 				p.ends(t)
 			}
 		}
-		if server.ended() {
+		if server.Ended() {
 			server.ends(t)
 		}
 		return over || t.Failed()

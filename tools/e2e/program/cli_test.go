@@ -12,7 +12,9 @@ import (
 	"time"
 
 	"promptfed/runtime/busytest"
-	"promptfed/runtime/safetensors"
+	"promptfed/runtime/filetest"
+	"promptfed/runtime/goldentest"
+	"promptfed/runtime/ort/orttest"
 	"promptfed/tools/e2e/proctest"
 )
 
@@ -54,9 +56,7 @@ func setup(t *testing.T) string {
 		filepath.Join(dir, "bundle"))
 	text := strings.ReplaceAll(small, "BUNDLE", filepath.Join(dir, "bundle"))
 	text += "runtime: {cache: " + filepath.Join(dir, "cache") + "}\n"
-	if err := os.WriteFile(filepath.Join(dir, "small.yaml"), []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	filetest.Write(t, filepath.Join(dir, "small.yaml"), text)
 	return dir
 }
 
@@ -107,14 +107,8 @@ func smoke(t *testing.T, path string) (out string) {
 	return out
 }
 
-func read(t *testing.T, path ...string) []byte {
-	t.Helper()
-	b, err := os.ReadFile(filepath.Join(path...))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b
-}
+// read returns the content of a file.
+var read = filetest.Read
 
 func TestWorkersGiveTheSameBytes(t *testing.T) {
 	t.Parallel()
@@ -145,7 +139,7 @@ func TestKillAndResume(t *testing.T) {
 	for {
 		before := committed(broken)
 		p := start(t, "run", config, "--out", broken, "--set", "train.rounds=12", "--resume")
-		busytest.Until(t, "a round", func() bool { return p.ended() || committed(broken) > before })
+		busytest.Until(t, "a round", func() bool { return p.Ended() || committed(broken) > before })
 		busytest.Delay(time.Duration(r.Int64N(int64(20 * time.Millisecond))))
 		if !p.killed() {
 			p.ends(t)
@@ -185,18 +179,12 @@ func TestErrorsAreOneLine(t *testing.T) {
 	mustRun(t, "run", config, "--out", done, "--set", "train.rounds=1")
 	truncated := filepath.Join(dir, "half.safetensors")
 	whole := read(t, "../../../models/bundle/converted/testdata/huggingface/model.safetensors")
-	os.WriteFile(truncated, whole[:len(whole)/2], 0o644)
-	empty := filepath.Join(dir, "images")
-	os.MkdirAll(filepath.Join(empty, "cat"), 0o755)
-	os.MkdirAll(filepath.Join(empty, "dog"), 0o755)
-	for i := range 10 {
-		os.WriteFile(filepath.Join(empty, "dog", string(rune('a'+i))+".png"), []byte("no image"), 0o644)
-	}
-	full := filepath.Join(dir, "broken")
-	for _, class := range []string{"cat", "dog"} {
-		os.MkdirAll(filepath.Join(full, class), 0o755)
+	filetest.Write(t, truncated, whole[:len(whole)/2])
+	empty, full := filepath.Join(dir, "images"), filepath.Join(dir, "broken")
+	filetest.Folder(t, empty, "cat")
+	for _, class := range []string{"images/dog", "broken/cat", "broken/dog"} {
 		for i := range 10 {
-			os.WriteFile(filepath.Join(full, class, string(rune('a'+i))+".png"), []byte("no image"), 0o644)
+			filetest.Write(t, filepath.Join(dir, class, string(rune('a'+i))+".png"), "no image")
 		}
 	}
 	out := func(n string) string { return filepath.Join(dir, n) }
@@ -282,19 +270,14 @@ func TestTracePredictPartition(t *testing.T) {
 	dir := setup(t)
 	config := filepath.Join(dir, "small.yaml")
 	mustRun(t, "trace", config, "--rounds", "2", "--out", filepath.Join(dir, "trace"))
-	tensors, _, err := safetensors.ReadFile(filepath.Join(dir, "trace", "trace.safetensors"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	tensors := orttest.Golden(t, filepath.Join(dir, "trace", "trace.safetensors"))
 	for _, name := range []string{"init/global", "r0/merged/global", "r1/merged/global"} {
 		if tensors[name] == nil {
 			t.Errorf("the trace lacks %s", name)
 		}
 	}
 	var info map[string]any
-	if err := json.Unmarshal(read(t, dir, "trace", "trace.json"), &info); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.ReadJSON(t, filepath.Join(dir, "trace", "trace.json"), &info)
 	for _, key := range []string{"config", "classes", "tokens", "hand_tokens", "clients", "steps"} {
 		if info[key] == nil {
 			t.Errorf("trace.json lacks %s", key)

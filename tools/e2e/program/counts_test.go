@@ -2,7 +2,6 @@ package program
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -11,6 +10,7 @@ import (
 
 	"promptfed/configs"
 	"promptfed/federation/data/datatest"
+	"promptfed/runtime/filetest"
 	"promptfed/runtime/goldentest"
 )
 
@@ -33,11 +33,7 @@ func miniature(t *testing.T) string {
 
 func countsFile(t *testing.T, text string) string {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "table.yaml")
-	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	return path
+	return filetest.Write(t, filepath.Join(t.TempDir(), "table.yaml"), text)
 }
 
 // partition compares printed sizes with the data. A missing set is no failure; another number or a folder without

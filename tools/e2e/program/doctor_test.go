@@ -8,21 +8,17 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"promptfed/runtime/goldentest"
 )
 
 // doctor names the library that it loads, a bundle in a folder, a data set, and an empty cache.
 func TestDoctor(t *testing.T) {
 	home, sets := t.TempDir(), t.TempDir()
 	for i, name := range []string{"train/cat/0.png", "train/dog/1.png", "test/cat/2.png"} {
-		if err := os.MkdirAll(filepath.Dir(filepath.Join(sets, name)), 0o755); err != nil {
-			t.Fatal(err)
-		}
 		drawImage(t, filepath.Join(sets, name), i)
 	}
-	tower, err := filepath.Abs("../../../models/bundle/exported/testdata")
-	if err != nil {
-		t.Fatal(err)
-	}
+	tower := absolute(t, "../../../models/bundle/exported/testdata")
 	doctor := func(env ...string) (string, error) {
 		cmd := exec.Command(programs.Promptfed, "doctor", "--data", sets, "--models", tower)
 		cmd.Dir, cmd.Env = home, append(append(os.Environ(), "XDG_CACHE_HOME="+home, "HOME="+home), env...)
@@ -33,13 +29,9 @@ func TestDoctor(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	for _, want := range []string{os.Getenv("ONNXRUNTIME_LIB"), "cores", "cpu", "tiny-vit-b16", "hf-half",
+	goldentest.Contains(t, out, os.Getenv("ONNXRUNTIME_LIB"), "cores", "cpu", "tiny-vit-b16", "hf-half",
 		"features: empty", "image set folder", "2 classes, 2 training and 1 test images", "missing for real images",
-		"caltech101, oxfordpets", "missing for CUDA"} {
-		if !strings.Contains(out, want) {
-			t.Errorf("%q is not in\n%s", want, out)
-		}
-	}
+		"caltech101, oxfordpets", "missing for CUDA")
 	for _, here := range []string{"missing for results", "missing for every run"} {
 		if strings.Contains(out, here) {
 			t.Errorf("%q is in\n%s", here, out)
@@ -55,12 +47,8 @@ func TestDoctor(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, lone)
 	}
-	for _, want := range []string{"missing for results ", "a folder with image sets",
-		"promptfed pull clip-vit-base-patch16"} {
-		if !strings.Contains(string(lone), want) {
-			t.Errorf("%q is not in\n%s", want, lone)
-		}
-	}
+	goldentest.Contains(t, string(lone), "missing for results ", "a folder with image sets",
+		"promptfed pull clip-vit-base-patch16")
 	out, err = doctor("ONNXRUNTIME_LIB=/nowhere.so")
 	if err == nil || !strings.Contains(out, "missing for every run") ||
 		!strings.Contains(out, "not found or not loadable") || !strings.Contains(out, "/nowhere.so") ||

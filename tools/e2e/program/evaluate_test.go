@@ -13,6 +13,7 @@ import (
 
 	"promptfed/federation/methods/fromfile"
 	"promptfed/federation/methodtest"
+	"promptfed/runtime/filetest"
 	"promptfed/runtime/graph"
 )
 
@@ -89,11 +90,11 @@ func TestEvaluateRefuses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	save(t, dir, "good.onnx", content)
-	save(t, dir, "cut.onnx", content[:len(content)/2])
-	save(t, dir, "text.onnx", []byte("no method"))
-	save(t, dir, "large.onnx", bytes.Repeat([]byte{0}, 1<<20+1))
-	save(t, dir, "outer.onnx", outerProducts(t))
+	filetest.Write(t, filepath.Join(dir, "good.onnx"), content)
+	filetest.Write(t, filepath.Join(dir, "cut.onnx"), content[:len(content)/2])
+	filetest.Write(t, filepath.Join(dir, "text.onnx"), "no method")
+	filetest.Write(t, filepath.Join(dir, "large.onnx"), bytes.Repeat([]byte{0}, 1<<20+1))
+	filetest.Write(t, filepath.Join(dir, "outer.onnx"), outerProducts(t))
 	for args, want := range map[string]string{
 		"":                                      "needs --method",
 		"--method none.onnx":                    "none.onnx",

@@ -1,11 +1,11 @@
 package program
 
 import (
-	"encoding/json"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"promptfed/runtime/goldentest"
 	"promptfed/tools/lab/results"
 )
 
@@ -44,9 +44,7 @@ func TestSeedsOfOneExperiment(t *testing.T) {
 		t.Errorf("rows are not named by what differs:\n%s", text)
 	}
 	var j results.JSON
-	if err := json.Unmarshal(read(t, report, "report.json"), &j); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.ReadJSON(t, filepath.Join(report, "report.json"), &j)
 	seeds := map[string][]uint64{}
 	for _, g := range j.Groups {
 		seeds[g.Method] = g.Metrics["last"].Seeds

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"promptfed/runtime/filetest"
 )
 
 // An exported classifier gives the predictions of the run. Wrong usage is exit code 2 and leaves no file.
@@ -89,10 +91,7 @@ func TestExport(t *testing.T) {
 	if err != nil || e != nil || len(rows) != 2+len(pngs) || rows[len(rows)-1][0] != image {
 		t.Fatalf("%d rows, want a head, %d images of the folder and one: %v %v", len(rows), len(pngs), err, e)
 	}
-	broken := filepath.Join(t.TempDir(), "broken.png")
-	if err := os.WriteFile(broken, []byte("no image"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	broken := filetest.Write(t, filepath.Join(t.TempDir(), "broken.png"), "no image")
 	if stdout, stderr, code := call("predict", out, broken, image); code != 1 ||
 		!strings.HasPrefix(stdout, image+":") ||
 		!strings.Contains(stderr, "1 of 2 images cannot be read: "+broken+" (") {

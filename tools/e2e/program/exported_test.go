@@ -1,21 +1,19 @@
 package program
 
 import (
-	"os"
 	"os/exec"
 	"path/filepath"
 	"testing"
+
+	"promptfed/runtime/filetest"
 )
 
 // Methods with prompts in the image tower train on vision transformers that another tool exported: one that is
 // recognised as CLIP's, and one whose blocks are found.
 func TestImagePromptsOnAnExport(t *testing.T) {
-	layouts, err := filepath.Abs("../../../models/bundle/exported/testdata/layouts")
-	if err != nil {
-		t.Fatal(err)
-	}
+	layouts := absolute(t, "../../../models/bundle/exported/testdata/layouts")
 	config := filepath.Join(t.TempDir(), "visual.yaml")
-	if err := os.WriteFile(config, []byte(`
+	filetest.Write(t, config, `
 name: visual
 method: fedvpt
 backbones: [`+layouts+`/vit]
@@ -23,9 +21,7 @@ data: {set: synthetic, shots: 2,
   generator: {classes: [circle, square], domains: [cartoon, sketch], train: 4, test: 2, size: 32}}
 partition: {kind: dirichlet, clients: 2, beta: 1}
 train: {rounds: 1, lr: 0.01, batch: 4}
-`), 0o644); err != nil {
-		t.Fatal(err)
-	}
+`)
 	for _, tower := range []string{"vit", "mean"} {
 		for _, method := range []string{"fedvpt", "pfeddc"} {
 			out, err := exec.Command(programs.Promptfed, "run", config, "--set", "method="+method, "--set",

@@ -1,13 +1,13 @@
 package program
 
 import (
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	"promptfed/federation/methods"
+	"promptfed/runtime/goldentest"
 )
 
 // fieldSweeps are the files of configs/field, without the file with the points of their axis of methods.
@@ -85,12 +85,6 @@ func TestSmokeOfField(t *testing.T) {
 			"bytes-to:70 (bytes)"},
 	} {
 		out := smoke(t, "../../../configs/field/"+name+".yaml")
-		said, err := os.ReadFile(filepath.Join(out, "tables.md"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if line := " | " + strings.Join(heads, " | ") + " |"; !strings.Contains(string(said), line) {
-			t.Errorf("%s: no table has the heads %q:\n%s", name, line, said)
-		}
+		goldentest.Contains(t, string(read(t, out, "tables.md")), " | "+strings.Join(heads, " | ")+" |")
 	}
 }

@@ -2,7 +2,6 @@ package program
 
 import (
 	"bytes"
-	"encoding/json"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -11,6 +10,8 @@ import (
 	"testing"
 
 	"promptfed/runtime/busytest"
+	"promptfed/runtime/filetest"
+	"promptfed/runtime/goldentest"
 	"promptfed/tools/promptfed/runfolder"
 )
 
@@ -40,9 +41,7 @@ func TestPastedLineGoesOn(t *testing.T) {
 		t.Error("the resumed run ends elsewhere")
 	}
 	var got runfolder.Provenance
-	if err := json.Unmarshal(read(t, broken, runfolder.ProvenanceFile), &got); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.ReadJSON(t, filepath.Join(broken, runfolder.ProvenanceFile), &got)
 	if len(got.Calls) != 2 || got.Calls[0].Finished || !got.Calls[1].Finished || got.Data == nil ||
 		got.Data.Images["train"] != 48 || got.Data.Clients != 4 || len(got.Data.Digest) != 64 ||
 		got.Seeds["seed"] != 1 {
@@ -55,9 +54,9 @@ func interrupted(t *testing.T, out string, args ...string) *process {
 	t.Helper()
 	for {
 		p := start(t, append(args, "--out", out)...)
-		busytest.Until(t, "a round", func() bool { return p.ended() || committed(out) > 0 })
+		busytest.Until(t, "a round", func() bool { return p.Ended() || committed(out) > 0 })
 		p.Process.Signal(os.Interrupt)
-		if <-p.done; p.err != nil {
+		if <-p.Done; p.Ending != nil {
 			return p
 		}
 		os.RemoveAll(out)
@@ -76,12 +75,7 @@ func TestFoldersAreUsedAgain(t *testing.T) {
 	if _, err := os.Stat(out); err == nil {
 		t.Error("a run that cannot begin leaves a folder")
 	}
-	if err := os.MkdirAll(out, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(out, "rounds.jsonl"), nil, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	filetest.Write(t, filepath.Join(out, "rounds.jsonl"), "")
 	one := []string{"run", config, "--out", out, "--set", "train.rounds=1"}
 	mustRun(t, one...)
 	first := read(t, out, "prompts.safetensors")
@@ -99,7 +93,7 @@ func TestFoldersAreUsedAgain(t *testing.T) {
 		t.Errorf("two in one folder: exit code %d: %s", code, text)
 	}
 	p.Process.Kill()
-	<-p.done
+	<-p.Done
 }
 
 // --force replaces a sweep as it replaces a run, with the cells of an earlier form.
@@ -141,12 +135,7 @@ func TestVersionAndCompletion(t *testing.T) {
 		t.Error("help does not name completion")
 	}
 	dir := t.TempDir()
-	if err := os.MkdirAll(filepath.Join(dir, "runs", "one", "seed-1"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(dir, "runs", "one", "seed-1", "config.yaml"), nil, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	filetest.Write(t, filepath.Join(dir, "runs", "one", "seed-1", "config.yaml"), "")
 	t.Chdir(dir)
 	for want, args := range map[string][]string{
 		"\nmethod=fedpha\n":         {"run", "--set", "method="},

@@ -11,7 +11,6 @@ import (
 	"promptfed/runtime/goldentest"
 	"promptfed/runtime/ort"
 	"promptfed/runtime/ort/orttest"
-	"promptfed/runtime/safetensors"
 	"promptfed/runtime/tensor"
 )
 
@@ -37,10 +36,7 @@ func TestGradPage(t *testing.T) {
 	if commands != 3 {
 		t.Fatalf("docs/grad.md shows %d commands", commands)
 	}
-	want, _, err := safetensors.ReadFile(filepath.Join(root, "runtime/grad/testdata/exported/convnext.safetensors"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := orttest.Golden(t, filepath.Join(root, "runtime/grad/testdata/exported/convnext.safetensors"))
 	if strings.Contains(string(read(t, home, "convnext-gradient.onnx")), "com.microsoft") {
 		t.Error("the gradient has operators that are not ONNX's")
 	}

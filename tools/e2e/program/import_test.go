@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"promptfed/runtime/filetest"
 	"promptfed/tools/promptfed/command"
 )
 
@@ -45,10 +46,7 @@ func TestImportReadsNamedFiles(t *testing.T) {
 		"repo/configs/pets.yaml": "DATASET: {NAME: OxfordPets}\n", "repo/configs/vit_b16.yaml": "OPTIM: {LR: 0.5}\n",
 		"mine/vit_b16.yaml": "OPTIM: {LR: 0.25}\n"} {
 		at := filepath.Join(dir, filepath.FromSlash(path))
-		if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		save(t, filepath.Dir(at), filepath.Base(at), []byte(text))
+		filetest.Write(t, at, text)
 	}
 	script, out := filepath.Join(dir, "repo", "scripts", "main.sh"), filepath.Join(dir, "out.yaml")
 	for lr, more := range map[string][]string{"lr: 0.5 ": nil,

@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"promptfed/runtime/filetest"
 )
 
 // inspect shows a checkpoint that cannot be converted, with the reason, and fails.
@@ -16,9 +18,7 @@ func TestInspectRefuses(t *testing.T) {
 	}
 	path := filepath.Join(dir, "config.json")
 	text := strings.Replace(string(read(t, path)), `"hidden_act"`, `"rope_theta":100,"hidden_act"`, 1)
-	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	filetest.Write(t, path, text)
 	out, errText, code := call("inspect", dir)
 	if code == 0 || !strings.Contains(out, "text_config.rope_theta = 100 is unknown") ||
 		!strings.Contains(errText, dir+" cannot be converted") {

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"promptfed/models/hub/hubtest"
+	"promptfed/runtime/filetest"
 	"promptfed/tools/lab/report"
 	"promptfed/tools/lab/results"
 	"promptfed/tools/promptfed/cli"
@@ -166,20 +167,16 @@ func TestJSON(t *testing.T) {
 		"{name: data, points: [{label: drawn}, {label: gone, set: {data: {set: folder, root: gone}, "+
 			"partition.kind: iid}}]}",
 		"keep: {method: FedPHA, batch: 6}", "keep: {method: FedPHA}")
-	save(t, f.dir, "bad.yaml", []byte(bad.Replace(string(read(t, f.at("small.yaml")))+grid)))
-	save(t, f.dir, "counts.yaml", []byte("data: {root: "+mini+"}\ncounts:\n  paper: P (V)\n  sets:\n"+
-		"    - {label: DTD, set: dtd, classes: 3, train: 10}\n    - {label: Pets, set: oxfordpets, classes: 37}\n"))
-	save(t, f.dir, "pretrain.yaml", []byte("name: p\nout: pretrained\nsize: 32\npatch: 16\nembed_dim: 8\n"+
-		"text: {width: 8, layers: 1, heads: 1}\nimage: {width: 8, layers: 1, heads: 1}\nmerges: 300\n"+
+	filetest.Write(t, filepath.Join(f.dir, "bad.yaml"), bad.Replace(string(read(t, f.at("small.yaml")))+grid))
+	filetest.Write(t, filepath.Join(f.dir, "counts.yaml"), "data: {root: "+mini+"}\ncounts:\n  paper: P (V)\n  sets:\n"+
+		"    - {label: DTD, set: dtd, classes: 3, train: 10}\n    - {label: Pets, set: oxfordpets, classes: 37}\n")
+	filetest.Write(t, filepath.Join(f.dir, "pretrain.yaml"), "name: p\nout: pretrained\nsize: 32\npatch: 16\n"+
+		"embed_dim: 8\ntext: {width: 8, layers: 1, heads: 1}\nimage: {width: 8, layers: 1, heads: 1}\nmerges: 300\n"+
 		"caption_tokens: 16\n"+
-		"train: {steps: 2, batch: 4, warmup: 1}\nsources: [{share: 1, data: {set: synthetic}}]\n"))
+		"train: {steps: 2, batch: 4, warmup: 1}\nsources: [{share: 1, data: {set: synthetic}}]\n")
 	for _, class := range []string{"cat", "dog"} {
 		for i := range 40 {
-			path := f.at(filepath.Join("images", class, fmt.Sprintf("%d.png", i)))
-			if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-				t.Fatal(err)
-			}
-			drawImage(t, path, i, len(class))
+			drawImage(t, f.at(filepath.Join("images", class, fmt.Sprintf("%d.png", i))), i, len(class))
 		}
 	}
 	forms := map[string]cli.Shape{}
@@ -243,9 +240,7 @@ func TestJSON(t *testing.T) {
 	}
 	const golden = "testdata/json.txt"
 	if os.Getenv("UPDATE") != "" {
-		if err := os.WriteFile(golden, []byte(b.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		filetest.Write(t, golden, b.String())
 	}
 	if d := cmp.Diff(string(read(t, golden)), b.String()); d != "" {
 		t.Error(d)

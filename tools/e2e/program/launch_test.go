@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"promptfed/runtime/busytest"
+	"promptfed/runtime/filetest"
 )
 
 // srun starts processes with the variables of a task each, as srun does.
@@ -86,16 +87,16 @@ func TestLaunchIsQueuedAgain(t *testing.T) {
 		for _, p := range first {
 			p.Process.Signal(syscall.SIGUSR1)
 		}
-		<-first[0].done
-		<-first[1].done
-		if first[0].err != nil {
+		<-first[0].Done
+		<-first[1].Done
+		if first[0].Ending != nil {
 			break
 		}
 		os.RemoveAll(at("spread")) // the run was faster than this test, and begins anew
 		first = srun(t, 2, 0, env, args...)
 	}
-	if first[0].ProcessState.ExitCode() != failed || first[1].err != nil {
-		t.Errorf("%v, %v", first[0].err, first[1].err)
+	if first[0].ProcessState.ExitCode() != failed || first[1].Ending != nil {
+		t.Errorf("%v, %v", first[0].Ending, first[1].Ending)
 	}
 	before := committed(at("spread"))
 	if before < 2 || before >= 40 {
@@ -187,9 +188,7 @@ func TestLaunchLeavesOtherFolders(t *testing.T) {
 	dir := setup(t)
 	mine := filepath.Join(dir, "mine")
 	for _, name := range []string{"job-certs", "photos"} {
-		if err := os.MkdirAll(filepath.Join(mine, name), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		filetest.Folder(t, mine, name)
 	}
 	_, text, code := call("launch", filepath.Join(dir, "small.yaml"), "--out", filepath.Join(dir, "x"), "--rank", "0",
 		"--tasks", "2", "--meet", mine)

@@ -10,6 +10,7 @@ import (
 	"promptfed/federation/methods/parts/layer"
 	"promptfed/federation/methodtest"
 	"promptfed/runtime/busytest"
+	"promptfed/runtime/filetest"
 )
 
 // A method from a file trains, and its run folder needs the file no more: the run is resumed and reported, classifies
@@ -33,9 +34,7 @@ func TestMethodFile(t *testing.T) {
 	text := strings.Replace(string(read(t, dir, "small.yaml")), inGo, "method: onnx\noptions: {file: "+file+
 		", tokens: 4}\n", 1)
 	for name, b := range map[string][]byte{conf: []byte(text), file: content, at("other.onnx"): other} {
-		if err := os.WriteFile(name, b, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		filetest.Write(t, name, b)
 	}
 	mustRun(t, "run", conf, "--out", at("run"))
 	mustRun(t, "run", conf, "--out", at("short"), "--set", "train.rounds=2")
@@ -49,7 +48,7 @@ func TestMethodFile(t *testing.T) {
 	for kills := 0; kills < 3; kills++ {
 		rounds := []int{1, 8, 20}[kills]
 		p := start(t, "run", conf, "--out", at("killed"), "--resume", "--set", many)
-		busytest.Until(t, "a round", func() bool { return p.ended() || committed(at("killed")) > rounds })
+		busytest.Until(t, "a round", func() bool { return p.Ended() || committed(at("killed")) > rounds })
 		if !p.killed() { // it was faster than this test, and begins anew
 			if p.ends(t); t.Failed() {
 				return
@@ -68,9 +67,7 @@ func TestMethodFile(t *testing.T) {
 	server := start(t, "serve", conf, "--out", at("serve"), "--listen", addr, "--tls", at("certs"), "--quorum", "1")
 	images := at("images.yaml") // of a client, which does not have the file
 	own := text[strings.Index(text, "data:"):strings.Index(text, "\ntrain:")]
-	if err := os.WriteFile(images, []byte(own), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	filetest.Write(t, images, own)
 	join := func(k string, more ...string) []string {
 		return append([]string{"join", "https://" + addr, "--client", k, "--tls", at("certs"), "--config", images,
 			"--partition", "--state", at("client" + k), "--set", "backbones=[" + at("bundle") + "]"}, more...)

@@ -1,7 +1,6 @@
 package program
 
 import (
-	"encoding/json"
 	"fmt"
 	"math"
 	"path/filepath"
@@ -12,6 +11,7 @@ import (
 	"promptfed/configs"
 	"promptfed/federation/engine/metrics"
 	"promptfed/federation/methods"
+	"promptfed/runtime/goldentest"
 )
 
 // configs/methods has a configuration for every method and wrapper, and all of them are correct.
@@ -55,9 +55,7 @@ func TestSeeds(t *testing.T) {
 	var values []float64
 	for _, seed := range []string{"1", "2"} {
 		var s struct{ Last float64 }
-		if err := json.Unmarshal(read(t, dir, "both", "seed-"+seed, "summary.json"), &s); err != nil {
-			t.Fatal(err)
-		}
+		goldentest.ReadJSON(t, filepath.Join(dir, "both", "seed-"+seed, "summary.json"), &s)
 		values = append(values, s.Last)
 	}
 	mean, std := metrics.MeanStd(values)

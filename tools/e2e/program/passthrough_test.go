@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"promptfed/runtime/busytest"
+	"promptfed/runtime/filetest"
 	"promptfed/tools/e2e/proctest"
 )
 
@@ -84,9 +85,7 @@ func TestNginx(t *testing.T) {
 	f := newFederation(t)
 	address := busytest.Address(t, "127.0.0.1")
 	conf := fmt.Sprintf(nginx, modules, f.dir, f.address, address)
-	if err := os.WriteFile(f.at("nginx.conf"), []byte(conf), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	filetest.Write(t, f.at("nginx.conf"), conf)
 	server := f.serve()
 	var log proctest.Output
 	proxy := exec.Command(path, "-c", f.at("nginx.conf"), "-e", "stderr")

@@ -1,7 +1,6 @@
 package program
 
 import (
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -14,10 +13,7 @@ func TestPitfalls(t *testing.T) {
 	if err != nil || len(files) < 8 {
 		t.Fatalf("%d files in configs/pitfalls: %v", len(files), err)
 	}
-	page, err := os.ReadFile("../../../docs/pitfalls.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := read(t, "../../../docs/pitfalls.md")
 	for _, path := range files {
 		name := strings.TrimSuffix(filepath.Base(path), ".yaml")
 		plain, small := bothForms(t, path)
@@ -42,10 +38,7 @@ func TestPitfalls(t *testing.T) {
 			continue
 		}
 		out := smoke(t, path)
-		said, err := os.ReadFile(filepath.Join(out, "tables.md"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		said := read(t, out, "tables.md")
 		again := false // the small form reproduces a defect, and the table names it
 		for _, cell := range small.Cells {
 			again = again || len(cell.Config.Reproduces()) > 0

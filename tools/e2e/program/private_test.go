@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"promptfed/runtime/busytest"
+	"promptfed/runtime/goldentest"
 )
 
 // Under differential privacy server and clients print the protection before they train; nobody can repeat the noise,
@@ -60,12 +61,8 @@ func TestPrivateNoise(t *testing.T) {
 				if t.Failed() {
 					return
 				}
-				for _, say := range []string{"what leaves this machine", "parameters that leave",
-					"insecure: encrypted, but no", "the server sees each upload", protection} {
-					if !strings.Contains(clients[0].said(), say) {
-						t.Errorf("a client does not say %q", say)
-					}
-				}
+				goldentest.Contains(t, clients[0].said(), "what leaves this machine", "parameters that leave",
+					"insecure: encrypted, but no", "the server sees each upload", protection)
 				summary := string(read(t, out, "summary.json"))
 				if real := strings.Contains(summary, `"epsilon":`); real == insecure ||
 					strings.Contains(summary, `"epsilon_nominal":`) != insecure {

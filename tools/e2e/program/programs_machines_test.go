@@ -4,12 +4,12 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"promptfed/runtime/busytest"
+	"promptfed/runtime/filetest"
 )
 
 // Graphs of a folder are used on other machines too: by clients that join, whose terms have the folder's digest, and by
@@ -22,9 +22,7 @@ func TestProgramsAcrossMachines(t *testing.T) {
 	text := strings.ReplaceAll(string(read(t, dir, "small.yaml")), "rounds: 6", "rounds: 2")
 	for file, content := range map[string]string{conf: text, own: strings.ReplaceAll(text, "runtime: {",
 		"runtime: {programs: "+at("graphs")+", ")} {
-		if err := os.WriteFile(file, []byte(content), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		filetest.Write(t, file, content)
 	}
 	mustRun(t, "programs", conf, "--out", at("graphs"))
 	mustRun(t, "run", own, "--out", at("run"))

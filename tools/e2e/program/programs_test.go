@@ -12,10 +12,11 @@ import (
 	"strings"
 	"testing"
 
+	"promptfed/runtime/filetest"
 	"promptfed/runtime/goldentest"
 	"promptfed/runtime/onnx"
 	"promptfed/runtime/ort"
-	"promptfed/runtime/safetensors"
+	"promptfed/runtime/ort/orttest"
 	"promptfed/runtime/tensor"
 )
 
@@ -56,13 +57,8 @@ func TestProgramsPage(t *testing.T) {
 	}
 
 	var index programsIndex
-	if err := json.Unmarshal(read(t, home, "graphs", "programs.json"), &index); err != nil {
-		t.Fatal(err)
-	}
-	numbers, _, err := safetensors.ReadFile(filepath.Join(home, "numbers", "trace.safetensors"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.ReadJSON(t, filepath.Join(home, "graphs", "programs.json"), &index)
+	numbers := orttest.Golden(t, filepath.Join(home, "numbers", "trace.safetensors"))
 	kinds := ""
 	for _, p := range index.Programs {
 		kinds += p.Kind + " "
@@ -143,9 +139,7 @@ func TestRunWithPrograms(t *testing.T) {
 	dir := setup(t)
 	config, graphs := filepath.Join(dir, "small.yaml"), filepath.Join(dir, "graphs")
 	text := strings.ReplaceAll(string(read(t, config)), "local_tokens: [4, 6]", "local_tokens: [4]") // one step graph
-	if err := os.WriteFile(config, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	filetest.Write(t, config, text)
 	mustRun(t, "programs", config, "--out", graphs)
 	if text := mustRun(t, "inspect", graphs); !strings.Contains(text, "step.onnx (step)") {
 		t.Error(text)
@@ -160,11 +154,7 @@ func TestRunWithPrograms(t *testing.T) {
 		t.Fatal(text)
 	}
 	prompts := func(name string) tensor.Map {
-		m, _, err := safetensors.ReadFile(filepath.Join(dir, name, "prompts.safetensors"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return m
+		return orttest.Golden(t, filepath.Join(dir, name, "prompts.safetensors"))
 	}
 	want, got := prompts("plain"), prompts("files")
 	for name, v := range want {
@@ -189,9 +179,7 @@ func TestRunWithPrograms(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(file, b, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		filetest.Write(t, file, b)
 	}
 	change(func(m *onnx.ModelProto) { // a loss of twice its size shows that the file is used
 		m.Graph.Output[0].Name = "loss"
@@ -226,9 +214,7 @@ func TestRunWithPrograms(t *testing.T) {
 		var p struct {
 			Calls []struct{ Numerics struct{ Programs string } }
 		}
-		if err := json.Unmarshal(read(t, dir, name, "provenance.json"), &p); err != nil {
-			t.Fatal(err)
-		}
+		goldentest.ReadJSON(t, filepath.Join(dir, name, "provenance.json"), &p)
 		return p.Calls[0].Numerics.Programs
 	}
 	if digest("plain") != "" || len(digest("files")) != 64 || digest("files") == digest("twice") {

@@ -22,11 +22,7 @@ func TestAbsentProvider(t *testing.T) {
 	files := func() map[string]string {
 		all := map[string]string{}
 		for _, name := range []string{"config.yaml", "rounds.jsonl", "summary.json", "prompts.safetensors"} {
-			text, err := os.ReadFile(filepath.Join(out, name))
-			if err != nil {
-				t.Fatal(err)
-			}
-			all[name] = string(text)
+			all[name] = string(read(t, out, name))
 		}
 		return all
 	}

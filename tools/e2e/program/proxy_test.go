@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"promptfed/runtime/busytest"
+	"promptfed/runtime/goldentest"
 )
 
 // hub is the name of a server that only the proxies of tests know.
@@ -137,17 +138,13 @@ func (f *federation) learned() {
 // saysOnly checks that a process fails with one line that contains words.
 func (p *process) saysOnly(t *testing.T, words ...string) {
 	t.Helper()
-	<-p.done
+	<-p.Done
 	said := p.said()
 	if p.ProcessState.ExitCode() != failed || strings.Count(said, "\n") != 1 ||
 		!strings.HasPrefix(said, "promptfed: ") {
 		t.Errorf("exit %d, %s; want one line", p.ProcessState.ExitCode(), said)
 	}
-	for _, w := range words {
-		if !strings.Contains(said, w) {
-			t.Errorf("%q is not in %s", w, said)
-		}
-	}
+	goldentest.Contains(t, said, words...)
 }
 
 // Two clients that reach the server only through a proxy with a password learn what one process learns. The proxy alone

@@ -3,12 +3,12 @@ package program
 import (
 	"bytes"
 	"encoding/json"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"promptfed/models/hub/hubtest"
+	"promptfed/runtime/filetest"
 )
 
 // A run whose configuration names a model of the hub fetches it, once, and records where it came from. Later runs need
@@ -22,10 +22,7 @@ func TestPull(t *testing.T) {
 	for _, name := range []string{"HF_HOME", "HF_HUB_CACHE", "HF_TOKEN", "HF_HUB_OFFLINE"} {
 		t.Setenv(name, "")
 	}
-	config := filepath.Join(dir, "small.yaml")
-	if err := os.WriteFile(config, []byte(strings.ReplaceAll(small, "BUNDLE", "hf:ORG/NAME")), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	config := filetest.Write(t, filepath.Join(dir, "small.yaml"), strings.ReplaceAll(small, "BUNDLE", "hf:ORG/NAME"))
 	s.NeedsToken = true
 	_, errText, code := call("run", config, "--out", filepath.Join(dir, "none"))
 	if code != failed || strings.Count(errText, "\n") != 1 || !strings.Contains(errText, "accept the terms") {

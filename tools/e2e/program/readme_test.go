@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"promptfed/runtime/busytest"
+	"promptfed/runtime/filetest"
 	"promptfed/runtime/goldentest"
 )
 
@@ -56,9 +57,7 @@ func TestREADME(t *testing.T) {
 			[]string{"dog", "elephant", "giraffe", "guitar", "horse", "house", "person"}, files(10)),
 		"CONFIG", "images.yaml", "FOLDER", filepath.Join(root, "models/bundle/converted/testdata/huggingface"),
 		"IMAGE...", "photos/test/cat/00.png")
-	if err := os.WriteFile("experiment.yaml", []byte("method: promptfl\noptions: {tokens: 4}\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	filetest.Write(t, "experiment.yaml", "method: promptfl\noptions: {tokens: 4}\n")
 	command := regexp.MustCompile(`(?m)^    (?:bin/)?(promptfed .*?)(?:\s+#.*)?$`)
 	for _, m := range command.FindAllStringSubmatch(string(read(t, root, "README.md")), -1) {
 		if strings.HasPrefix(m[1], "promptfed convert") { // the README has three commands with the same folder
@@ -141,9 +140,7 @@ func TestTutorial(t *testing.T) {
 			}
 		default: // a file, whose name is in its first line
 			first, _, _ := strings.Cut(text, "\n")
-			if err := os.WriteFile(strings.TrimPrefix(first, "# "), []byte(text), 0o644); err != nil {
-				t.Fatal(err)
-			}
+			filetest.Write(t, strings.TrimPrefix(first, "# "), text)
 		}
 	}
 	w.ends()

@@ -18,6 +18,8 @@ import (
 	"promptfed/federation/experiment"
 	"promptfed/federation/experiment/identity"
 	"promptfed/federation/method"
+	"promptfed/runtime/filetest"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/safetensors"
 	"promptfed/runtime/tensor"
 	"promptfed/tools/lab/report"
@@ -57,7 +59,7 @@ func madeSweep(t *testing.T, dir, card string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	save(t, dir, configs.PlanFile, text)
+	filetest.Write(t, filepath.Join(dir, configs.PlanFile), text)
 }
 
 // writeReports writes the standard report.
@@ -68,16 +70,6 @@ func writeReports(dirs []string, out string) (*report.Report, error) {
 	}
 	_, err = r.Write()
 	return r, err
-}
-
-func save(t *testing.T, dir, name string, text []byte) {
-	t.Helper()
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(dir, name), text, 0o644); err != nil {
-		t.Fatal(err)
-	}
 }
 
 // madeRun writes a run folder of three rounds: client k has accuracy base + 0.01 k after the last round, and 0.1 and
@@ -119,8 +111,9 @@ func madeRun(t *testing.T, dir string, seed uint64, base float64) {
 		}
 		text = append(append(text, line...), '\n')
 	}
-	save(t, dir, record.RoundsFile, text)
-	save(t, dir, runfolder.ConfigFile, []byte(fmt.Sprintf("name: made\nmethod: promptfl\nseed: %d\n", seed)))
+	filetest.Write(t, filepath.Join(dir, record.RoundsFile), text)
+	filetest.Write(t, filepath.Join(dir, runfolder.ConfigFile),
+		fmt.Sprintf("name: made\nmethod: promptfl\nseed: %d\n", seed))
 	id := identity.Identity{Version: 1, Seed: seed, Values: map[string]string{"cell": filepath.Dir(dir)}}
 	if err := id.Write(dir); err != nil {
 		t.Fatal(err)
@@ -131,7 +124,7 @@ func madeRun(t *testing.T, dir string, seed uint64, base float64) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		save(t, dir, name, text)
+		filetest.Write(t, filepath.Join(dir, name), text)
 	}
 	image := &tensor.Tensor{Shape: []int{4, 3}, Data: []float32{1, 0, 0, .8, .6, 0, 0, 1, 0, 0, .6, .8}}
 	side := &tensor.Tensor{Shape: []int{2, 3}, Data: []float32{1, 0, 0, 0, 1, 0}}
@@ -163,12 +156,8 @@ func TestReportOfEveryKind(t *testing.T) {
 		t.Fatal(err)
 	}
 	text := made.Text(tables.View{All: true, Definitions: true})
-	for _, want := range []string{"P, Table 9: all", "A       *57.00 ± 0.71 (60, −3.00)  *65.00 ± 0.71  *61.00 ± " +
-		"0.71", "Averaged over y (4, 8) and z (4, 8)."} {
-		if !strings.Contains(text, want) {
-			t.Errorf("%q is not in\n%s", want, text)
-		}
-	}
+	goldentest.Contains(t, text, "P, Table 9: all", "A       *57.00 ± 0.71 (60, −3.00)  *65.00 ± 0.71  *61.00 ± "+
+		"0.71", "Averaged over y (4, 8) and z (4, 8).")
 	if strings.Contains(text, "note:") {
 		t.Errorf("notes in\n%s", text)
 	}
@@ -192,9 +181,7 @@ func TestReportOfEveryKind(t *testing.T) {
 		}
 	}
 	var j results.JSON
-	if err := json.Unmarshal(read(t, dir, "report.json"), &j); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.ReadJSON(t, filepath.Join(dir, "report.json"), &j)
 	if len(j.Groups) != 16 || j.Groups[0].Runs[1].Folder != "cell-0/seed-2" || len(j.Significance) != 2 {
 		t.Errorf("%d groups, %+v, %d comparisons", len(j.Groups), j.Groups[0].Runs, len(j.Significance))
 	}
@@ -217,18 +204,14 @@ func TestReportOfSeveral(t *testing.T) {
 	madeSweep(t, filepath.Join(dir, "grid"), "")
 	madeRun(t, filepath.Join(dir, "single", "seed-1"), 1, .3)
 	madeRun(t, filepath.Join(dir, "single", "seed-2"), 2, .5)
-	save(t, filepath.Join(dir, "single", "seed-2"), record.RoundsFile, []byte("{\"format\":2}\n{\n"))
+	filetest.Write(t, filepath.Join(dir, "single", "seed-2", record.RoundsFile), "{\"format\":2}\n{\n")
 	made, err := writeReports([]string{filepath.Join(dir, "grid"), filepath.Join(dir, "single")}, out)
 	if err != nil {
 		t.Fatal(err)
 	}
 	text := made.Text(tables.View{All: true, Definitions: true})
-	for _, want := range []string{"made\nmethod", "Runs\nrun", "made  32.50 [1]",
-		"[1] 1 of 2 seeds; seed 2 failed: summary.json counts 3 rounds, rounds.jsonl has 1", "note: "} {
-		if !strings.Contains(text, want) {
-			t.Errorf("%q is not in\n%s", want, text)
-		}
-	}
+	goldentest.Contains(t, text, "made\nmethod", "Runs\nrun", "made  32.50 [1]",
+		"[1] 1 of 2 seeds; seed 2 failed: summary.json counts 3 rounds, rounds.jsonl has 1", "note: ")
 	for _, f := range []string{"made-accuracy.svg", "runs-accuracy.svg", "runs-partition.png"} {
 		if _, err := os.Stat(filepath.Join(out, "plots", f)); err != nil {
 			t.Error(err)
@@ -258,7 +241,7 @@ func TestReportOfAnAbsentClient(t *testing.T) {
 		t.Fatal(err)
 	}
 	lines[1] = string(line) + "\n"
-	save(t, dir, record.RoundsFile, []byte(strings.Join(lines, "")))
+	filetest.Write(t, filepath.Join(dir, record.RoundsFile), strings.Join(lines, ""))
 	if _, err := writeReports([]string{dir}, dir); err != nil {
 		t.Error(err)
 	}
@@ -298,9 +281,7 @@ func TestReportCommand(t *testing.T) {
 		for _, seed := range []string{"1", "2"} {
 			var s record.Summary
 			folder := filepath.Join(out, strings.ToLower(c.method), c.batch, "seed-"+seed)
-			if err := json.Unmarshal(read(t, folder, record.SummaryFile), &s); err != nil {
-				t.Fatal(err)
-			}
+			goldentest.ReadJSON(t, filepath.Join(folder, record.SummaryFile), &s)
 			values = append(values, 100*s.Evaluation.Values[metrics.Worst])
 		}
 		mean, std := metrics.MeanStd(values)

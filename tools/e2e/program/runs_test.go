@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"promptfed/runtime/busytest"
+	"promptfed/runtime/filetest"
 	"promptfed/tools/lab/results"
 	"promptfed/tools/promptfed/runfolder"
 )
@@ -23,7 +24,8 @@ func TestRuns(t *testing.T) {
 	at := func(name string) string { return filepath.Join(dir, name) }
 	madeRun(t, at("a"), 1, .5)
 	madeRun(t, at("b"), 2, .6)
-	save(t, at("b"), runfolder.ConfigFile, []byte("name: made\nmethod: coop\nseed: 2\ntrain: {rounds: 9, lr: 0.1}\n"))
+	filetest.Write(t, filepath.Join(at("b"), runfolder.ConfigFile),
+		"name: made\nmethod: coop\nseed: 2\ntrain: {rounds: 9, lr: 0.1}\n")
 	if err := os.Remove(filepath.Join(at("b"), "summary.json")); err != nil {
 		t.Fatal(err)
 	}
@@ -125,9 +127,9 @@ func TestUI(t *testing.T) {
 	if text := page("/"); !strings.Contains(text, `"folder":"a"`) || !strings.Contains(text, `"state":"done"`) {
 		t.Error("the page does not show the run")
 	}
-	save(t, filepath.Join(dir, "a"), "provenance.json", []byte(`{"calls":[{"command":["promptfed","run","x.yaml"],`+
+	filetest.Write(t, filepath.Join(dir, "a", "provenance.json"), `{"calls":[{"command":["promptfed","run","x.yaml"],`+
 		`"host":"node7","version":"v1","start":"2026-01-02T03:04:05Z","seconds":61}],`+
-		`"data":{"set":"pacs","digest":"ab"}}`))
+		`"data":{"set":"pacs","digest":"ab"}}`)
 	if text := page("/details?run=a"); !strings.Contains(text, `"round 3: loss 1.0000, accuracy 52.50 % (personal)`) ||
 		!strings.Contains(text, `{"Name":"took","Value":"1m1s"}`) || !strings.Contains(text, "promptfed run x.yaml") ||
 		!strings.Contains(text, "pacs, digest ab") {

@@ -3,13 +3,14 @@ package program
 import (
 	"bytes"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"promptfed/federation/data/datatest"
 	"promptfed/runtime/busytest"
+	"promptfed/runtime/filetest"
+	"promptfed/runtime/goldentest"
 )
 
 // photos writes 3 classes of 13 training and 5 test images, which fill no batch, and a configuration for them.
@@ -29,9 +30,7 @@ func photos(t *testing.T, more string) (dir, conf string) {
 	text := "name: photos\nbackbones: [tiny-vit-b32, tiny-rn50]\ndata: {set: folder, root: " +
 		filepath.Join(dir, "images") + "}\npartition: {kind: iid, clients: 2}\nmethod: promptfl\nwith: []\n" +
 		"train: {rounds: 2, lr: 0.05}\n" + more
-	if err := os.WriteFile(conf, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	filetest.Write(t, conf, text)
 	return dir, conf
 }
 
@@ -114,12 +113,8 @@ func TestOtherNumerics(t *testing.T) {
 	head.ends(t)
 	hand.Process.Kill() // it waits for another run
 	said := head.said()
-	for _, part := range []string{"the worker computes otherwise", "the bytes of this run are not promised",
-		`threads: \"1\", \"2\"`, `prepack: \"true\", \"false\"`} {
-		if !strings.Contains(said, part) {
-			t.Errorf("the run does not say %s", part)
-		}
-	}
+	goldentest.Contains(t, said, "the worker computes otherwise", "the bytes of this run are not promised",
+		`threads: \"1\", \"2\"`, `prepack: \"true\", \"false\"`)
 
 	mustRun(t, "certs", at("certs"), "--clients", "2")
 	addr = busytest.Address(t, "127.0.0.1")

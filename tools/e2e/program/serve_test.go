@@ -2,10 +2,8 @@ package program
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"image"
-	"image/png"
 	"io"
 	"maps"
 	"net/http"
@@ -19,28 +17,19 @@ import (
 	"promptfed/federation/engine/record"
 	netclient "promptfed/federation/net/client"
 	"promptfed/runtime/busytest"
-	"promptfed/runtime/safetensors"
+	"promptfed/runtime/filetest"
+	"promptfed/runtime/goldentest"
+	"promptfed/runtime/ort/orttest"
 	"promptfed/tools/e2e/proctest"
 )
 
 // process is a running promptfed with its output.
 type process struct {
-	*exec.Cmd
-	log  proctest.Output
-	done chan struct{}
-	err  error
+	*proctest.Child
+	log proctest.Output
 }
 
 func (p *process) said() string { return p.log.String() }
-
-func (p *process) ended() bool {
-	select {
-	case <-p.done:
-		return true
-	default:
-		return false
-	}
-}
 
 // says waits until a process prints something.
 func (p *process) says(t *testing.T, text string) {
@@ -53,21 +42,20 @@ func (p *process) says(t *testing.T, text string) {
 		if ended { // it printed nothing more
 			t.Fatalf("it ended and never said %q", text)
 		}
-		ended = p.ended()
+		ended = p.Ended()
 		return false
 	})
 }
 
 // killed kills a process with kill -9 and reports whether it ran until then.
 func (p *process) killed() bool {
-	p.Process.Kill()
-	<-p.done
-	return p.err != nil && p.err.Error() == "signal: killed"
+	p.Kill()
+	return p.Ending != nil && p.Ending.Error() == "signal: killed"
 }
 
 // missing reports whether a client runs that does not have the result of its run. The server waits a minute at most for
 // clients that fetch it, and must be started again for a client that comes later.
-func missing(p *process, state string) bool { return !p.ended() && netclient.FinishedRun(state) == "" }
+func missing(p *process, state string) bool { return !p.Ended() && netclient.FinishedRun(state) == "" }
 
 // committed counts the rounds of a run folder.
 func committed(dir string) int {
@@ -89,18 +77,11 @@ func startIn(t *testing.T, env []string, args ...string) *process {
 // startAt is startIn in a folder; empty for that of the test.
 func startAt(t *testing.T, dir string, env []string, args ...string) *process {
 	t.Helper()
-	p := &process{Cmd: exec.CommandContext(busytest.Context(t), programs.Promptfed, args...), done: make(chan struct{})}
-	p.Stdout, p.Stderr, p.Dir, p.Env = &p.log, &p.log, dir, append(os.Environ(), env...)
-	if err := p.Start(); err != nil {
-		t.Fatal(err)
-	}
-	go func() {
-		p.err = p.Wait()
-		close(p.done)
-	}()
+	p, c := &process{}, exec.CommandContext(busytest.Context(t), programs.Promptfed, args...)
+	c.Stdout, c.Stderr, c.Dir, c.Env = &p.log, &p.log, dir, append(os.Environ(), env...)
+	p.Child = proctest.Start(t, c)
 	t.Cleanup(func() {
-		p.Process.Kill()
-		<-p.done
+		p.Kill()
 		if t.Failed() {
 			t.Logf("promptfed %s:\n%s", strings.Join(args, " "), p.said())
 		}
@@ -110,24 +91,18 @@ func startAt(t *testing.T, dir string, env []string, args ...string) *process {
 
 func (p *process) ends(t *testing.T) {
 	t.Helper()
-	<-p.done
-	if p.err != nil {
-		t.Errorf("%s: %v", strings.Join(p.Args[1:], " "), p.err)
+	<-p.Done
+	if p.Ending != nil {
+		t.Errorf("%s: %v", strings.Join(p.Args[1:], " "), p.Ending)
 	}
 }
 
 // together returns what a server and its clients learned, as one run folder would have it.
 func together(t *testing.T, dirs ...string) []byte {
 	t.Helper()
-	all, _, err := safetensors.ReadFile(filepath.Join(dirs[0], "prompts.safetensors"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	all := orttest.Golden(t, filepath.Join(dirs[0], "prompts.safetensors"))
 	for _, d := range dirs[1:] {
-		m, _, err := safetensors.ReadFile(filepath.Join(d, "prompts.safetensors"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := orttest.Golden(t, filepath.Join(d, "prompts.safetensors"))
 		maps.Copy(all, m)
 	}
 	b, err := message.EncodeTensors(all)
@@ -149,9 +124,7 @@ func serveAndJoin(t *testing.T, more string) {
 	dir := setup(t)
 	at := func(name string) string { return filepath.Join(dir, name) }
 	conf, addr := at("small.yaml"), busytest.Address(t, "127.0.0.1")
-	if err := os.WriteFile(conf, append(read(t, dir, "small.yaml"), more...), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	filetest.Write(t, conf, append(read(t, dir, "small.yaml"), more...))
 	mustRun(t, "run", conf, "--out", at("run"))
 	mustRun(t, "certs", at("certs"), "--clients", "4")
 	serve := func(more ...string) *process {
@@ -182,22 +155,22 @@ func serveAndJoin(t *testing.T, more string) {
 		clients[k] = join(k)
 		dirs = append(dirs, at(fmt.Sprint("client", k)))
 	}
-	busytest.Until(t, "two rounds", func() bool { return server.ended() || committed(at("serve")) >= 2 })
+	busytest.Until(t, "two rounds", func() bool { return server.Ended() || committed(at("serve")) >= 2 })
 	server.Process.Kill()
-	<-server.done
+	<-server.Done
 	clients[1].Process.Kill()
-	<-clients[1].done
+	<-clients[1].Done
 	server = serve("--resume")
 	clients[1] = join(1)
 	busytest.Until(t, "the end of the clients", func() bool {
 		over := true
 		for k, p := range clients {
-			if server.ended() && missing(p, dirs[k+1]) {
+			if server.Ended() && missing(p, dirs[k+1]) {
 				server.ends(t)
 				server = serve("--resume")
 			}
-			over = over && p.ended()
-			if p.ended() {
+			over = over && p.Ended()
+			if p.Ended() {
 				p.ends(t)
 			}
 		}
@@ -253,13 +226,7 @@ func drawImage(t *testing.T, path string, seed ...int) {
 			picture.Pix[i] ^= byte(i * n)
 		}
 	}
-	f, err := os.Create(path)
-	if err == nil {
-		err = errors.Join(png.Encode(f, picture), f.Close())
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	filetest.PNG(t, path, picture)
 }
 
 // A client that would train something else is refused, with the reason on both sides. A client without a certificate is
@@ -272,10 +239,7 @@ func TestJoinIsRefused(t *testing.T) {
 	if err := os.WriteFile(secret, []byte("secret\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	classes := filepath.Join(dir, "classes.txt")
-	if err := os.WriteFile(classes, []byte("circle\nsquare\nstar\nhouse\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	classes := filetest.Write(t, filepath.Join(dir, "classes.txt"), "circle\nsquare\nstar\nhouse\n")
 	server := start(t, "serve", conf, "--out", filepath.Join(dir, "serve"), "--listen", addr, "--token-file", secret,
 		"--metrics", metrics, "--log", "json", "--classes", classes)
 	join := func(state string, more ...string) (string, int) {
@@ -339,11 +303,7 @@ func TestJoinIsRefused(t *testing.T) {
 		"--require colour: unknown key") {
 		t.Errorf("exit %d, %s", code, text)
 	}
-	for _, say := range []string{"refused to join", "options: the server has", "the token is wrong"} {
-		if !strings.Contains(server.said(), say) {
-			t.Errorf("the server does not log %q", say)
-		}
-	}
+	goldentest.Contains(t, server.said(), "refused to join", "options: the server has", "the token is wrong")
 	if _, text, code := call("status", "https://"+addr, "--token", "secret", "--token-file", secret); code != usage ||
 		!strings.Contains(text, "give only one of them") {
 		t.Errorf("exit %d, %s", code, text)
@@ -389,22 +349,16 @@ func TestOwnFolders(t *testing.T) {
 	n := 0
 	for client, classes := range [][]string{{"cat", "dog", "fox"}, {"dog", "fox"}} {
 		for _, class := range classes {
-			folder := at(fmt.Sprintf("site%d/%s", client, class))
-			if err := os.MkdirAll(folder, 0o755); err != nil {
-				t.Fatal(err)
-			}
 			for i := range 10 {
 				n++
-				drawImage(t, filepath.Join(folder, fmt.Sprintf("%d.png", i)), n)
+				drawImage(t, at(fmt.Sprintf("site%d/%s/%d.png", client, class, i)), n)
 			}
 		}
 	}
 	text := strings.ReplaceAll(small, "clients: 4", "clients: 2")
 	text = strings.ReplaceAll(text, "BUNDLE", at("bundle")) + "runtime: {cache: " + at("cache") + "}\n"
 	for name, text := range map[string]string{"own.yaml": text, "classes.txt": "cat\ndog\nfox\n"} {
-		if err := os.WriteFile(at(name), []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		filetest.Write(t, at(name), text)
 	}
 	addr := busytest.Address(t, "127.0.0.1")
 	serve := func(more ...string) *process {
@@ -414,7 +368,7 @@ func TestOwnFolders(t *testing.T) {
 	server := serve()
 	server.says(t, "waiting for clients")
 	server.Process.Signal(os.Interrupt)
-	<-server.done
+	<-server.Done
 	if !strings.Contains(server.said(), "stopped; to continue: ") || !strings.Contains(server.said(), " --resume\n") {
 		t.Error("the server does not say how to go on")
 	}
@@ -433,11 +387,7 @@ func TestOwnFolders(t *testing.T) {
 		return
 	}
 	summary := string(read(t, at("serve"), "summary.json"))
-	for _, domain := range []string{`"site0"`, `"site1"`} {
-		if !strings.Contains(summary, domain) {
-			t.Errorf("no accuracy of %s in\n%s", domain, summary)
-		}
-	}
+	goldentest.Contains(t, summary, `"site0"`, `"site1"`)
 	out := mustRun(t, "predict", at("client1"), "--client", "1", "--json", filepath.Join(at("site1"), "fox", "0.png"))
 	if !strings.Contains(out, `"cat"`) {
 		t.Errorf("client 1 does not know the class that it has no images of: %s", out)
@@ -463,9 +413,7 @@ func TestSecondRunAtASite(t *testing.T) {
 	dir := setup(t)
 	conf, addr := filepath.Join(dir, "small.yaml"), busytest.Address(t, "127.0.0.1")
 	text := strings.ReplaceAll(string(read(t, dir, "small.yaml")), "clients: 4", "clients: 1")
-	if err := os.WriteFile(conf, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	filetest.Write(t, conf, text)
 	serve := func(out string, more ...string) *process {
 		return start(t, append([]string{"serve", conf, "--out", filepath.Join(dir, out), "--listen", addr}, more...)...)
 	}

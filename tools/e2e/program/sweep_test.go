@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"image"
-	"image/png"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -19,6 +18,8 @@ import (
 	"promptfed/configs"
 	"promptfed/federation/engine/record"
 	"promptfed/runtime/busytest"
+	"promptfed/runtime/filetest"
+	"promptfed/runtime/goldentest"
 	"promptfed/tools/promptfed/runfolder"
 )
 
@@ -44,9 +45,7 @@ func setupSweep(t *testing.T, rounds int) (dir, file string) {
 	dir = setup(t)
 	text := strings.ReplaceAll(string(read(t, dir, "small.yaml")), "rounds: 6", fmt.Sprintf("rounds: %d", rounds))
 	file = filepath.Join(dir, "grid.yaml")
-	if err := os.WriteFile(file, []byte(text+grid), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	filetest.Write(t, file, text+grid)
 	return dir, file
 }
 
@@ -54,9 +53,7 @@ func setupSweep(t *testing.T, rounds int) (dir, file string) {
 func result(t *testing.T, dir string) string {
 	t.Helper()
 	var s map[string]any
-	if err := json.Unmarshal(read(t, dir, record.SummaryFile), &s); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.ReadJSON(t, filepath.Join(dir, record.SummaryFile), &s)
 	delete(s, "seconds")
 	b, err := json.Marshal(s)
 	if err != nil {
@@ -183,10 +180,10 @@ func TestSweepRepair(t *testing.T) {
 	dir := t.TempDir()
 	file, out := filepath.Join(dir, "grid.yaml"), filepath.Join(dir, "out")
 	grid := func(points string) {
-		save(t, dir, "grid.yaml", []byte("backbones: [tiny-vit-b32]\ndata: {set: synthetic, generator: {classes: "+
+		filetest.Write(t, file, "backbones: [tiny-vit-b32]\ndata: {set: synthetic, generator: {classes: "+
 			"[circle, star], domains: [photo], train: 2, test: 2}}\npartition: {clients: 1}\ntrain: {rounds: 3}\n"+
 			"sweep: {axes: "+
-			"[{name: run, points: ["+points+"]}]}\n"))
+			"[{name: run, points: ["+points+"]}]}\n")
 	}
 	call := func(want int, words string, args ...string) {
 		t.Helper()
@@ -226,7 +223,7 @@ func TestSweepRefusesImpossibleCells(t *testing.T) {
 	text := strings.ReplaceAll(string(read(t, file)), "{name: batch, key: train.batch, values: [4, 6]}",
 		"{name: tokens, points: [{label: few}, {label: many, set: {method: promptfl, options: {tokens: 90}}}]}")
 	text = strings.ReplaceAll(text, "keep: {method: FedPHA, batch: 6}", "keep: {method: FedPHA}")
-	save(t, dir, "impossible.yaml", []byte(text))
+	filetest.Write(t, filepath.Join(dir, "impossible.yaml"), text)
 	file, out := filepath.Join(dir, "impossible.yaml"), filepath.Join(dir, "out")
 	_, stderr, code := call("sweep", file, "--smoke", "--out", out)
 	if code != failed || !strings.Contains(stderr, "fedpha/many/seed-3: options.tokens: client 0 on ") ||
@@ -248,10 +245,8 @@ func TestSweepGoesOnAfterFailures(t *testing.T) {
 		"{name: data, points: [{label: drawn}, {label: gone, set: {data: {set: folder, root: "+images+
 			"}, partition.kind: iid}}, {label: drawn too}]}")
 	file = filepath.Join(dir, "bad.yaml")
-	if err := os.WriteFile(file, []byte(strings.ReplaceAll(bad, "keep: {method: FedPHA, batch: 6}",
-		"keep: {method: FedPHA}")), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	filetest.Write(t, file, strings.ReplaceAll(bad, "keep: {method: FedPHA, batch: 6}",
+		"keep: {method: FedPHA}"))
 	out := filepath.Join(dir, "out")
 	stdout, stderr, code := call("sweep", file, "--smoke", "--out", out)
 	if code != failed || !strings.Contains(stdout, "failed: fedpha/gone/seed-3: ") || !strings.Contains(stderr,
@@ -273,19 +268,10 @@ func TestSweepGoesOnAfterFailures(t *testing.T) {
 	if strings.Count(why, "\n") != 1 || !strings.Contains(why, images) {
 		t.Errorf("%s: %q", runfolder.ErrorFile, why)
 	}
-	var picture bytes.Buffer
-	if err := png.Encode(&picture, image.NewGray(image.Rect(0, 0, 32, 32))); err != nil {
-		t.Fatal(err)
-	}
 	for _, class := range []string{"cat", "dog"} {
-		if err := os.MkdirAll(filepath.Join(images, class), 0o755); err != nil {
-			t.Fatal(err)
-		}
 		for i := range 20 {
-			if err := os.WriteFile(filepath.Join(images, class, fmt.Sprintf("%d.png", i)), picture.Bytes(),
-				0o644); err != nil {
-				t.Fatal(err)
-			}
+			filetest.PNG(t, filepath.Join(images, class, fmt.Sprintf("%d.png", i)), image.NewGray(image.Rect(0, 0, 32,
+				32)))
 		}
 	}
 	mustRun(t, "sweep", file, "--smoke", "--out", out, "--resume")
@@ -323,7 +309,7 @@ func TestSweepKillAndResume(t *testing.T) {
 	for kills := 0; kills < len(untils); kills++ {
 		until := untils[kills]
 		p := start(t, "sweep", file, "--out", broken, "--resume", "--jobs", "2")
-		busytest.Until(t, "rounds", func() bool { return p.ended() || rounds() >= until })
+		busytest.Until(t, "rounds", func() bool { return p.Ended() || rounds() >= until })
 		if !p.killed() { // it was faster than this test, and begins anew
 			if p.ends(t); t.Failed() {
 				return
@@ -373,11 +359,7 @@ func TestSweepOnFullDisk(t *testing.T) {
 	if !errors.As(err, &exit) || exit.ExitCode() != failed {
 		t.Fatalf("%v: %s", err, text)
 	}
-	for _, s := range []string{"cell fedpha/4/seed-1: ", "cannot write", "free some space", "--resume"} {
-		if !strings.Contains(string(text), s) {
-			t.Errorf("%q does not say %q", text, s)
-		}
-	}
+	goldentest.Contains(t, string(text), "cell fedpha/4/seed-1: ", "cannot write", "free some space", "--resume")
 	for _, f := range cells(t, out)[1:] {
 		if _, err := os.Stat(filepath.Join(out, f)); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("%s was begun: %v", f, err)
@@ -393,12 +375,12 @@ func TestSweepInterrupted(t *testing.T) {
 	p := start(t, "sweep", file, "--out", out)
 	busytest.Until(t, "a round", func() bool {
 		list, _ := filepath.Glob(filepath.Join(out, "*", "*", "*", record.RoundsFile))
-		return p.ended() || len(list) > 0
+		return p.Ended() || len(list) > 0
 	})
 	p.Process.Signal(os.Interrupt)
-	<-p.done
+	<-p.Done
 	if p.ProcessState.ExitCode() != failed || !strings.Contains(p.said(), "--resume") {
-		t.Errorf("%v: %s", p.err, p.said())
+		t.Errorf("%v: %s", p.Ending, p.said())
 	}
 	if list, _ := filepath.Glob(filepath.Join(out, "*", "*", "*", runfolder.ErrorFile)); len(list) > 0 {
 		t.Errorf("stopped cells count as failed: %v", list)

@@ -10,7 +10,8 @@ import (
 	"testing"
 
 	"promptfed/federation/engine/record"
-	"promptfed/runtime/safetensors"
+	"promptfed/runtime/goldentest"
+	"promptfed/runtime/ort/orttest"
 )
 
 // promptfed terms prints what a run with eval.terms records, leaves no folder, and notes a term with nearly no effect.
@@ -53,11 +54,7 @@ func TestTermsCommand(t *testing.T) {
 		}
 	}
 	svg := string(read(t, run, "plots", "terms.svg"))
-	for _, label := range []string{"cross entropy local", "push", "proximal", "Terms of the loss"} {
-		if !strings.Contains(svg, label) {
-			t.Errorf("the figure does not say %s", label)
-		}
-	}
+	goldentest.Contains(t, svg, "cross entropy local", "push", "proximal", "Terms of the loss")
 	if _, err := os.Stat(filepath.Join(dir, "runs")); err == nil {
 		t.Error("promptfed terms left a folder")
 	}
@@ -91,10 +88,7 @@ func TestTermsStationarity(t *testing.T) {
 		t.Fatalf("exit %d, %v: %s", code, err, text)
 	}
 	mustRun(t, append([]string{"trace", conf, "--out", filepath.Join(dir, "trace")}, sets...)...)
-	m, _, err := safetensors.ReadFile(filepath.Join(dir, "trace", "trace.safetensors"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := orttest.Golden(t, filepath.Join(dir, "trace", "trace.safetensors"))
 	before, square := m["init/global"], 0.0
 	for round, got := range out.Stationarity[0].Norms {
 		after := m[fmt.Sprintf("r%d/merged/global", round)]
@@ -137,11 +131,7 @@ func TestTermsFullSize(t *testing.T) {
 	text := mustRun(t, "terms", conf, "--full-size", "--rounds", "1", "--set", "method=fedpgp", "--set", "options={}",
 		"--set", "train.epochs=1",
 		"--set", "participation=0.25", "--set", "data.generator.train=2")
-	for _, want := range []string{"contrastive", "sigma", "cross entropy"} {
-		if !strings.Contains(text, want) {
-			t.Errorf("%s is missing:\n%s", want, text)
-		}
-	}
+	goldentest.Contains(t, text, "contrastive", "sigma", "cross entropy")
 	if _, text, code := call("terms", conf, "--full-size", "--set", "method=fedvpt", "--set",
 		"options={}"); code == done || !strings.Contains(text, "does not support prompt tokens") ||
 		strings.Count(text, "panic") > 0 {

@@ -100,9 +100,6 @@ func drawFolder(t *testing.T, name string, parts ...[]string) string {
 		paths = next
 	}
 	for i, p := range paths {
-		if err := os.MkdirAll(filepath.Dir(p), 0o755); err != nil {
-			t.Fatal(err)
-		}
 		drawImage(t, p, i)
 	}
 	return name

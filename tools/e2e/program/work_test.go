@@ -28,7 +28,7 @@ func TestRunOnACluster(t *testing.T) {
 	}
 	run.says(t, "start workers with")
 	wrong := work("--set", "train.lr=0.5")
-	<-wrong.done
+	<-wrong.Done
 	if !strings.Contains(wrong.said(), ": data: synthetic") { // what it works on
 		t.Errorf("a worker does not describe its data: %s", wrong.said())
 	}

@@ -15,6 +15,7 @@ import (
 
 	"promptfed/models/clip"
 	"promptfed/runtime/busytest"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/ort"
 )
 
@@ -141,12 +142,8 @@ func checkForms(t *testing.T, r Report) {
 		t.Errorf("JSON does not give the report back: %v", err)
 	}
 	text := r.Text()
-	for _, want := range []string{"cifar10 ", "cifar100 ", "of cifar10, threads 1", "side by side", "exact-null",
-		"10 of 100 classes"} {
-		if !strings.Contains(text, want) {
-			t.Errorf("the text does not say %q:\n%s", want, text)
-		}
-	}
+	goldentest.Contains(t, text, "cifar10 ", "cifar100 ", "of cifar10, threads 1", "side by side", "exact-null",
+		"10 of 100 classes")
 	r.Targets = []Target{{"steps", 7, 8.25, true}, {"rate", 90, 12, false}}
 	for _, line := range []string{`steps +8\.25 +7 +met`, `rate +12 +90 +missed`} {
 		if !regexp.MustCompile(line).MatchString(r.Text()) {

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"promptfed/runtime/filetest"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/ort"
 )
 
@@ -84,12 +86,8 @@ func TestExperiment(t *testing.T) {
 		t.Errorf("growth: %v, %+v", r.Tables[2].Rows, r.Targets[1])
 	}
 	// from the protocol: 20 of 100 clients, and 101 classes
-	for _, want := range []string{"100 clients, 20 train in a round", "100 classes, 6593 images", "evaluation",
-		"published form", "clients train in a round"} {
-		if !strings.Contains(r.Text(), want) {
-			t.Errorf("the text does not say %q:\n%s", want, r.Text())
-		}
-	}
+	goldentest.Contains(t, r.Text(), "100 clients, 20 train in a round", "100 classes, 6593 images", "evaluation",
+		"published form", "clients train in a round")
 	if left, err := filepath.Glob(filepath.Join(os.Getenv("TMPDIR"), "promptfed*")); err != nil || len(left) > 0 {
 		t.Errorf("left behind: %v, %v", left, err)
 	}
@@ -150,9 +148,7 @@ func TestProfile(t *testing.T) {
 		text := "[" + strings.Join([]string{node("MatMul", "700"), run, node("MatMul", "300000"),
 			node("Add", "100000"), `{"cat":"Node","name":"x_fence_before","dur":5,"args":{"op_name":"Add"}}`,
 			node("Add", "50000"), run}, ",") + "]"
-		if err := os.WriteFile(prefix+"_1.json", []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		filetest.Write(t, prefix+"_1.json", text)
 		spent, between, left, err := readProfiles(prefix, 2, 1)
 		if err != nil || math.Abs(between-gap) > 1e-9 || math.Abs(spent["MatMul"]-0.3) > 1e-9 ||
 			math.Abs(spent["Add"]-0.15) > 1e-9 || len(spent) != 2 || left["Add"] != (provider == "CUDA") {

@@ -1,7 +1,6 @@
 package dasslimport
 
 import (
-	"os"
 	"path/filepath"
 	"reflect"
 	"strings"
@@ -11,16 +10,13 @@ import (
 	"promptfed/federation/configtags"
 	"promptfed/federation/experiment"
 	"promptfed/federation/methods"
+	"promptfed/runtime/filetest"
 )
 
 func files(t testing.TB, names ...string) []File {
 	var out []File
 	for _, n := range names {
-		text, err := os.ReadFile(filepath.Join("testdata", n))
-		if err != nil {
-			t.Fatal(err)
-		}
-		out = append(out, File{n, text})
+		out = append(out, File{n, filetest.Read(t, "testdata", n)})
 	}
 	return out
 }
@@ -28,10 +24,7 @@ func files(t testing.TB, names ...string) []File {
 // opened returns the values of the configuration from Import, read from a file by configs.Open.
 func opened(t *testing.T, r Result) map[string]any {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "imported.yaml")
-	if err := os.WriteFile(path, r.Text, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	path := filetest.Write(t, filepath.Join(t.TempDir(), "imported.yaml"), r.Text)
 	c, err := configs.Open(path, nil)
 	if err == nil {
 		err = c.Check()

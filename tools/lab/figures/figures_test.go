@@ -13,14 +13,13 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"promptfed/runtime/filetest"
 )
 
 // Quartiles, whiskers and outliers equal NumPy's and matplotlib's (tools/golden/figures.py).
 func TestNewFiveNumbers(t *testing.T) {
-	data, err := os.ReadFile("testdata/quartiles.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := filetest.Read(t, "testdata/quartiles.json")
 	var cases []struct {
 		Values []float64
 		FiveNumbers

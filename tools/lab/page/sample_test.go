@@ -14,6 +14,7 @@ import (
 	"promptfed/federation/engine/metrics"
 	"promptfed/federation/engine/record"
 	"promptfed/federation/experiment"
+	"promptfed/runtime/filetest"
 	"promptfed/tools/lab/figures"
 	"promptfed/tools/lab/page"
 	"promptfed/tools/lab/results"
@@ -243,9 +244,7 @@ func write(t *testing.T, r page.Report) string {
 	dir := t.TempDir()
 	if keep := os.Getenv("PROMPTFED_TEST_PAGES"); keep != "" { // keeps the pages of the tests in this folder
 		dir = filepath.Join(keep, t.Name())
-		if err := os.MkdirAll(dir, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		filetest.Folder(t, dir)
 	}
 	file := filepath.Join(dir, "report.html")
 	f, err := os.Create(file)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/chromedp/chromedp"
 
+	"promptfed/runtime/filetest"
 	"promptfed/tools/lab/report"
 	"promptfed/tools/lab/ui"
 	"promptfed/tools/promptfed/command"
@@ -26,9 +27,7 @@ func TestSamples(t *testing.T) {
 	text := "name: shapes\nmethod: promptfl\nbackbones: [tiny-vit-b16]\ndata: {set: synthetic, shots: 2, " +
 		"generator: {classes: [circle, square, star, heart], test: 10}}\n" +
 		"partition: {kind: iid, clients: 2}\ntrain: {rounds: 1}\n"
-	if err := os.WriteFile(conf, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	filetest.Write(t, conf, text)
 	args := []string{"run", conf, "--out", run, "--quiet"}
 	if code := command.Execute(t.Context(), args); code != 0 {
 		t.Fatalf("exit code %d", code)

@@ -8,13 +8,13 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 	"time"
 
 	"golang.org/x/net/html"
 
+	"promptfed/runtime/filetest"
 	"promptfed/tools/lab/page"
 )
 
@@ -174,10 +174,7 @@ func TestChartLibraryIsThePublishedOne(t *testing.T) {
 		"uPlot.min.css": "c57618bc6a0fa8e8e13309299315930efec7be5cab93212acdce14485aff66d0" +
 			"580bb7a4944dc33410dc72a88c8f657344a49f7d9cdea9545c91d633271f6a7d",
 	} {
-		text, err := os.ReadFile("assets/uplot/" + name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := filetest.Read(t, "assets/uplot/"+name)
 		if sum := sha512.Sum512(text); hex.EncodeToString(sum[:]) != want {
 			t.Errorf("%s was altered", name)
 		}

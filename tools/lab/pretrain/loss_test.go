@@ -8,7 +8,7 @@ import (
 
 	"promptfed/models/clip"
 	"promptfed/runtime/ort"
-	"promptfed/runtime/safetensors"
+	"promptfed/runtime/ort/orttest"
 	"promptfed/runtime/tensor"
 )
 
@@ -83,10 +83,7 @@ func checkStep(t *testing.T, file string, image clip.VisionArch) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want, _, err := safetensors.ReadFile("testdata/" + file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := orttest.Golden(t, "testdata/"+file)
 	if n := len(weights) + 1 + len(freshMoments(image)); len(want) != n || len(got) != n {
 		t.Fatalf("%s: %d golden tensors and %d outputs, want %d of each", file, len(want), len(got), n)
 	}

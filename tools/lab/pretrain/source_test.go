@@ -4,7 +4,6 @@ import (
 	"context"
 	"image"
 	"image/color"
-	"image/png"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -15,6 +14,7 @@ import (
 	"promptfed/configs"
 	"promptfed/federation/data/sets"
 	"promptfed/models/preprocess"
+	"promptfed/runtime/filetest"
 	"promptfed/runtime/goldentest"
 )
 
@@ -92,24 +92,13 @@ func TestMoved(t *testing.T) {
 func folder(t *testing.T, n int) string {
 	root := t.TempDir()
 	for _, class := range []string{"cat", "owl"} {
-		dir := filepath.Join(root, "photo", class)
-		if err := os.MkdirAll(dir, 0o755); err != nil {
-			t.Fatal(err)
-		}
 		for i := range n {
 			img := image.NewGray(image.Rect(0, 0, 8, 8))
 			for p := range img.Pix {
 				img.Pix[p] = uint8(10 * i)
 			}
 			img.SetGray(0, 0, color.Gray{Y: uint8(10 * i)})
-			f, err := os.Create(filepath.Join(dir, string(rune('a'+i))+".png"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := png.Encode(f, img); err != nil {
-				t.Fatal(err)
-			}
-			f.Close()
+			filetest.PNG(t, filepath.Join(root, "photo", class, string(rune('a'+i))+".png"), img)
 		}
 	}
 	return root
@@ -227,9 +216,7 @@ func TestBatch(t *testing.T) {
 func TestCaptionsAreUnambiguous(t *testing.T) {
 	c, path := Defaults(), filepath.Join(t.TempDir(), "c.yaml")
 	text := "sources:\n- share: 1\n  captions:\n    Art: [a]\n    art: [b]\n"
-	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	filetest.Write(t, path, text)
 	err := configs.DecodeFile(&c, path, nil)
 	if err == nil || !strings.Contains(err.Error(), "sources[0].captions.art is given twice") {
 		t.Error(err)

@@ -9,6 +9,7 @@ import (
 	"promptfed/models/bundle"
 	"promptfed/models/bundle/converted"
 	"promptfed/models/tiny"
+	"promptfed/runtime/goldentest"
 )
 
 // bundled converts an embedded backbone.
@@ -76,19 +77,7 @@ func TestBundled(t *testing.T) {
 
 // shared is a data folder beside the checkout, or "".
 func shared(t *testing.T, set string) string {
-	dir, err := os.Getwd()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for ; ; dir = filepath.Dir(dir) {
-		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
-			break
-		}
-		if dir == filepath.Dir(dir) {
-			return ""
-		}
-	}
-	root := filepath.Join(dir, "..", "shared", "data", set)
+	root := filepath.Join(goldentest.Module(t), "..", "shared", "data", set)
 	if _, err := os.Stat(root); err != nil {
 		return ""
 	}

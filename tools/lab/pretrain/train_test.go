@@ -13,15 +13,8 @@ import (
 
 	"promptfed/federation/data"
 	"promptfed/models/checkpoint"
+	"promptfed/runtime/filetest"
 )
-
-func weightsOf(t *testing.T, dir string) []byte {
-	b, err := os.ReadFile(filepath.Join(dir, weightsFile))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b
-}
 
 // A run that is stopped after its second step and continued ends with the same bytes as an uninterrupted run.
 func TestResume(t *testing.T) {
@@ -56,7 +49,7 @@ func TestResume(t *testing.T) {
 	if first != 3 {
 		t.Errorf("the second run began with step %d, want 3", first)
 	}
-	if !bytes.Equal(weightsOf(t, whole.Out), weightsOf(t, parts.Out)) {
+	if !bytes.Equal(filetest.Read(t, whole.Out, weightsFile), filetest.Read(t, parts.Out, weightsFile)) {
 		t.Error("stopping and starting again changed the weights")
 	}
 	other := parts

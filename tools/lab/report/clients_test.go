@@ -3,7 +3,6 @@ package report
 import (
 	"fmt"
 	"math"
-	"os"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -11,6 +10,7 @@ import (
 	"promptfed/configs"
 	"promptfed/federation/engine/metrics"
 	"promptfed/federation/engine/record"
+	"promptfed/runtime/filetest"
 	"promptfed/tools/lab/figures"
 	"promptfed/tools/lab/results"
 	"promptfed/tools/promptfed/runfolder"
@@ -29,17 +29,12 @@ func TestStripsAcrossSeeds(t *testing.T) {
 		for k, b := range run.backbones {
 			text += fmt.Sprintf(`%s{"backbone": %q}`, []string{"", ", ", ", "}[k], b)
 		}
-		if err := os.WriteFile(filepath.Join(dir, runfolder.ClientsFile), []byte(text+"]}"), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		filetest.Write(t, filepath.Join(dir, runfolder.ClientsFile), text+"]}")
 		e := &metrics.Evaluation{Values: map[string]float64{metrics.Accuracy: .5}, PerClient: run.accuracy}
 		group.Runs = append(group.Runs, &results.Run{Dir: dir, Seed: uint64(seed), State: results.Done,
 			Rounds: []results.Round{{Record: record.Record{Tested: true, Evaluation: e}}}})
 	}
-	m, err := results.ParseMetric("last")
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := last(t)
 	v := &view{Report: &Report{Results: &results.Results{}}, groups: []*results.Group{group}, metric: m, axis: "method"}
 	drawn, err := v.strips(configs.Figure{Kind: "strips"}, m)
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 
 	"promptfed/configs"
 	"promptfed/runtime/convert"
+	"promptfed/runtime/filetest"
 	"promptfed/tools/lab/figures"
 	"promptfed/tools/lab/page"
 	"promptfed/tools/lab/results"
@@ -135,9 +136,7 @@ func TestDates(t *testing.T) {
 	for i, want := range []string{"began on 24 November 2026", "began on 24 November 2026 to 25 November 2026"} {
 		runs[i].Dir = t.TempDir()
 		text := fmt.Sprintf(`{"calls": [{"start": "2026-11-%dT12:00:00Z"}]}`, 24+i)
-		if err := os.WriteFile(filepath.Join(runs[i].Dir, runfolder.ProvenanceFile), []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		filetest.Write(t, filepath.Join(runs[i].Dir, runfolder.ProvenanceFile), text)
 		if got := dates(runs); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
@@ -173,12 +172,7 @@ func TestServed(t *testing.T) {
 		for file, text := range map[string]string{"config.yaml": "name: " + name + "\nmethod: promptfl\n",
 			"rounds.jsonl": `{"format":2,"round":0,"loss":1,"parameters_up":3,"parameters_down":4,"seconds":1}` +
 				"\n"} {
-			if err := os.MkdirAll(filepath.Join(root, name), 0o755); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.WriteFile(filepath.Join(root, name, file), []byte(text), 0o644); err != nil {
-				t.Fatal(err)
-			}
+			filetest.Write(t, filepath.Join(root, name, file), text)
 		}
 	}
 	live := Live(dirs)

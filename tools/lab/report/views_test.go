@@ -15,6 +15,16 @@ import (
 	"promptfed/tools/lab/results"
 )
 
+// last returns the metric of the last round.
+func last(t *testing.T) results.Metric {
+	t.Helper()
+	m, err := results.ParseMetric("last")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
 // contested returns a part of a report on methods A and B, over some seeds and two values of beta. Each run has 12
 // clients. B's clients are better by different amounts. A is tested globally and B personally, and only B lacks the
 // other evaluation.
@@ -48,10 +58,7 @@ func contested(t *testing.T, seeds int) *view {
 	}
 	found := &results.Results{Plans: []*results.Plan{plan}, Groups: groups}
 	found.Select(record.MethodView)
-	m, err := results.ParseMetric("last")
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := last(t)
 	v := &view{Report: &Report{Results: found, json: found.Export("")}, plan: plan, groups: groups, name: plan.Name,
 		metric: m, axis: "method"}
 	v.compare()
@@ -218,10 +225,7 @@ func TestCurvesAlong(t *testing.T) {
 		groups = append(groups, &results.Group{Name: name, Labels: map[string]string{"method": name},
 			Runs: []*results.Run{{Seed: 1, State: results.Done, Rounds: rounds}}})
 	}
-	m, err := results.ParseMetric("last")
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := last(t)
 	v := &view{Report: &Report{Results: &results.Results{Groups: groups}}, groups: groups, metric: m, axis: "method"}
 	for along, want := range map[string][][]float64{
 		"":      {{1, 2, 3, 4}, {1, 2, 3, 4}, {1, 2, 3, 4}},

@@ -35,10 +35,7 @@ func TestOnlyOneExperimentIsAveraged(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Fatalf("groups %q\nwant %q", got, want)
 	}
-	accuracy, err := ParseMetric("last")
-	if err != nil {
-		t.Fatal(err)
-	}
+	accuracy := metric(t, "last")
 	for _, g := range r.Groups {
 		if s := g.Stat(accuracy); g.Name == want[1] { // (0.5 + 0.7 + 0.6) / 3
 			if !slices.Equal(s.Seeds, []uint64{1, 2, 5}) || s.Mean() < .5999 || s.Mean() > .6001 {

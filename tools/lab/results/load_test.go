@@ -3,7 +3,6 @@ package results
 import (
 	"encoding/json"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -12,19 +11,14 @@ import (
 
 	"promptfed/federation/experiment/identity"
 	"promptfed/federation/methods/parts/layer"
+	"promptfed/runtime/filetest"
 )
 
 // put writes files below a folder: name, text, name, text.
 func put(t *testing.T, dir string, files ...string) {
 	t.Helper()
 	for i := 0; i < len(files); i += 2 {
-		path := filepath.Join(dir, files[i])
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(files[i+1]), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		filetest.Write(t, filepath.Join(dir, files[i]), files[i+1])
 	}
 }
 
@@ -304,10 +298,7 @@ func FuzzRunFolder(f *testing.F) {
 		for _, g := range r.Groups {
 			for _, name := range []string{"last", "best", "last5", "last10", "global@best", "personal", "weighted",
 				"f1", "worst", "domain:a", "domain-std", "set:new", "loss", "bytes", "seconds@last5"} {
-				m, err := ParseMetric(name)
-				if err != nil {
-					t.Fatal(err)
-				}
+				m := metric(t, name)
 				if s := g.Stat(m); s.N() > 0 && !(s.Mean() > -1e31 && s.Mean() < 1e31) {
 					t.Errorf("%s is %v", name, s.Mean())
 				}

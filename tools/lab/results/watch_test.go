@@ -7,6 +7,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"promptfed/runtime/filetest"
 )
 
 // A cache rereads exactly the changed runs. The fingerprint changes with every relevant file and with no other file.
@@ -19,13 +21,7 @@ func TestCacheAndStamp(t *testing.T) {
 	stamp := Fingerprint(dir)
 	write := func(name, text string) {
 		t.Helper()
-		path := filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		filetest.Write(t, filepath.Join(dir, name), text)
 	}
 	changed := func(what string, want bool) {
 		t.Helper()

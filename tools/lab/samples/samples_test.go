@@ -17,6 +17,7 @@ import (
 
 	"promptfed/federation/data/datatest"
 	"promptfed/federation/engine/metrics"
+	"promptfed/runtime/filetest"
 	"promptfed/runtime/ort"
 	"promptfed/tools/lab/results"
 	"promptfed/tools/lab/samples"
@@ -34,17 +35,7 @@ func photo(t *testing.T, path string, side int, c color.Color) {
 	for i := range side * side / 2 {
 		img.Set(i%side, i/side, c)
 	}
-	var b bytes.Buffer
-	err := png.Encode(&b, img)
-	if err == nil {
-		err = os.MkdirAll(filepath.Dir(path), 0o755)
-	}
-	if err == nil {
-		err = os.WriteFile(path, b.Bytes(), 0o644)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	filetest.PNG(t, path, img)
 }
 
 // trained runs promptfl with two clients on a folder with 90 test images, and returns its run and the folder.
@@ -79,9 +70,7 @@ func trained(t *testing.T) (results.Run, string) {
 	text := "name: photos\nmethod: promptfl\nbackbones: [tiny-vit-b16]\ndata: {set: folder, root: " + relative +
 		", shots: 4, duplicates: keep}\npartition: {kind: dirichlet, beta: 0.5, clients: 2}\n" +
 		"train: {rounds: 1, lr: 0.1}\n"
-	if err := os.WriteFile(conf, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	filetest.Write(t, conf, text)
 	args := []string{"run", conf, "--out", out, "--quiet"}
 	if code := command.Execute(t.Context(), args); code != 0 {
 		t.Fatalf("exit code %d", code)

@@ -9,6 +9,7 @@ import (
 	"promptfed/configs"
 	"promptfed/federation/engine/metrics"
 	"promptfed/federation/engine/record"
+	"promptfed/runtime/goldentest"
 	"promptfed/tools/lab/results"
 )
 
@@ -76,24 +77,16 @@ func TestOneEvaluation(t *testing.T) {
 		}
 	}
 	_, forms = built(t, field(results.PersonalView, "0.1"), Layout{Rows: []string{"method"}, Columns: []string{"beta"}})
-	for _, line := range []string{"**86.80**", "Evaluation: personal,", "| Avg | 84.40 |"} {
-		if !strings.Contains(forms["Markdown"], line) {
-			t.Errorf("no %q:\n%s", line, forms["Markdown"])
-		}
-	}
+	goldentest.Contains(t, forms["Markdown"], "**86.80**", "Evaluation: personal,", "| Avg | 84.40 |")
 }
 
 // TestBoldStaysWithin: if each method is tested as in its paper, every row names its evaluation and each evaluation has
 // its own best. The globally tested method, alone in its evaluation, does not lose against methods in the other.
 func TestBoldStaysWithin(t *testing.T) {
 	tab, forms := built(t, field(record.MethodView, "0.1"), Layout{Rows: []string{"method"}, Columns: []string{"beta"}})
-	for _, line := range []string{"| method | evaluation | beta = 0.1 |", "| Avg | global | 46.40 |",
+	goldentest.Contains(t, forms["Markdown"], "| method | evaluation | beta = 0.1 |", "| Avg | global | 46.40 |",
 		"| Pers | personal | 84.00 |", "| Local | personal | **86.80** |",
-		"no best is marked across them"} {
-		if !strings.Contains(forms["Markdown"], line) {
-			t.Errorf("no %q:\n%s", line, forms["Markdown"])
-		}
-	}
+		"no best is marked across them")
 	if strings.Count(forms["terminal"], "*8") != 1 || !strings.Contains(tab.Legend.Best,
 		"among those of one evaluation") {
 		t.Errorf("%s", forms["terminal"])
@@ -158,14 +151,11 @@ func TestWhatNumbersRestOn(t *testing.T) {
 	r.Summary.Reads = []string{record.ReadsPrivate, record.ReadsShared}
 	groups[1].Runs[0].Summary.Untrained = 2
 	_, forms := built(t, groups, Layout{Rows: []string{"method"}, Columns: []string{"beta"}})
-	for _, line := range []string{"2 tests were not answered by all clients: Avg, seed 1: no answer to the test of " +
-		"round 1 from client 3: means are over the others; " +
-		"Avg, seed 1: no answer to evaluation set new of round 1 from clients 0, 2: means are over the others.",
-		"The global evaluation also uses private parameters or examples of each client: Avg."} {
-		if !strings.Contains(forms["terminal"], line) {
-			t.Errorf("no %q:\n%s", line, forms["terminal"])
-		}
-	}
+	goldentest.Contains(t, forms["terminal"],
+		"2 tests were not answered by all clients: Avg, seed 1: no answer to the test of "+
+			"round 1 from client 3: means are over the others; "+
+			"Avg, seed 1: no answer to evaluation set new of round 1 from clients 0, 2: means are over the others.",
+		"The global evaluation also uses private parameters or examples of each client: Avg.")
 	if strings.Contains(forms["terminal"], "never trained") {
 		t.Errorf("a global table speaks of personal parameters:\n%s", forms["terminal"])
 	}
@@ -190,24 +180,16 @@ func TestPaperEvaluation(t *testing.T) {
 	}
 	l := Layout{Rows: []string{"method", EvaluationAxis}, Columns: []string{"beta"}, Card: groups[2].Plan.Card}
 	_, forms := built(t, groups, l)
-	for _, line := range []string{"| Avg | global | **46.40** (46, +0.40) |", "| Avg | personal | 84.40 |",
+	goldentest.Contains(t, forms["Markdown"], "| Avg | global | **46.40** (46, +0.40) |", "| Avg | personal | 84.40 |",
 		"| Pers | global | 44.00 (45, −1.00) |",
 		"| Pers | personal | 84.00 |", "| Local | global | - |", "| Local | personal | **86.80** (86, +0.80) |",
-		"The paper does not say which evaluation its numbers are (Avg; Local); they are shown"} {
-		if !strings.Contains(forms["Markdown"], line) {
-			t.Errorf("no %q:\n%s", line, forms["Markdown"])
-		}
-	}
+		"The paper does not say which evaluation its numbers are (Avg; Local); they are shown")
 	// In a table of one evaluation, the difference from a number of the other evaluation has no meaning.
 	(&results.Results{Groups: groups}).Select(results.PersonalView)
 	l.Rows = l.Rows[:1]
 	_, forms = built(t, groups, l)
-	for _, line := range []string{"| Avg | 84.40 (46) |", "| Pers | 84.00 (45) |", "| Local | **86.80** (86, +0.80) " +
-		"|", "no difference is shown: Avg global; Pers global."} {
-		if !strings.Contains(forms["Markdown"], line) {
-			t.Errorf("no %q:\n%s", line, forms["Markdown"])
-		}
-	}
+	goldentest.Contains(t, forms["Markdown"], "| Avg | 84.40 (46) |", "| Pers | 84.00 (45) |",
+		"| Local | **86.80** (86, +0.80) |", "no difference is shown: Avg global; Pers global.")
 	if _, err := Build(groups, Layout{Rows: []string{"method"}, Columns: []string{"nothing"}}); err == nil ||
 		!strings.Contains(fmt.Sprint(err), EvaluationAxis) {
 		t.Errorf("%v", err)
@@ -233,15 +215,8 @@ func TestGridOfEvaluations(t *testing.T) {
 		}
 	}
 	_, forms := built(t, groups, Layout{Rows: []string{"method"}, Columns: []string{EvaluationAxis}})
-	for _, line := range []string{"| Avg | 50.00 \\[1\\] | 70.00 \\[2\\] |",
-		"| Pers | 80.00 \\[2\\] | **80.00** \\[2\\] |", "\\[1\\] global evaluation", "\\[2\\] personal evaluation"} {
-		if !strings.Contains(forms["Markdown"], line) {
-			t.Errorf("no %q:\n%s", line, forms["Markdown"])
-		}
-	}
-	for _, line := range []string{"table,method,evaluation,metric,view,unit,", ",Avg,as published,last,global,%,50,"} {
-		if !strings.Contains(forms["CSV"], line) {
-			t.Errorf("no %q:\n%s", line, forms["CSV"])
-		}
-	}
+	goldentest.Contains(t, forms["Markdown"], "| Avg | 50.00 \\[1\\] | 70.00 \\[2\\] |",
+		"| Pers | 80.00 \\[2\\] | **80.00** \\[2\\] |", "\\[1\\] global evaluation", "\\[2\\] personal evaluation")
+	goldentest.Contains(t, forms["CSV"],
+		"table,method,evaluation,metric,view,unit,", ",Avg,as published,last,global,%,50,")
 }

@@ -4,7 +4,6 @@ import (
 	"encoding/csv"
 	"encoding/json"
 	"flag"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -13,6 +12,8 @@ import (
 	"promptfed/configs"
 	"promptfed/federation/engine/metrics"
 	"promptfed/federation/engine/record"
+	"promptfed/runtime/filetest"
+	"promptfed/runtime/goldentest"
 	"promptfed/tools/lab/results"
 )
 
@@ -92,14 +93,9 @@ func golden(t *testing.T, name, got string) {
 	t.Helper()
 	path := filepath.Join("testdata", name)
 	if *update {
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		filetest.Write(t, path, got)
 	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := filetest.Read(t, path)
 	if got != string(want) {
 		t.Errorf("%s: got\n%s\nwant\n%s", name, got, want)
 	}
@@ -305,12 +301,8 @@ func TestSeedsOfCells(t *testing.T) {
 		t.Fatal(err)
 	}
 	text := tab.Terminal(whole) // by hand: 10, 20, 30 deviate by 10, and 10, 20 by 10/sqrt(2)
-	for _, want := range []string{"20.00 ± 10.00", "15.00 ± 7.07 [1]", "(n-1) over n = 2 to 3 seeds: 0, 1, 2",
-		"[1] over n = 2 seeds, where other numbers of the table are over 3"} {
-		if !strings.Contains(text, want) {
-			t.Errorf("no %q in\n%s", want, text)
-		}
-	}
+	goldentest.Contains(t, text, "20.00 ± 10.00", "15.00 ± 7.07 [1]", "(n-1) over n = 2 to 3 seeds: 0, 1, 2",
+		"[1] over n = 2 seeds, where other numbers of the table are over 3")
 }
 
 func TestBuildErrors(t *testing.T) {
@@ -381,9 +373,7 @@ func TestLaTeXEscapes(t *testing.T) {
 	dir := t.TempDir()
 	doc := "\\documentclass{article}\\usepackage[utf8]{inputenc}\\usepackage{booktabs}\\begin{document}\n" + text +
 		"\\end{document}\n"
-	if err := os.WriteFile(filepath.Join(dir, "t.tex"), []byte(doc), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	filetest.Write(t, filepath.Join(dir, "t.tex"), doc)
 	c := exec.Command("pdflatex", "-interaction=nonstopmode", "-halt-on-error", "t.tex")
 	c.Dir = dir
 	if out, err := c.CombinedOutput(); err != nil {

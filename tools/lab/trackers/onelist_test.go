@@ -16,6 +16,7 @@ import (
 	"promptfed/configs"
 	"promptfed/federation/engine/metrics"
 	"promptfed/federation/engine/record"
+	"promptfed/runtime/filetest"
 	"promptfed/tools/lab/report"
 	"promptfed/tools/lab/results"
 	"promptfed/tools/lab/trackers"
@@ -72,12 +73,7 @@ func TestOneList(t *testing.T) {
 	conf := "name: one\nmethod: promptfl\nseed: 3\ntrain: {rounds: 1}\neval: {target: 50}\n"
 	for name, text := range map[string]string{"config.yaml": conf, "rounds.jsonl": string(everything) + "\n",
 		"summary.json": `{"format":2,"name":"one","rounds":1}`} {
-		if err := os.MkdirAll(dir, 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		filetest.Write(t, filepath.Join(dir, name), text)
 	}
 	store := t.TempDir()
 	l, err := trackers.Open([]string{trackers.TensorBoard, trackers.MLflow + store},
@@ -204,18 +200,12 @@ func cardTakes(t *testing.T, name string) error {
 	text := fmt.Sprintf("name: x\nmethod: promptfl\ndata: {set: synthetic}\n"+
 		"sweep: {axes: [{name: a, key: train.epochs, values: [1, 2]}]}\n"+
 		"card: {metric: %q}\n", name)
-	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	filetest.Write(t, path, text)
 	_, err := configs.LoadSweep(path, configs.SweepOptions{})
 	return err
 }
 
 func read(t *testing.T, dir, name string) string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(dir, name))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(text)
+	return string(filetest.Read(t, dir, name))
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"promptfed/federation/net/authority"
+	"promptfed/runtime/filetest"
 	"promptfed/runtime/goldentest"
 	"promptfed/tools/promptfed/cli"
 )
@@ -39,13 +40,7 @@ func mustCerts(t *testing.T, args ...string) string {
 func copyFiles(t *testing.T, from, to string, names ...string) {
 	t.Helper()
 	for _, name := range names {
-		text, err := os.ReadFile(filepath.Join(from, name))
-		if err == nil {
-			err = os.WriteFile(filepath.Join(to, name), text, 0o644)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		filetest.Write(t, filepath.Join(to, name), filetest.Read(t, from, name))
 	}
 }
 
@@ -96,9 +91,6 @@ func TestCertsRequest(t *testing.T) {
 		}
 		if !strings.Contains(out, r.Fingerprint) || strings.Count(out, "\n") != 1 {
 			t.Errorf("%q does not say %s in one line", out, r.Fingerprint)
-		}
-		if err := os.MkdirAll(at("mail"), 0o700); err != nil {
-			t.Fatal(err)
 		}
 		copyFiles(t, at(dir), at("mail"), name+".csr")
 		return r.Fingerprint
@@ -189,10 +181,7 @@ func TestCertsRequest(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, f := range files {
-			text, err := os.ReadFile(filepath.Join(dir, f.Name()))
-			if err != nil {
-				t.Fatal(err)
-			}
+			text := filetest.Read(t, dir, f.Name())
 			if bytes.Contains(text, []byte("PRIVATE")) && f.Name() != "ca-key.pem" {
 				t.Errorf("%s holds the private key %s", dir, f.Name())
 			}
@@ -221,9 +210,5 @@ func TestCertsSteps(t *testing.T) {
 	_, err := runCerts(dir, "--request", "client-1e3")
 	goldentest.WantError(t, err, `"client-1e3" is not a name`)
 	out := mustCerts(t, dir, "--clients", "1")
-	for _, want := range []string{"for a trial", "every client's key", "--request"} {
-		if !strings.Contains(out, want) {
-			t.Errorf("%q does not say %q", out, want)
-		}
-	}
+	goldentest.Contains(t, out, "for a trial", "every client's key", "--request")
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"log/slog"
 	"net"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -13,6 +12,7 @@ import (
 
 	"promptfed/configs"
 	"promptfed/federation/experiment"
+	"promptfed/runtime/filetest"
 	"promptfed/tools/promptfed/cli"
 )
 
@@ -34,16 +34,12 @@ func TestReadClasses(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "classes.txt")
 	for text, want := range map[string]string{"cat\n\ndog\ncat\n": `line 4: class "cat" is listed twice`,
 		"\n \n": "has no class names", "": "has no class names"} {
-		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		filetest.Write(t, path, text)
 		if _, err := readClasses(path); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %s", text, err, want)
 		}
 	}
-	if err := os.WriteFile(path, []byte(" red fox \r\ncat"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	filetest.Write(t, path, " red fox \r\ncat")
 	if got, err := readClasses(path); err != nil || !slices.Equal(got, []string{"red fox", "cat"}) {
 		t.Errorf("%q %v", got, err)
 	}

@@ -1,7 +1,6 @@
 package inspect
 
 import (
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -12,6 +11,7 @@ import (
 	"promptfed/models/checkpoint"
 	"promptfed/models/tiny"
 	"promptfed/models/tokenizer"
+	"promptfed/runtime/filetest"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/onnx"
 	"promptfed/runtime/ort"
@@ -110,9 +110,7 @@ func TestCheckReadsMethods(t *testing.T) {
 		"method with the loss cross entropy + correction": content,
 		path + `: metadata promptfed.method: "invalid`: []byte(strings.Replace(string(content), `{"version`,
 			`["version`, 1))} {
-		if err := os.WriteFile(path, b, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		filetest.Write(t, path, b)
 		var c checks
 		got := ""
 		if err := c.all(t.Context(), path, nil, nil); err != nil {

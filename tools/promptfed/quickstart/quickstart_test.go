@@ -12,6 +12,7 @@ import (
 	"promptfed/federation/data/partition"
 	"promptfed/federation/data/sets"
 	"promptfed/federation/experiment"
+	"promptfed/runtime/filetest"
 )
 
 // images writes n files into each folder.
@@ -58,10 +59,7 @@ func TestLayouts(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			path := filepath.Join(t.TempDir(), "x.yaml")
-			if err := os.WriteFile(path, p.Text, 0o644); err != nil {
-				t.Fatal(err)
-			}
+			path := filetest.Write(t, filepath.Join(t.TempDir(), "x.yaml"), p.Text)
 			conf, err := configs.Load(path, nil) // the values of the file
 			if err != nil {
 				t.Fatal(err)

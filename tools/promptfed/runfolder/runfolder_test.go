@@ -16,16 +16,12 @@ import (
 	"promptfed/configs"
 	"promptfed/federation/engine/record"
 	"promptfed/federation/experiment"
+	"promptfed/runtime/filetest"
 )
 
 func write(t *testing.T, path, text string) {
 	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	filetest.Write(t, path, text)
 }
 
 func there(path ...string) bool {
@@ -110,15 +106,10 @@ func TestLock(t *testing.T) {
 func TestRemove(t *testing.T) {
 	dir := t.TempDir()
 	single, cell := filepath.Join(dir, "run"), filepath.Join(dir, "sweep", "a", "seed-1")
-	for _, d := range []string{single, cell} {
-		if err := os.MkdirAll(d, 0o755); err != nil {
-			t.Fatal(err)
-		}
-	}
+	filetest.Folder(t, single)
+	filetest.Folder(t, cell)
 	sweep := filepath.Join(dir, "sweep")
-	if err := os.WriteFile(filepath.Join(sweep, configs.PlanFile), []byte("{}"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	filetest.Write(t, filepath.Join(sweep, configs.PlanFile), "{}")
 	for _, at := range []string{single, cell, sweep} {
 		release, err := lock(at)
 		if err != nil {
@@ -181,10 +172,7 @@ func provenance(t *testing.T) {
 	if err := end(nil); err != nil {
 		t.Fatal(err)
 	}
-	b, err := os.ReadFile(filepath.Join(dir, ProvenanceFile))
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := filetest.Read(t, dir, ProvenanceFile)
 	var p Provenance
 	if err := json.Unmarshal(b, &p); err != nil {
 		t.Fatal(err)

@@ -17,10 +17,7 @@ func TestPacked(t *testing.T) {
 	for name, p := range prompts {
 		for _, kind := range Kinds() {
 			for _, rho := range []float64{0.2, 0.5, 0.8, 1} {
-				q, err := Project(p, kind, rho)
-				if err != nil {
-					t.Fatal(err)
-				}
+				q := project(t, p, kind, rho)
 				o := OfPrompt{Projector: kind, Ratio: rho, Gradient: "through"}
 				packed, _, err := o.Factors(p)
 				if err != nil {

@@ -31,10 +31,7 @@ func TestProjectorLaws(t *testing.T) {
 		for _, kind := range Kinds() {
 			for _, rho := range []float64{0, .3, .8, 1} {
 				t.Run(fmt.Sprintf("%s-%s-%v", name, kind, rho), func(t *testing.T) {
-					q, err := Project(p, kind, rho)
-					if err != nil {
-						t.Fatal(err)
-					}
+					q := project(t, p, kind, rho)
 					if q.Rank != ranks[name] {
 						t.Errorf("rank %d, want %d", q.Rank, ranks[name])
 					}
@@ -52,10 +49,7 @@ func TestProjectColumns(t *testing.T) {
 		return ProjectColumns(p, func(int) (int, int) { return lo, hi })
 	}
 	for _, kind := range Kinds() {
-		want, err := Project(p, kind, 0.6)
-		if err != nil {
-			t.Fatal(err)
-		}
+		want := project(t, p, kind, 0.6)
 		got, err := between(want.Lo, want.Hi)
 		if err != nil {
 			t.Fatal(err)
@@ -83,6 +77,16 @@ func TestProjectColumns(t *testing.T) {
 			t.Errorf("columns %v: %v", bad, err)
 		}
 	}
+}
+
+// project returns the projector of a kind, which must exist.
+func project(t testing.TB, p *tensor.Tensor, kind string, rho float64) *Projection {
+	t.Helper()
+	q, err := Project(p, kind, rho)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return q
 }
 
 func checkLaws(t *testing.T, q *Projection) {
@@ -133,10 +137,7 @@ func TestDirections(t *testing.T) {
 		{ExactNull, .8, []float32{0, 0, 0, 1, 1}, false}, // min(3, 4) removed
 		{ExactNull, .3, []float32{0, 1, 0, 1, 1}, false}, // min(3, 5 - floor(3.5)) = 2 removed
 	} {
-		q, err := Project(p, c.kind, c.rho)
-		if err != nil {
-			t.Fatal(err)
-		}
+		q := project(t, p, c.kind, c.rho)
 		if q.Arbitrary != c.arbitrary {
 			t.Errorf("%s %v: arbitrary %v", c.kind, c.rho, q.Arbitrary)
 		}
@@ -161,10 +162,7 @@ func TestCompletion(t *testing.T) {
 	copy(low.Data[60:], low.Data[:60])
 	for name, p := range map[string]*tensor.Tensor{"full": lcg(3, 6, 20), "low": low, "zero": tensor.New(2, 20),
 		"square": lcg(3, 20, 20)} {
-		q, err := Project(p, Eq9, .9)
-		if err != nil {
-			t.Fatal(err)
-		}
+		q := project(t, p, Eq9, .9)
 		if q.Rank == 20 {
 			continue // nothing is left to complete
 		}
@@ -237,10 +235,7 @@ func TestErrors(t *testing.T) {
 			t.Errorf("%s %v: error %v does not say %q", c.kind, c.rho, err, c.says)
 		}
 	}
-	q, err := Project(lcg(3, 4, 6), Code, .5)
-	if err != nil {
-		t.Fatal(err)
-	}
+	q := project(t, lcg(3, 4, 6), Code, .5)
 	if _, err := q.Apply(lcg(3, 2, 5)); err == nil {
 		t.Error("a prompt of another width was projected")
 	}

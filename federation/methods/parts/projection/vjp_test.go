@@ -100,10 +100,7 @@ func TestVJPFiniteDifferences(t *testing.T) {
 				t.Run(fmt.Sprintf("%s-%v-%v", kind, rho, shape), func(t *testing.T) {
 					rows, d := shape[0], shape[1]
 					g, p := denseOf(t, lcg(5, d, d)), lcg(3, rows, d)
-					q, err := Project(p, kind, rho)
-					if err != nil {
-						t.Fatal(err)
-					}
+					q := project(t, p, kind, rho)
 					dp, err := q.vjp(q.coordinates(g))
 					if err != nil {
 						t.Fatal(err)

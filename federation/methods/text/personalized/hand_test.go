@@ -192,8 +192,7 @@ func TestTermsWithoutWeight(t *testing.T) {
 // client that sends no use, another number of them or one below 0 is refused.
 func TestPowderByHand(t *testing.T) {
 	build := func(o options) method.Method {
-		m := methodtest.Build(t, "powder", nil, methodtest.Merge(options{"tokens": 1, "prompts": 2}, o))
-		return m
+		return methodtest.Build(t, "powder", nil, methodtest.Merge(options{"tokens": 1, "prompts": 2}, o))
 	}
 	up := func(n int, v float32, use *tensor.Tensor) method.Upload {
 		return method.Upload{N: n, Shared: tensor.Map{"pool/0": tensor.Of([]float32{v}, 1, 1),

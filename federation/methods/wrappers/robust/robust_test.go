@@ -195,8 +195,7 @@ func TestLabelLossIsReplaced(t *testing.T) {
 }
 
 func base(t *testing.T) method.Method {
-	m := methodtest.Build(t, "promptfl", nil, nil)
-	return m
+	return methodtest.Build(t, "promptfl", nil, nil)
 }
 
 // own is a method with a loss of its own.

@@ -41,11 +41,10 @@ func TestDPByHand(t *testing.T) {
 func private(t *testing.T, e spec.Plan, o methodtest.Options) *engine.Result {
 	t.Helper()
 	m := methodtest.Build(t, "promptfl", []string{"dp"}, o)
-	r := enginetest.Run(t, &spec.Experiment{Method: m, Classes: methodtest.Classes,
+	return enginetest.Run(t, &spec.Experiment{Method: m, Classes: methodtest.Classes,
 		Template: "a {}.", Clients: methodtest.ClientsOfOneBackbone(4, 5, 6, 3), Plan: e,
 		Training: spec.Training{Epochs: 1, Batch: 4, Optim: optim.Config{Name: "sgd", LR: 0.1}}},
 		engine.Settings{Workers: 2})
-	return r
 }
 
 // noiseOf returns the noise on the prompt of 40 tokens in one round that moves nothing: all that the server adds is
@@ -191,8 +190,7 @@ func TestDPBoundsAClient(t *testing.T) {
 
 func TestDPRefusesRounds(t *testing.T) {
 	build := func(o methodtest.Options) method.Method {
-		m := methodtest.Build(t, "promptfl", []string{"dp"}, o)
-		return m
+		return methodtest.Build(t, "promptfl", []string{"dp"}, o)
 	}
 	up := func(client, n int) method.Upload {
 		return method.Upload{Client: client, N: n, Shared: tensor.Map{"ctx": tensor.New(4, 6)}, Extra: tensor.Map{}}
@@ -239,8 +237,7 @@ func TestDPRefusesRounds(t *testing.T) {
 // with a clip of 2, noise 1, a share of 5 and 24 numbers that is 2 (1 + (4.899 + 6)/2.2361) = 11.748.
 func TestLyingUploadUnderClientNoise(t *testing.T) {
 	m := methodtest.Build(t, "promptfl", []string{"dp"}, methodtest.Options{"where": "client", "clip": 2.0,
-		"noise": 1.0,
-		"least": 0.5})
+		"noise": 1.0, "least": 0.5})
 	g := &method.Global{Sampling: method.Sampling{Clients: 100, Size: 10}, Shared: tensor.Map{"ctx": tensor.New(4, 6)},
 		Broadcast: tensor.Map{}, Notes: map[string]float64{}}
 	var ups []method.Upload

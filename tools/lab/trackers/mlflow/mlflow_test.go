@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"go.yaml.in/yaml/v3"
+
+	"promptfed/runtime/filetest"
 )
 
 var (
@@ -219,10 +221,7 @@ func TestServer(t *testing.T) {
 
 func TestOpen(t *testing.T) {
 	dir := t.TempDir()
-	file := filepath.Join(dir, "file")
-	if err := os.WriteFile(file, nil, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	file := filetest.Write(t, filepath.Join(dir, "file"), "")
 	for uri, word := range map[string]string{"": "needs a folder", file: "is a file", "sqlite:///x.db": "mlflow server",
 		"http://me:secret@host": "MLFLOW_TRACKING_USERNAME", "http:": "not a server address",
 		"file://host/x": "not a folder"} {

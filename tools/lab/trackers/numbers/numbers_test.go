@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/csv"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -13,6 +12,7 @@ import (
 	"github.com/parquet-go/parquet-go"
 
 	"promptfed/runtime/convert"
+	"promptfed/runtime/filetest"
 	"promptfed/tools/lab/results"
 )
 
@@ -69,15 +69,10 @@ func TestWrite(t *testing.T) {
 	dir := t.TempDir()
 	for run, lr := range map[string]string{"a": "0.5", "b": "1"} {
 		at := filepath.Join(dir, run)
-		if err := os.MkdirAll(at, 0o755); err != nil {
-			t.Fatal(err)
-		}
 		for name, text := range map[string]string{"config.yaml": "name: " + run + "\nmethod: coop\nseed: 7\n" +
 			"data: {set: pacs}\npartition: {clients: 3}\ntrain: {lr: " + lr + "}\nextra: " + run + "\n",
 			"rounds.jsonl": round + "\n", "summary.json": `{"format":2,"rounds":1,"last":0.5,"best_round":0}`} {
-			if err := os.WriteFile(filepath.Join(at, name), []byte(text), 0o644); err != nil {
-				t.Fatal(err)
-			}
+			filetest.Write(t, filepath.Join(at, name), text)
 		}
 	}
 	all, err := results.Load(dir)

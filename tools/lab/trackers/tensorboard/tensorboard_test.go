@@ -2,18 +2,16 @@ package tensorboard
 
 import (
 	"bytes"
-	"os"
 	"testing"
 	"time"
+
+	"promptfed/runtime/filetest"
 )
 
 // TestAgainstTensorBoard: the file equals, byte for byte, the output of TensorBoard's own record writer and protocol
 // buffers for the same events (tools/golden/events.py).
 func TestAgainstTensorBoard(t *testing.T) {
-	want, err := os.ReadFile("testdata/events")
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := filetest.Read(t, "testdata/events")
 	var got bytes.Buffer
 	at := func(ms int64) time.Time { return time.UnixMilli(1_700_000_000_000 + ms) }
 	w := NewWriter(&got, at(0))
