@@ -162,15 +162,15 @@ func (s *lyingServer) Run(ctx context.Context, o message.Instruction) (replies [
 }
 
 // round lets clients train in a new session, as a server does that forgot all earlier sessions.
-func (s *lyingServer) round(of, threshold int, lenient bool, number int, clients ...int) ([]message.Reply, error) {
+func (s *lyingServer) round(members, threshold int, lenient bool, number int, clients ...int) ([]message.Reply, error) {
 	s.t.Helper()
 	conf := s.run.Config.SecureAggregation
 	weighting, beside, err := methods.AveragedUploads(s.run.Experiment.Method)
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	conf.Threshold = float64(threshold) / float64(of)
-	layer, err := secure.New(conf, weighting, beside, 5, of)
+	conf.Threshold = float64(threshold) / float64(members)
+	layer, err := secure.New(conf, weighting, beside, 5, members)
 	if err != nil {
 		s.t.Fatal(err)
 	}

@@ -96,11 +96,11 @@ func mustRun(t *testing.T, args ...string) string {
 func smoke(t *testing.T, path string) (out string) {
 	t.Helper()
 	if dir := os.Getenv("PROMPTFED_TEST_SMOKE"); dir != "" {
-		of, err := filepath.Rel("../../../configs", strings.TrimSuffix(path, ".yaml"))
+		folder, err := filepath.Rel("../../../configs", strings.TrimSuffix(path, ".yaml"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		return filepath.Join(dir, "runs", "smoke", of)
+		return filepath.Join(dir, "runs", "smoke", folder)
 	}
 	out = filepath.Join(t.TempDir(), "out")
 	mustRun(t, "sweep", path, "--smoke", "--out", out)

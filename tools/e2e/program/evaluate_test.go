@@ -123,9 +123,9 @@ func outerProducts(t *testing.T) []byte {
 	content, err := methodtest.ONNXFile(meta, func(g *graph.Graph) []graph.Output {
 		x := g.Input("image", graph.Float, graph.Shape{graph.Sym("B"), graph.Sym("D")})
 		z := x.MatMul(g.Input("text/ctx", graph.Float, graph.Shape{graph.Sym("C"), graph.Sym("D")}).Transpose(1, 0))
-		of, all := z.Mean(1), z.Mean(1)
+		means, all := z.Mean(1), z.Mean(1)
 		for range 4 {
-			all = all.Unsqueeze(0).Mul(of.Reshape(append([]int{-1}, slices.Repeat([]int{1}, all.Rank())...)...))
+			all = all.Unsqueeze(0).Mul(means.Reshape(append([]int{-1}, slices.Repeat([]int{1}, all.Rank())...)...))
 		}
 		return []graph.Output{{Name: "logits", Node: z}, {Name: "loss", Node: all.Mean()}}
 	})

@@ -56,7 +56,7 @@ func TestExport(t *testing.T) {
 	if err != nil || len(files) != 5 || filepath.Base(files[4]) != "global.onnx" {
 		t.Errorf("%v, want four clients and the global one: %v", files, err)
 	}
-	var of struct {
+	var written struct {
 		Evaluation string
 		Client     *int
 		Accuracy   float64
@@ -65,10 +65,11 @@ func TestExport(t *testing.T) {
 		Classes    []string
 	}
 	for _, args := range [][]string{{"predict", files[4]}, {"predict", shared, "--global"}} {
-		if err := json.Unmarshal([]byte(mustRun(t, append(args, "--about", "--json")...)), &of); err != nil ||
-			of.Evaluation != "global" || of.Client != nil || of.Data != "synthetic" || len(of.Digest) != 64 ||
-			len(of.Classes) != 4 {
-			t.Errorf("%v says %+v: %v", args, of, err)
+		if err := json.Unmarshal([]byte(mustRun(t, append(args, "--about", "--json")...)), &written); err != nil ||
+			written.Evaluation != "global" || written.Client != nil || written.Data != "synthetic" ||
+			len(written.Digest) != 64 ||
+			len(written.Classes) != 4 {
+			t.Errorf("%v says %+v: %v", args, written, err)
 		}
 	}
 	for _, form := range []string{"uint8", "float"} {

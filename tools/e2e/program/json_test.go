@@ -49,11 +49,11 @@ func (s shapes) add(path string, v any, t reflect.Type) {
 	case []any:
 		is = ""
 		for _, value := range x {
-			var of reflect.Type
+			var kind reflect.Type
 			if t != nil && t.Kind() == reflect.Slice {
-				of = t.Elem()
+				kind = t.Elem()
 			}
-			s.add(path+"[]", value, of)
+			s.add(path+"[]", value, kind)
 		}
 		if len(x) == 0 {
 			is = "empty list"

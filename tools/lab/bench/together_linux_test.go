@@ -36,7 +36,7 @@ func TestTogether(t *testing.T) {
 	sizes := []int{1, 2, 4, 8}
 	o := ort.Options{IntraThreads: 1, Prepack: true}
 	for name, classes := range map[string][]string{"cifar10": clip.CIFAR10.Names(), "cifar100": clip.CIFAR100.Names()} {
-		if of := os.Getenv("BENCH_CLASSES"); of != "" && of != name {
+		if wanted := os.Getenv("BENCH_CLASSES"); wanted != "" && wanted != name {
 			continue
 		}
 		s, err := promptFL(tower, classes, o, nil)

@@ -53,14 +53,14 @@ func (b *tab) shownColours(method string) []string {
 // theme from an earlier visit. The ninth method has the first colour again.
 func TestOneColour(t *testing.T) {
 	methods := []string{"CoOp", "L2 CoOp", "PromptFL", "FedPHA", "FedAPPR", "FedOTP", "FedPGP", "pFedDC", "SDFed"}
-	of := figures.MethodColours(methods)
+	colours := figures.MethodColours(methods)
 	b := open(t, coloured(methods...))
 	dark := 0
 	check := func(when string, shown ...string) {
 		t.Helper()
 		b.frame()
 		for _, m := range shown {
-			want := figures.LineColours[dark][of[m]%len(figures.LineColours[dark])]
+			want := figures.LineColours[dark][colours[m]%len(figures.LineColours[dark])]
 			got := b.shownColours(m)
 			if len(got) < 3 {
 				t.Errorf("%s: %s is shown %d times: %q", when, m, len(got), got)

@@ -105,7 +105,7 @@ func TestCompareStaysWithin(t *testing.T) {
 
 // TestTitleOf: the title of a window with more rounds than the run does not claim the missing rounds.
 func TestTitleOf(t *testing.T) {
-	of := func(rounds ...int) []*Group {
+	grouped := func(rounds ...int) []*Group {
 		g := &Group{}
 		for i, n := range rounds {
 			r := &Run{Seed: uint64(i), State: Done}
@@ -118,20 +118,21 @@ func TestTitleOf(t *testing.T) {
 		return []*Group{g}
 	}
 	for want, groups := range map[string][]*Group{
-		"accuracy, mean of the last 10 tested rounds":                                       of(20, 40),
-		"accuracy, mean of the 2 tested rounds that there are":                              of(4, 5),
-		"accuracy, mean of the 2 to 4 tested rounds that there are":                         of(4, 8),
-		"accuracy, only tested round":                                                       of(2),
-		"accuracy, mean of the last 10 tested rounds, of some runs of the 3 that there are": of(6, 20),
+		"accuracy, mean of the last 10 tested rounds":                                       grouped(20, 40),
+		"accuracy, mean of the 2 tested rounds that there are":                              grouped(4, 5),
+		"accuracy, mean of the 2 to 4 tested rounds that there are":                         grouped(4, 8),
+		"accuracy, only tested round":                                                       grouped(2),
+		"accuracy, mean of the last 10 tested rounds, of some runs of the 3 that there are": grouped(6, 20),
 	} {
 		if got := metric(t, "last10").TitleOf(groups); got != want {
 			t.Errorf("%s; want %s", got, want)
 		}
 	}
-	if got := metric(t, "global@last10").TitleOf(of(20)); got != "global accuracy" {
+	if got := metric(t, "global@last10").TitleOf(grouped(20)); got != "global accuracy" {
 		t.Errorf("of runs without a global evaluation: %s", got)
 	}
-	if got := fmt.Sprint(metric(t, "last").TitleOf(of(4)), metric(t, "bytes").TitleOf(of(4))); !strings.Contains(got,
+	if got := fmt.Sprint(metric(t, "last").TitleOf(grouped(4)),
+		metric(t, "bytes").TitleOf(grouped(4))); !strings.Contains(got,
 		"last tested round") || !strings.Contains(got, "mean of all rounds") {
 		t.Error(got)
 	}

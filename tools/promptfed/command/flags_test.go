@@ -58,9 +58,9 @@ func TestFlagsMeanOneThing(t *testing.T) {
 			helps[f.Name][f.Usage] = true
 		})
 	})
-	for name, of := range kinds {
-		if len(of) > 1 {
-			t.Errorf("--%s has several types: %v", name, of)
+	for name, set := range kinds {
+		if len(set) > 1 {
+			t.Errorf("--%s has several types: %v", name, set)
 		}
 		if _, ok := meanings[name]; ok != (len(helps[name]) > 1) {
 			t.Errorf("--%s has %d help texts, in the table: %v: %s", name, len(helps[name]), ok,
