@@ -26,7 +26,7 @@ type LabelNoise struct {
 	Among   string  `config:"among" in:"all|own"`
 }
 
-// LongHelp implements keys.LongHelp.
+// LongHelp implements configtags.LongHelp.
 func (LabelNoise) LongHelp() map[string]string {
 	return map[string]string{
 		"kind": "wrong training labels of simulated clients (docs/robustness.md): none, symmetric (any other class) " +

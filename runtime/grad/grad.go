@@ -52,7 +52,7 @@ func VJP(outputs, cotangents []node, wrt ...node) ([]node, error) {
 	sum := map[node]node{}
 	add := func(n, d node) {
 		if old, ok := sum[n]; ok {
-			d = ops.Sum(old, d)
+			d = ops.AddSameShape(old, d)
 		}
 		sum[n] = d
 	}

@@ -200,7 +200,7 @@ func (n Node) Norm(axis int) Node { return n.Square().Sum(axis).AddScalar(tiny).
 // L2Normalize divides by the Euclidean norm over the last axis.
 func (n Node) L2Normalize() Node {
 	if n.KernelRows() {
-		return n.Graph().ApplyN(Kernels, "Unit", nil, 2, n)[0]
+		return n.Graph().ApplyN(Kernels, "L2Normalize", nil, 2, n)[0]
 	}
 	return n.Div(n.Square().SumKeep(-1).AddScalar(tiny).Sqrt())
 }

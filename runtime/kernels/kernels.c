@@ -164,10 +164,10 @@ static void *computeState(void *data, void *context) {
 		j.parts = 1;
 	} else {
 		int64_t all = count(shape[0]);
-		int fits = s->op->kind == SUM || j.width % L == 0; // other inputs fit too
+		int fits = s->op->kind == ADD_SAME_SHAPE || j.width % L == 0; // other inputs fit too
 		switch (s->op->kind) {
-		case SUM: fits = fits && count(shape[1]) == all; break;
-		case UNIT_GRAD: fits = fits && count(shape[1]) == j.rows && count(shape[2]) == all; break;
+		case ADD_SAME_SHAPE: fits = fits && count(shape[1]) == all; break;
+		case L2_NORMALIZE_GRAD: fits = fits && count(shape[1]) == j.rows && count(shape[2]) == all; break;
 		case BIAS_GELU_GRAD: fits = fits && count(shape[2]) == all; // fall through
 		case BIAS_GELU: fits = fits && count(shape[1]) == j.width; break;
 		case NORM: fits = fits && count(shape[1]) == j.width && count(shape[2]) == j.width; break;
@@ -184,7 +184,7 @@ static void *computeState(void *data, void *context) {
 	if (s->op->kind == PRODUCT) shape[0][rank[0] - 1] = j.columns;
 	void *status = result(t, context, 0, shape[0], s->op->kind == CROSS_ENTROPY ? 0 : rank[0], &j.out[0]);
 	if (!status && s->op->kind == ATTENTION) status = result(t, context, 1, weights, 3, &j.out[1]);
-	if (s->op->kind == UNIT || s->op->kind == NORM) shape[0][rank[0] - 1] = 1;
+	if (s->op->kind == L2_NORMALIZE || s->op->kind == NORM) shape[0][rank[0] - 1] = 1;
 	for (size_t i = 1; !status && i < s->op->out && s->op->kind != ATTENTION; i++)
 		status = result(t, context, i, shape[0], rank[0], &j.out[i]);
 	if (!status && j.parts == 1) run(&j, 0);
@@ -218,9 +218,9 @@ static const op ops[] = {
 	OP("BiasQuickGeluGrad", 3, 1, BIAS_GELU_GRAD),
 	OP("LayerNorm", 3, 3, NORM),
 	OP("LayerNormGrad", 6, 1, NORM_GRAD),
-	OP("Sum", 2, 1, SUM),
-	OP("Unit", 1, 2, UNIT),
-	OP("UnitGrad", 3, 1, UNIT_GRAD),
+	OP("AddSameShape", 2, 1, ADD_SAME_SHAPE),
+	OP("L2Normalize", 1, 2, L2_NORMALIZE),
+	OP("L2NormalizeGrad", 3, 1, L2_NORMALIZE_GRAD),
 	OP("CrossEntropy", 2, 2, CROSS_ENTROPY),
 	OP("Attention", 2, 2, ATTENTION),
 	OP("AttentionGrad", 4, 1, ATTENTION_GRAD),

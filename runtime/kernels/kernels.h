@@ -45,6 +45,6 @@ void product(void *data, size_t part);
 typedef void (*partFunc)(void *job, size_t part);
 
 // Functions for each instruction set (operators.h, plain.c, avx2.c, avx512.c), by operator.
-enum { BIAS_GELU, BIAS_GELU_GRAD, NORM, NORM_GRAD, SUM, UNIT, UNIT_GRAD, CROSS_ENTROPY, ATTENTION, ATTENTION_GRAD, SEQUENCES,
-	SEQUENCES_GRAD, PRODUCT };
+enum { BIAS_GELU, BIAS_GELU_GRAD, NORM, NORM_GRAD, ADD_SAME_SHAPE, L2_NORMALIZE, L2_NORMALIZE_GRAD, CROSS_ENTROPY,
+	ATTENTION, ATTENTION_GRAD, SEQUENCES, SEQUENCES_GRAD, PRODUCT };
 extern const partFunc plainOperators[], avx2Operators[], avx512Operators[];

@@ -169,7 +169,7 @@ func (r *productRewriter) added(node *onnx.NodeProto, name, value string) bool {
 	switch {
 	case !found || r.uses[name] != 1:
 		return false
-	case node.OpType == "Sum" && node.Domain == onnx.Kernels:
+	case node.OpType == "AddSameShape" && node.Domain == onnx.Kernels:
 	case node.OpType == "Add" && onnx.Standard(node.Domain) && s.bias > 0 && b != nil &&
 		b.DataType == int32(onnx.TensorProto_FLOAT) && slices.Equal(b.Dims, []int64{s.bias}):
 		input = 2

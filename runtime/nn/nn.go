@@ -54,7 +54,7 @@ func multiplied(x, w graph.Node, scale float64) graph.Node {
 }
 
 // Residual returns x + y, two nodes of one shape.
-func Residual(x, y graph.Node) graph.Node { return ops.Sum(x, y) }
+func Residual(x, y graph.Node) graph.Node { return ops.AddSameShape(x, y) }
 
 // Activations of MLP.
 const (

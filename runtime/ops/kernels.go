@@ -27,16 +27,16 @@ func init() {
 	own("BiasQuickGeluGrad", 3, 1, "", sameShape, nil)
 	own("LayerNorm", 3, 3, "epsilon float", inferLayerNorm, layerNormVJP)
 	own("LayerNormGrad", 5, 1, "", sameShape, nil)
-	own("Sum", 2, 1, "", sameShape, func(c *call) []node { return []node{c.G(), c.G()} })
-	own("Unit", 1, 2, "", ranked(func(o *infer, x graph.Shape) error { // x/|x| of rows, and 1/|x|
+	own("AddSameShape", 2, 1, "", sameShape, func(c *call) []node { return []node{c.G(), c.G()} })
+	own("L2Normalize", 1, 2, "", ranked(func(o *infer, x graph.Shape) error { // x/|x| of rows, and 1/|x|
 		if len(x) > 0 {
 			x[len(x)-1] = graph.StaticDim(1)
 		}
 		o.SetOutput(1, x)
 		return sameShape(o)
-	}), func(c *call) []node { return []node{kernel("UnitGrad", nil, c.Y(), c.Out[1], c.G())} })
+	}), func(c *call) []node { return []node{kernel("L2NormalizeGrad", nil, c.Y(), c.Out[1], c.G())} })
 
-	own("UnitGrad", 3, 1, "", sameShape, nil)
+	own("L2NormalizeGrad", 3, 1, "", sameShape, nil)
 	own("CrossEntropy", 2, 2, "", func(o *infer) error { // the mean of -log softmax(x)[label], and its gradient
 		o.SetOutput(1, o.In[0].Shape())
 		return o.Set(graph.Shape{})
@@ -57,12 +57,12 @@ func init() {
 	own("SequenceAttentionGrad", 2, 1, "heads int, rows int", sameShape, nil)
 }
 
-// Sum returns a + b. It is a kernel where both have the same shape: only such sums can become part of the product or of
-// the gradient of a layer norm that computes one of the two (kernels.RewriteProducts).
-func Sum(a, b node) node {
+// AddSameShape returns a + b. It is a kernel where both have the same shape: only such sums can become part of the
+// product or of the gradient of a layer norm that computes one of the two (kernels.RewriteProducts).
+func AddSameShape(a, b node) node {
 	s := a.Shape()
 	if g := a.Graph(); g.HasKernels() && a.DType() == graph.Float && len(s) > 0 && slices.Equal(s, b.Shape()) {
-		return kernel("Sum", nil, a, b)
+		return kernel("AddSameShape", nil, a, b)
 	}
 	return a.Add(b)
 }

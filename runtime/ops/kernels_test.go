@@ -19,9 +19,9 @@ func init() {
 			return b.ApplyN(graph.Standard, "LayerNormalization", nil, 3, b.x("x", 3, 24), b.constant("scale", 24),
 				b.constant("bias", 24))[0]
 		}), 0},
-		ofInputs(graph.Kernels, "Sum", "", nil, []int{2, 3, 5}, []int{2, 3, 5}),
-		gradientCase{graph.Kernels + ".Unit", "", one(func(b *bench) node {
-			return b.ApplyN(graph.Kernels, "Unit", nil, 2, b.x("x", 3, 2, 32))[0]
+		ofInputs(graph.Kernels, "AddSameShape", "", nil, []int{2, 3, 5}, []int{2, 3, 5}),
+		gradientCase{graph.Kernels + ".L2Normalize", "", one(func(b *bench) node {
+			return b.ApplyN(graph.Kernels, "L2Normalize", nil, 2, b.x("x", 3, 2, 32))[0]
 		}), 0},
 		gradientCase{graph.Kernels + ".CrossEntropy", "", one(func(b *bench) node {
 			label := b.ints("label", []int64{2, 0, 18}, 3)

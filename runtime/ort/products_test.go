@@ -85,7 +85,7 @@ func (p products) model(t testing.TB, dir string) *onnx.ModelProto {
 	if p.plus != nil {
 		last := b.Node[len(b.Node)-1]
 		last.Output[0] = "product"
-		b.in("plus", f32, out).Node = append(b.Node, &onnx.NodeProto{Domain: onnx.Kernels, OpType: "Sum",
+		b.in("plus", f32, out).Node = append(b.Node, &onnx.NodeProto{Domain: onnx.Kernels, OpType: "AddSameShape",
 			Input: []string{"plus", "product"}, Output: []string{"y"}})
 	}
 	m := b.out("y", f32, out).model(t)

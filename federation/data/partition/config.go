@@ -29,7 +29,7 @@ type Config struct {
 	Seed     uint64   `config:"seed"`
 }
 
-// LongHelp implements keys.LongHelp.
+// LongHelp implements configtags.LongHelp.
 func (Config) LongHelp() map[string]string {
 	return map[string]string{
 		"fill": "Dirichlet kinds: if no draw gives every client min_size examples, examples move from the " +

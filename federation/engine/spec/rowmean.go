@@ -174,7 +174,7 @@ func rowwise(op *graph.Op, depends func(graph.Node) dependence) bool {
 	}
 
 	switch op.Kind {
-	case "Softmax", "LogSoftmax", "LayerNormalization", "LayerNorm", "Unit":
+	case "Softmax", "LogSoftmax", "LayerNormalization", "LayerNorm", "L2Normalize":
 		return rank > 1 && axis(-1) > 0 && !row(1) && !row(2)
 	case "Transpose":
 		perm, ok := op.Attrs.Ints("perm")

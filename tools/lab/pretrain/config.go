@@ -66,7 +66,7 @@ type Source struct {
 	Difficulty [2]float64          `config:"difficulty" help:"range of the difficulty of synthetic images"`
 }
 
-// LongHelp implements keys.LongHelp.
+// LongHelp implements configtags.LongHelp.
 func (Source) LongHelp() map[string]string {
 	return map[string]string{
 		"keep": "how many of every 8 training images of a class in a domain are used; 0 and 8: all",

@@ -21,7 +21,7 @@ type Config struct {
 	Generator  Generator         `config:"generator" help:"settings of the synthetic images (set synthetic)"`
 }
 
-// LongHelp implements keys.LongHelp.
+// LongHelp implements configtags.LongHelp.
 func (Config) LongHelp() map[string]string {
 	return map[string]string{
 		"layout": "how the set is stored: auto, or one of docs/datasets.md; for set folder: classes, " +

@@ -6,7 +6,7 @@ import (
 	"promptfed/runtime/nn"
 )
 
-// DeepPrompts are the options of prompts of both towers: "text/prompt" [tokens,w] and "image/prompt" [P,v] at the first
+// Deep holds the options of prompts of both towers: "text/prompt" [tokens,w] and "image/prompt" [P,v] at the first
 // block, "text/deep" [D-1,tokens,w] and "image/deep" [D-1,P,v], tokens of their own for each of the next D-1 blocks,
 // where they replace the outputs of the previous block (Khattak et al., MaPLe, CVPR 2023, eq. 1-6).
 type Deep struct {
