@@ -96,8 +96,7 @@ func (s *server) compute(ctx context.Context) {
 func (s *server) instructionTo(kind message.Kind, clients []int) message.Instruction {
 	global := &s.global
 	return message.Instruction{Kind: kind, Round: global.Round, Clients: clients, Total: s.plan.Clients,
-		Shared:    global.Shared,
-		Broadcast: global.Broadcast, PerClient: global.PerClient}
+		Shared: global.Shared, Broadcast: global.Broadcast, PerClient: global.PerClient}
 }
 
 // ask passes the method the answers of all training clients to a statistic.

@@ -49,8 +49,7 @@ type SharedImages struct {
 
 func describe(set *data.Set, d data.Duplicates) DataInfo {
 	out := DataInfo{Set: set.Name, Layout: set.Layout, Classes: len(set.Classes), Domains: set.Domains,
-		LeftOut:    len(set.Skipped),
-		Duplicates: d, Notes: slices.Clone(set.Notes)}
+		LeftOut: len(set.Skipped), Duplicates: d, Notes: slices.Clone(set.Notes)}
 	for _, sp := range set.Splits() {
 		counts := set.Counts(*sp.Examples)
 		one := SplitInfo{Name: sp.Name, Images: len(*sp.Examples), Least: slices.Min(counts), Most: slices.Max(counts)}

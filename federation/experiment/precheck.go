@@ -44,8 +44,7 @@ func (p *Prechecker) Check(config Config) error {
 	}
 
 	key := fmt.Sprint(config.Method, config.With, config.Options, names, config.Runtime.Models, config.Runtime.Provider,
-		config.Train.Batch,
-		config.Train.Loss, config.Train.Memory, config.Data)
+		config.Train.Batch, config.Train.Loss, config.Train.Memory, config.Data)
 	err, done := p.errs[key]
 	if !done {
 		err = precheck(config, set, assigned)

@@ -101,8 +101,7 @@ func openTask(ctx context.Context, c Config, o opening, progress Progress) (*Tas
 	}
 
 	task := &Task{Protocol: protocol, Data: content, Backbones: backbones, Experiment: &experiment, Info: content.Info,
-		Runtime: protocol.Config.Runtime,
-		place:   place}
+		Runtime: protocol.Config.Runtime, place: place}
 	if err := task.describe(); err != nil {
 		return nil, err
 	}

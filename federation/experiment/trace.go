@@ -20,8 +20,7 @@ const layout = "a class is the sequence [sos, prompt, tokens], an sos of -1 bein
 func (f *Federation) Trace(config any) (trace.Info, error) {
 	experiment := f.Experiment
 	info := trace.Info{Config: config, Classes: experiment.Classes, Layout: layout,
-		Clients: trace.ClientInfos(experiment),
-		Words:   tensor.Map{}}
+		Clients: trace.ClientInfos(experiment), Words: tensor.Map{}}
 	for i, model := range f.Task.Backbones.Distinct {
 		tok, err := model.Tokenizer()
 		if err != nil {

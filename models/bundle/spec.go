@@ -35,8 +35,7 @@ func ParseSpec(text string) (spec Spec, err error) {
 	for pair := range strings.SplitSeq(text, ",") {
 		key, value, _ := strings.Cut(pair, "=")
 		to := map[string]*string{"folder": &spec.Folder, "image": &spec.Image, "text": &spec.Text,
-			"variant": &spec.Variant,
-			"name":    &spec.Name}[key]
+			"variant": &spec.Variant, "name": &spec.Name}[key]
 		number := map[string]*float64{"logit_scale": &spec.LogitScale, "logit_bias": &spec.LogitBias}[key]
 		switch {
 		case number != nil:

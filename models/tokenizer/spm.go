@@ -100,8 +100,7 @@ func parseSPM(data []byte) (model spmModel, err error) {
 	}
 
 	trainer, normalizer := targets{3: &model.kind, 35: &model.fallback}, targets{2: &model.charsmap,
-		3: &model.dummyPrefix,
-		4: &model.removeWhitespace}
+		3: &model.dummyPrefix, 4: &model.removeWhitespace}
 	err = targets{1: piece, 2: trainer.read, 3: normalizer.read}.read(data)
 	return model, err
 }

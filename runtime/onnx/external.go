@@ -89,8 +89,7 @@ func ExternalOf(t *TensorProto) (External, error) {
 
 	if external.Length != size {
 		return fail("%d bytes of %s are named for dimensions %v of type %v, which take %d", external.Length,
-			external.File,
-			t.Dims,
+			external.File, t.Dims,
 			TensorProto_DataType(t.DataType), size)
 	}
 

@@ -59,8 +59,7 @@ func windows(op *graph.Op) (window geometry, err error) {
 	for _, v := range slices.Concat(kernel, window.strides, window.dilations) {
 		if v < 1 || v > maxWindow {
 			return window, fmt.Errorf("kernel %v, strides %v and dilations %v must be from 1 to %d", kernel,
-				window.strides,
-				window.dilations, maxWindow)
+				window.strides, window.dilations, maxWindow)
 		}
 	}
 

@@ -103,8 +103,7 @@ func infoOf(v *onnx.ValueInfoProto) (ValueInfo, error) {
 	valueInfo := ValueInfo{Name: v.GetName(), Type: onnx.TensorProto_DataType(tt.GetElemType())}
 	if onnx.InterfaceType(valueInfo.Type) == onnx.TensorProto_UNDEFINED {
 		return ValueInfo{}, fmt.Errorf("%q has elements of type %s: only real numbers and bool are supported",
-			valueInfo.Name,
-			typeName(valueInfo.Type))
+			valueInfo.Name, typeName(valueInfo.Type))
 	}
 
 	if tt.GetShape() == nil {
@@ -176,8 +175,7 @@ func (s *Session) checkInput(valueInfo ValueInfo, t *tensor.Tensor, away bool, s
 			elements)
 	case !valueInfo.Unranked && len(t.Shape) != len(valueInfo.Shape):
 		return s.errorf("input %q is %s of rank %d, but %s of rank %d is wanted", valueInfo.Name, t, len(t.Shape),
-			valueInfo,
-			len(valueInfo.Shape))
+			valueInfo, len(valueInfo.Shape))
 	}
 
 	for i, dim := range valueInfo.Shape {

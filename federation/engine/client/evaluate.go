@@ -33,8 +33,7 @@ func (w *Worker) ComputeStatistic(client *spec.Client, instruction message.Instr
 	q, ok := instruction.StatisticOf(w.Experiment.Method)
 	if !ok {
 		return method.Upload{}, fmt.Errorf("round %d, client %d: the method has no statistic %q", instruction.Round+1,
-			client.ID,
-			instruction.Statistic)
+			client.ID, instruction.Statistic)
 	}
 
 	answer, err := q.Compute(local)
@@ -58,8 +57,7 @@ func (w *Worker) Test(ctx context.Context, client *spec.Client, instruction mess
 		x, ok := w.evaluators[instruction.Set]
 		if !ok {
 			return message.Scores{}, fmt.Errorf("round %d, client %d: this client has no evaluation set %q",
-				instruction.Round+1,
-				client.ID, instruction.Set)
+				instruction.Round+1, client.ID, instruction.Set)
 		}
 		return x.evaluate(ctx, client, instruction, state)
 	}

@@ -89,9 +89,8 @@ func (w *Worker) step(ctx context.Context, turns []*turn) error {
 		}
 
 		ins[i] = inputs{local: turn.local, state: turn.state, now: parameters(turn.local), batch: batch,
-			hostValues: turn.hostValues,
-			epoch:      turn.epoch,
-			held:       turn.held}
+			hostValues: turn.hostValues, epoch: turn.epoch,
+			held: turn.held}
 	}
 
 	p := turns[0].plan

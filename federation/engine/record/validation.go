@@ -44,8 +44,7 @@ func (s *Summary) Choose(records []Record, view method.View, how TestPlan) {
 
 	record := records[best]
 	s.AtBestVal = &AtBestVal{Round: record.Round, Validation: record.Validation.Of(view).Accuracy(),
-		Global:   record.Global,
-		Personal: record.Personal}
+		Global: record.Global, Personal: record.Personal}
 	e := record.Evaluations.Of(view)
 	if e != nil {
 		s.AtBestVal.Accuracy = e.Accuracy()

@@ -135,8 +135,7 @@ func openStateStore(dir, run string, client int, server []byte) (*stateStore, er
 
 	if header.Run != run || header.Client != client {
 		return store, fmt.Errorf("%s belongs to another client, or to client %d of another run; use another --state",
-			dir,
-			header.Client)
+			dir, header.Client)
 	}
 
 	if len(header.Server) > 0 && len(server) > 0 && !bytes.Equal(header.Server, server) {

@@ -129,8 +129,7 @@ func (h *Server) collect(ctx context.Context, instruction message.Instruction, q
 
 		h.counts.change(func(c *counts) { c.Repeats++ })
 		h.set.Log.Warn("below the quorum; the instruction is sent again", "round", instruction.Round+1, "kind",
-			instruction.Kind,
-			"answered", view.answers, "needed", need, "missing", slices.Concat(view.expected,
+			instruction.Kind, "answered", view.answers, "needed", need, "missing", slices.Concat(view.expected,
 				view.others), "try", try+1)
 	}
 }

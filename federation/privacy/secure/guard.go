@@ -219,8 +219,7 @@ func (g *Guard) Answer(id int, instruction message.Instruction) (answer tensor.M
 
 	if err != nil {
 		return nil, true, client.recordRefusal(instruction, fmt.Errorf("round %d, client %d, %s: %w",
-			instruction.Round+1,
-			id, instruction.Statistic, err))
+			instruction.Round+1, id, instruction.Statistic, err))
 	}
 
 	if err := client.save(); err != nil {
@@ -265,12 +264,10 @@ func (c *client) recordRefusal(instruction message.Instruction, why error) error
 // begin starts the session that an instruction names, or repeats its answer. Each round has one session.
 func (c *client) begin(instruction message.Instruction, params secagg.Params) (joining secagg.Joining, err error) {
 	params.Round, params.Clients, params.Ring, params.Context = instruction.Round, c.aggregation.clients,
-		c.aggregation.ring,
-		c.side.context()
+		c.aggregation.ring, c.side.context()
 	if instruction.Total != c.aggregation.clients {
 		return joining, fmt.Errorf("the server states %d clients; this client's configuration has %d",
-			instruction.Total,
-			c.aggregation.clients)
+			instruction.Total, c.aggregation.clients)
 	}
 
 	least, groups := c.aggregation.threshold(), c.aggregation.config.Least

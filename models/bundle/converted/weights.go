@@ -104,8 +104,7 @@ func (m Manifest) checkPlace(name string, location TensorLocation) error {
 		return fmt.Errorf("%s%v takes %d bytes, not %d", name, location.Shape, n, location.Length)
 	case location.Offset < 0 || location.Offset > file.Size || location.Length > file.Size-location.Offset:
 		return fmt.Errorf("%s is said to lie at %d to %d of %s, which has %d bytes", name, location.Offset,
-			location.Offset+location.Length,
-			location.File, file.Size)
+			location.Offset+location.Length, location.File, file.Size)
 	}
 
 	return nil

@@ -298,8 +298,7 @@ func (m *model) finish() error {
 
 	backbone.TokenRows = textTower.table.rows
 	backbone.Text = clip.TextArch{Width: textTower.table.width, Context: textTower.context,
-		EmbedDim: textTower.embedDim,
-		Pad:      textTower.pad}
+		EmbedDim: textTower.embedDim, Pad: textTower.pad}
 	backbone.Notes = append(backbone.Notes, textTower.notes...)
 	return nil
 }

@@ -71,8 +71,7 @@ func newImageTower(dir string, file *graph.File, name string, config imageConfig
 		o, ok := file.Output(config.Patches)
 		if !ok {
 			return nil, fmt.Errorf("image.patches %q in %s is none of its outputs %s", config.Patches,
-				bundle.ManifestFile,
-				describe(outputs(file.Outputs)...))
+				bundle.ManifestFile, describe(outputs(file.Outputs)...))
 		}
 		tower.patches = o
 	} else if o, ok := file.Output(bundle.PatchesOutput); ok && o.Rank() == 3 {

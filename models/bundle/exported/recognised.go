@@ -287,8 +287,7 @@ func (m *model) recogniseImage(run bundle.Runner) (*recognisedViT, error) {
 
 	r.named = named{"visual.", matcher.weights}
 	r.VisionArch = clip.VisionArch{Width: matcher.width, Layers: matcher.layers, Heads: matcher.heads, MLP: matcher.mlp,
-		Patch: patch,
-		Image: imageTower.size, EmbedDim: matcher.embedDim, Activation: matcher.act, Eps: matcher.eps}
+		Patch: patch, Image: imageTower.size, EmbedDim: matcher.embedDim, Activation: matcher.act, Eps: matcher.eps}
 	r.proof = sync.OnceValue(func() error { return imageTower.prove(r, m.bundle.Dir, run) })
 	return r, r.Check()
 }

@@ -30,8 +30,7 @@ func (m *model) Report(report *bundle.Report) {
 	}
 
 	found("text tower", "%s: width %d, context %d, features of size %d; %s", textTower.name, textTower.table.width,
-		textTower.context,
-		textTower.embedDim, length)
+		textTower.context, textTower.embedDim, length)
 	for _, p := range []struct {
 		what string
 		n    graph.Node

@@ -150,8 +150,7 @@ func (e *embeddingTable) read(dir string, table tokenTable, vocabulary int) erro
 			return fmt.Errorf("shape %v, must be [vocabulary,width]", table.Shape)
 		}
 		*e = embeddingTable{file: table.File, offset: table.Offset, dtype: cmp.Or(table.DType, "F32"),
-			rows:  table.Shape[0],
-			width: table.Shape[1]}
+			rows: table.Shape[0], width: table.Shape[1]}
 		if n := int64(e.rows) * int64(e.width) * int64(safetensors.ElementSize(e.dtype)); table.Length != 0 &&
 			table.Length != n {
 			return fmt.Errorf("%v of %s takes %d bytes, not %d", table.Shape, e.dtype, n, table.Length)

@@ -74,8 +74,7 @@ func CompareSimulator(ctx context.Context, options Options, name, python string)
 		if workload.Empty {
 			each := func(c contestant) Number { return Number{1e3 * median(c.seconds) / jobs, "%.2f"} }
 			nothing.add(fmt.Sprintf("%d of %d", workload.Cohort, workload.Clients), each(versus.ours),
-				each(versus.theirs),
-				factor(faster))
+				each(versus.theirs), factor(faster))
 			continue
 		}
 

@@ -48,8 +48,7 @@ func openTower(options Options) (t *tower, remove func() error, err error) {
 				"one that promptfed convert made", model.Name)
 		}
 		return &tower{Backbone: experiment.Backbone{Bundle: model}, dir: model.WeightsDir(), weights: weights,
-			sos:    words.SOS(),
-			tokens: model.ClassTokens}, func() error { return nil }, nil
+			sos: words.SOS(), tokens: model.ClassTokens}, func() error { return nil }, nil
 	}
 
 	dir, remove, err := scratch("200 MB")
@@ -102,8 +101,7 @@ func fullSize(name string, arch clip.TextArch, vision clip.VisionArch, words *bu
 	}
 
 	b := &bundle.Bundle{Name: name, Text: arch, Vision: vision, LogitScale: 100, Dir: words.Dir,
-		Vocabulary: words.Vocabulary,
-		Texts:      words.Texts, TokenRows: words.TokenRows,
+		Vocabulary: words.Vocabulary, Texts: words.Texts, TokenRows: words.TokenRows,
 		Towers: random{words.Towers, clip.Text{TextArch: arch}, clip.Vision{VisionArch: vision}, w}}
 
 	b.Preprocess.Size = cmp.Or(vision.Image, 224)

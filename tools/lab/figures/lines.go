@@ -80,8 +80,7 @@ func (p *LinePanel) check() error {
 		switch {
 		case len(line.X) != len(line.Y):
 			return fmt.Errorf("line %q has %d x and %d y values: give as many of one as of the other",
-				clean(line.Label),
-				len(line.X), len(line.Y))
+				clean(line.Label), len(line.X), len(line.Y))
 		case line.Spread != nil && len(line.Spread) != len(line.Y):
 			return fmt.Errorf("line %q has %d values and %d spreads: give one for each, or none", clean(line.Label),
 				len(line.Y), len(line.Spread))

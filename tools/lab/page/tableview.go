@@ -59,8 +59,7 @@ func viewTable(id string, table Table) (tableView, error) {
 	for ri, r := range table.Rows {
 		if len(r.Cells) > len(table.Columns) {
 			return tableView{}, fmt.Errorf("table %q: row %d has %d cells for %d columns", table.Title, ri,
-				len(r.Cells),
-				len(table.Columns))
+				len(r.Cells), len(table.Columns))
 		}
 
 		row := make([]cellView, len(table.Columns))

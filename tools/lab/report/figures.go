@@ -136,8 +136,7 @@ func (v *view) addOf(file string, figure configs.Figure, metric results.Metric) 
 	}
 
 	v.figures = append(v.figures, namedFigure{configs.Slug(file), figure.Title, name,
-		caption.readAs(kinds[figure.Kind]),
-		drawn})
+		caption.readAs(kinds[figure.Kind]), drawn})
 }
 
 // caption is what a figure's title does not say by itself.

@@ -174,8 +174,7 @@ func (v *view) pca(f configs.Figure, _ results.Metric) (figures.Drawer, error) {
 			}
 
 			panel := figures.PCAPanel{Title: joinTitle(facetRun.label, backbone), Images: matrix(image),
-				Before: matrix(start),
-				After:  matrix(end)}
+				Before: matrix(start), After: matrix(end)}
 			for _, c := range label.Ints {
 				panel.Labels = append(panel.Labels, int(c))
 			}

@@ -226,8 +226,7 @@ func (p published) print(w io.Writer) {
 			}
 		}
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%d of %d\n", strings.Join(labels, ", "), cell.Evaluation,
-			text(cell.Published),
-			text(cell.Ours), text(cell.Difference), cell.Seeds, cell.Planned)
+			text(cell.Published), text(cell.Ours), text(cell.Difference), cell.Seeds, cell.Planned)
 	}
 
 	t.Flush()

@@ -183,8 +183,7 @@ func (d *Display) Turn(instruction message.Instruction, client int) {
 	d.finished++
 	d.turned = true
 	at := fmt.Sprintf("round %d/%d, client %d/%d%s", instruction.Round+1, d.rounds, d.finished,
-		len(instruction.Clients),
-		d.last)
+		len(instruction.Clients), d.last)
 	if !d.live && d.finished < len(instruction.Clients) && time.Since(d.spoke) > pause {
 		d.say("%s%s", at, left(d.began, instruction.Round-d.earlier, d.rounds-d.earlier))
 	}

@@ -177,8 +177,7 @@ func (p *domainPlace) digitPickle(dir, split string, _ source.Config) (*digitSpl
 	}
 
 	images := &source.Pixels{Path: path, Count: array.Shape[0], Height: array.Shape[1], Width: array.Shape[2],
-		Channels: 1,
-		Order:    source.PixelByPixel, Stamp: filestamp.Of(st)}
+		Channels: 1, Order: source.PixelByPixel, Stamp: filestamp.Of(st)}
 	if len(array.Shape) == 4 {
 		images.Channels = 3
 	}

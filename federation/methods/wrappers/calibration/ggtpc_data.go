@@ -23,8 +23,7 @@ type calibrated struct {
 
 func (m GGTPC) calibrate(data method.Data, prior tensor.Map) *calibrated {
 	c := &calibrated{Data: data, method: m, axes: prior[ggtpcAxes], sizes: prior[ggtpcSizes],
-		places: prior[ggtpcPlaces],
-		class:  slices.Clone(data.Labels())}
+		places: prior[ggtpcPlaces], class: slices.Clone(data.Labels())}
 	count, most := map[int64]float64{}, 0.0
 	for _, y := range c.class {
 		count[y]++

@@ -135,8 +135,7 @@ func (m GGTPC) read(upload method.Upload) (moments, error) {
 	counts, mean := upload.Extra["n"], upload.Extra["mean"]
 	bad := func(what string) (moments, error) {
 		return moments{}, fmt.Errorf("client %d answered %s %v; the client runs another experiment", upload.Client,
-			what,
-			upload.Extra[what])
+			what, upload.Extra[what])
 	}
 
 	if mean == nil || len(mean.Shape) != 2 || mean.IsInt() {
