@@ -38,8 +38,11 @@ import "C"
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"runtime"
 	"sync"
+	"sync/atomic"
 	"unsafe"
 
 	binding "github.com/yalue/onnxruntime_go"
@@ -67,8 +70,14 @@ type captured struct {
 type buffer struct {
 	value, data unsafe.Pointer
 	bytes       int
-	held        *Value // whose elements it holds; nil after a tensor
+	held        *Value         // whose elements it holds; nil after a tensor
+	pinned      unsafe.Pointer // memory of the host through which large tensors come; nil for others
 }
+
+// Tensors of largeBytes and more are copied to the device through pinned memory: all cores copy parts of pinnedPart
+// bytes there, and the device fetches each as soon as it is complete. A copy from other memory takes several times as
+// long, because the driver does the same on one core.
+const largeBytes, pinnedPart = 1 << 20, 1 << 21
 
 // newCaptured returns what a graph needs before it is compiled: a stream on CUDA.
 func newCaptured(o Options) (c *captured, err error) {
@@ -93,9 +102,13 @@ func (r *replica) capture(p *program) error {
 		return err
 	}
 
-	for _, info := range p.inputs {
+	for i, info := range p.inputs {
 		shape, _ := info.fixed()
-		if err := c.add(&c.in, shape, info.IsInt()); err != nil {
+		err := c.add(&c.in, shape, info.IsInt())
+		if err == nil && c.in[i].bytes >= largeBytes {
+			c.in[i].pinned, err = c.pin(c.in[i].bytes)
+		}
+		if err != nil {
 			return fmt.Errorf("input %q: %w", info.Name, err)
 		}
 	}
@@ -181,12 +194,37 @@ func (c *captured) first() error {
 		return err
 	}
 
+	for range warmUps {
+		if err := c.uncaptured(); err != nil {
+			return err
+		}
+	}
+
 	err := c.replay(nil)
 	if err != nil && c.cuda != nil {
 		c.cuda.abandon(c.stream)
 	}
 
 	return err
+}
+
+// warmUps is the number of runs before a capture, after which the arena needs no more memory: an allocation fails in a
+// capture.
+const warmUps = 2
+
+// uncaptured runs the graph operator by operator.
+func (c *captured) uncaptured() error {
+	o, err := binding.NewRunOptions()
+	if err != nil {
+		return err
+	}
+	defer o.Destroy()
+
+	if err := c.api.set(o, "gpu_graph_id", "-1"); err != nil {
+		return err
+	}
+
+	return c.replay(o)
 }
 
 // run computes a call with fixed sizes: it copies the inputs to their fixed memory, replays the graph, and copies the
@@ -249,6 +287,9 @@ func (c *captured) fill(b *buffer, t *tensor.Tensor, v *Value, call *call) error
 	switch {
 	case v != nil && v == b.held || b.bytes == 0:
 		return nil
+	case v == nil && b.pinned != nil:
+		b.held = nil
+		return c.throughPinned(b, unsafe.Slice((*byte)(elements(t)), b.bytes))
 	case v == nil:
 		from = elements(t)
 		call.pins.Pin(from)
@@ -271,11 +312,51 @@ func (c *captured) fill(b *buffer, t *tensor.Tensor, v *Value, call *call) error
 	return nil
 }
 
+// throughPinned copies elements of the host to the device, in the order of the stream.
+func (c *captured) throughPinned(b *buffer, from []byte) error {
+	to := unsafe.Slice((*byte)(b.pinned), b.bytes)
+	parts := (len(from) + pinnedPart - 1) / pinnedPart
+	done := make([]chan struct{}, parts)
+	for i := range done {
+		done[i] = make(chan struct{})
+	}
+
+	part := func(i int) (begin, end int) { return i * pinnedPart, min((i+1)*pinnedPart, len(from)) }
+	var next atomic.Int64
+	for range min(parts, runtime.GOMAXPROCS(0)) {
+		go func() {
+			for i := int(next.Add(1)) - 1; i < parts; i = int(next.Add(1)) - 1 {
+				begin, end := part(i)
+				copy(to[begin:end], from[begin:end])
+				close(done[i])
+			}
+		}()
+	}
+
+	var err error
+	for i := range done { // also after an error: the memory of from is the caller's afterwards
+		<-done[i]
+		begin, end := part(i)
+		if err == nil {
+			err = c.copy(unsafe.Add(b.data, begin), unsafe.Pointer(&to[begin]), end-begin)
+		}
+	}
+
+	return err
+}
+
 func elements(t *tensor.Tensor) unsafe.Pointer {
 	if t.IsInt() {
 		return unsafe.Pointer(unsafe.SliceData(t.Ints))
 	}
 	return unsafe.Pointer(unsafe.SliceData(t.Data))
+}
+
+func (c *captured) pin(bytes int) (unsafe.Pointer, error) {
+	if c.cuda == nil {
+		return C.malloc(C.size_t(bytes)), nil
+	}
+	return c.cuda.pin(bytes)
 }
 
 func (c *captured) begin() error {
@@ -316,12 +397,23 @@ func (c *captured) release() error {
 		c.api.release(C.ReleaseIoBinding, c.binding)
 	}
 
+	var errs []error
+	for _, b := range c.in {
+		switch {
+		case b.pinned == nil:
+		case c.cuda == nil:
+			C.free(b.pinned)
+		default:
+			errs = append(errs, c.cuda.unpin(b.pinned))
+		}
+	}
+
 	releaseAll(values(append(c.in, c.out...)))
 	if c.allocator != nil {
 		c.api.release(C.ReleaseAllocator, c.allocator)
 	}
 
-	return nil
+	return errors.Join(errs...)
 }
 
 // close ends the thread and the stream, after the session is closed.

@@ -17,6 +17,8 @@ typedef struct {
 	int (*endCapture)(void *stream, void **graph);
 	int (*destroyGraph)(void *graph);
 	int (*memory)(size_t *free, size_t *total);
+	int (*pin)(void **memory, size_t bytes, unsigned flags);
+	int (*unpin)(void *memory);
 	const char *(*text)(int error);
 } cuda;
 
@@ -38,6 +40,8 @@ static void cudaAbandon(const cuda *c, void *stream) {
 	void *graph = NULL;
 	if (!c->endCapture(stream, &graph) && graph) c->destroyGraph(graph);
 }
+static int cudaPin(const cuda *c, size_t bytes, void **memory) { return c->pin(memory, bytes, 0); }
+static int cudaUnpin(const cuda *c, void *memory) { return c->unpin(memory); }
 static int cudaMemory(const cuda *c, size_t *free, size_t *total) { return c->memory(free, total); }
 static const char *cudaText(const cuda *c, int error) { return c->text(error); }
 */
@@ -146,6 +150,8 @@ var loadCUDA = sync.OnceValues(func() (*cudaRuntime, error) {
 		{"cudaStreamEndCapture", unsafe.Pointer(&c.functions.endCapture)},
 		{"cudaGraphDestroy", unsafe.Pointer(&c.functions.destroyGraph)},
 		{"cudaMemGetInfo", unsafe.Pointer(&c.functions.memory)},
+		{"cudaHostAlloc", unsafe.Pointer(&c.functions.pin)},
+		{"cudaFreeHost", unsafe.Pointer(&c.functions.unpin)},
 		{"cudaGetErrorString", unsafe.Pointer(&c.functions.text)},
 	} {
 		p, err := symbol(name, f.symbol)
@@ -189,6 +195,15 @@ func (c *cudaRuntime) abandon(stream unsafe.Pointer) { C.cudaAbandon(&c.function
 
 func (c *cudaRuntime) destroy(stream unsafe.Pointer) error {
 	return c.failed(C.cudaDestroy(&c.functions, stream), "destroying a stream")
+}
+
+// pin returns memory of the host that the device reads by itself, which unpin frees.
+func (c *cudaRuntime) pin(bytes int) (memory unsafe.Pointer, err error) {
+	return memory, c.failed(C.cudaPin(&c.functions, C.size_t(bytes), &memory), "pinning memory of the host")
+}
+
+func (c *cudaRuntime) unpin(memory unsafe.Pointer) error {
+	return c.failed(C.cudaUnpin(&c.functions, memory), "freeing pinned memory")
 }
 
 // FreeMemory returns the free bytes of the device that the session runs on, the fewest of several, or a negative number
