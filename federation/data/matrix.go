@@ -9,7 +9,10 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
+
+	"golang.org/x/sync/errgroup"
 
 	"promptfed/runtime/safetensors"
 	"promptfed/runtime/tensor"
@@ -129,18 +132,32 @@ func (m *Matrix) finish(i int) (err error) {
 // error.
 func (m *Matrix) Read(index []int) (*tensor.Tensor, error) {
 	width := tensor.Size(m.Shape[1:])
-	out := tensor.New(append([]int{len(index)}, m.Shape[1:]...)...)
-	raw := make([]byte, safetensors.ElementSize(dtypeOf(m.cache.Precision))*width)
-	for k, i := range index {
-		if i < 0 || i >= m.Shape[0] || m.shards[i/m.per] == nil {
-			return nil, fmt.Errorf("feature cache: no row %d in a matrix %v", i, m.Shape)
+	out := tensor.Reuse(append([]int{len(index)}, m.Shape[1:]...)...)
+	read := func(from, to int) error {
+		raw := make([]byte, safetensors.ElementSize(dtypeOf(m.cache.Precision))*width)
+		for k, i := range index[from:to] {
+			if i < 0 || i >= m.Shape[0] || m.shards[i/m.per] == nil {
+				return fmt.Errorf("feature cache: no row %d in a matrix %v", i, m.Shape)
+			}
+			if err := m.shards[i/m.per].read(i%m.per, out, (from+k)*width, raw); err != nil {
+				return fmt.Errorf("feature cache: row %d: %w", i, err)
+			}
 		}
-		if err := m.shards[i/m.per].read(i%m.per, out, k*width, raw); err != nil {
-			return nil, fmt.Errorf("feature cache: row %d: %w", i, err)
-		}
+		return nil
 	}
 
-	return out, nil
+	rows := max(1, tensor.Part/max(1, width)) // of a part, which a core reads
+	if len(index) <= rows {
+		return out, read(0, len(index))
+	}
+
+	var all errgroup.Group
+	all.SetLimit(runtime.GOMAXPROCS(0))
+	for from := 0; from < len(index); from += rows {
+		all.Go(func() error { return read(from, min(from+rows, len(index))) })
+	}
+
+	return out, all.Wait()
 }
 
 // Close closes the files.

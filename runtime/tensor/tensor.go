@@ -111,21 +111,22 @@ func (t *Tensor) Row(i int) *Tensor {
 
 // Rows copies the given rows of the first axis, in that order.
 func (t *Tensor) Rows(index []int) *Tensor {
-	n := Size(t.Shape[1:])
-	out := &Tensor{Shape: append([]int{len(index)}, t.Shape[1:]...)}
+	n, shape := Size(t.Shape[1:]), append([]int{len(index)}, t.Shape[1:]...)
 	if t.IsInt() {
-		out.Ints = make([]int64, 0, n*len(index))
-	} else {
-		out.Data = make([]float32, 0, n*len(index))
+		out := &Tensor{Shape: shape, Ints: make([]int64, 0, n*len(index))}
+		for _, i := range index {
+			out.Ints = append(out.Ints, t.Ints[i*n:(i+1)*n]...)
+		}
+		return out
 	}
 
-	for _, i := range index {
-		if t.IsInt() {
-			out.Ints = append(out.Ints, t.Ints[i*n:(i+1)*n]...)
-		} else {
-			out.Data = append(out.Data, t.Data[i*n:(i+1)*n]...)
+	out := Reuse(shape...)
+	InParts(len(out.Data), func(from, to int) {
+		for from < to {
+			row, column := from/n, from%n
+			from += copy(out.Data[from:to], t.Data[index[row]*n+column:(index[row]+1)*n])
 		}
-	}
+	})
 
 	return out
 }

@@ -107,9 +107,22 @@ func (w *Worker) step(ctx context.Context, turns []*turn) error {
 		if err := w.update(ctx, t, ins[i], outs[i]); err != nil {
 			return t.failed(err)
 		}
+		t.forget(ins[i].batch)
 	}
 
 	return nil
+}
+
+// forget lets the next step use the memory of a batch's large inputs, which are copies that only the step had.
+func (t *turn) forget(batch tensor.Map) {
+	if _, copies := t.local.Data.(*spec.Features); !copies || t.tr.Enabled() {
+		return
+	}
+	for _, name := range t.plan.largeInputs {
+		if x := batch[name]; x != nil {
+			x.Release()
+		}
+	}
 }
 
 // update updates the parameters of a turn after the run of a step.
