@@ -214,8 +214,8 @@ func TestChosenBatchClients(t *testing.T) {
 			t.Errorf("%+v: %d clients in a run", c, got)
 		}
 	}
-	few, more := choose("promptfl", ort.CUDA, 0.02, 0), choose("promptfl", ort.CUDA, 0.04, 0)
+	few, more := choose("promptfl", ort.CUDA, 0.004, 0), choose("promptfl", ort.CUDA, 0.008, 0)
 	if few < 2 || more < 2*few || more > 2*few+1 {
-		t.Errorf("%d clients in 20 MB, %d in 40", few, more)
+		t.Errorf("%d clients in 4 MB, %d in 8", few, more)
 	}
 }

@@ -48,7 +48,7 @@ func TestDeviceMemoryStaysFlat(t *testing.T) {
 			b := open(t, c)
 			defer b.Close()
 			set := b.Settings()
-			set.Workers, set.Client.Session.Bind, set.Client.PlainGraphs = clients, orttest.OnCPU(), true
+			set.Workers, set.Client.Session.Bind, set.Client.DeviceGraphs = clients, orttest.OnCPU(), true
 			graphs.Store(0)
 			var free []int64
 			set.OnRound = func(record.Record) { free = append(free, device.FreeMemory()) }

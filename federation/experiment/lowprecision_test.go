@@ -34,7 +34,7 @@ func TestAccuracyInLowPrecision(t *testing.T) {
 				c.Train.Rounds, c.Train.Epochs, c.Train.Batch, c.Eval.Every = 10, 1, 32, 10
 				b := open(t, c)
 				set := b.Settings()
-				set.Client.Session.Bind, set.Client.Session.Precision, set.Client.PlainGraphs = true, precision, true
+				set.Client.Session.Bind, set.Client.Session.Precision, set.Client.DeviceGraphs = true, precision, true
 				r := enginetest.Run(t, b.Experiment, set)
 				b.Close()
 				t.Logf("%s %s seed %d: %.2f", method, precision, seed+1, 100**r.Summary.Personal)

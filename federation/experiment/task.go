@@ -248,7 +248,7 @@ func (t *Task) describe() error {
 // memoryNote returns a note on steps that are computed in parts; steps that need more than train.memory_gb are an
 // error.
 func memoryNote(experiment *spec.Experiment, f *bundle.Bundle, c Config) (string, error) {
-	note, err := experiment.MemoryNote(Backbone{f}, c.Runtime.Session().WithProvider().Provider == ort.CPU)
+	note, err := experiment.MemoryNote(Backbone{f}, c.Runtime.Session().Kernels())
 	if err != nil {
 		return "", fmt.Errorf("backbone %s: %w", f.Name, err)
 	}

@@ -256,7 +256,7 @@ func (c Case) device(t *testing.T) {
 	c.Alike = true
 	experiment := c.experiment(t)
 	experiment.Plan.Rounds = 2
-	set := engine.Settings{Workers: 8, Client: client.Settings{PlainGraphs: true,
+	set := engine.Settings{Workers: 8, Client: client.Settings{DeviceGraphs: true,
 		Session: ort.Options{OptLevel: ort.OptNone}}}
 	plain := outcomeOf(t, c.run(t, experiment, set))
 	set.Client.Session.Bind = true

@@ -108,7 +108,7 @@ func (c Case) gradients(t *testing.T) {
 		}
 
 		low := client.NewWorker(experiment, client.Settings{Session: ort.Options{Bind: true, Precision: precision},
-			PlainGraphs: true})
+			DeviceGraphs: true})
 		defer low.Close()
 		low.Experiment.Training.Epochs = 1
 		rounded := steps(low, here).WithoutPrefix("s0/grad")

@@ -100,7 +100,7 @@ func textStep(t testing.TB, w onDisk, s *clip.Suffixes, prompts int, plain, kern
 	t.Helper()
 	g, in, text := graph.New(), tensor.Map{}, clip.Text{TextArch: clip.TextB}
 	if kernels {
-		g.UseKernels()
+		g.UseKernels(graph.CPUKernels)
 	}
 	ps := prompted(g, prompts, text.Width, in)
 	var features, wrt []graph.Node
@@ -171,7 +171,7 @@ func visionStep(t testing.TB, w onDisk, v clip.Vision, images int, kernels bool,
 	g, in := graph.New(), tensor.Map{"tokens": formula("tokens", []int{16, v.Width}),
 		"pixels": formula("pixels", []int{images, 3, v.Image, v.Image})}
 	if kernels {
-		g.UseKernels()
+		g.UseKernels(graph.CPUKernels)
 	}
 	tokens := g.Input("tokens", graph.Float, graph.Static(16, v.Width))
 	image, _ := v.PromptedFeatures(g, w, g.Input("pixels", graph.Float, graph.Shape{graph.Sym("B"), graph.StaticDim(3),

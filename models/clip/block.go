@@ -109,7 +109,7 @@ func (b block) postNorm(x, mask graph.Node, n int) graph.Node {
 
 // full returns the block on sequences of n rows with a mask [n,n], or none.
 func (b block) full(x, mask graph.Node, n int) graph.Node {
-	if b.kernels() && !mask.OK() && n <= graph.MaxSequenceRows {
+	if b.graph.HasKernels(graph.CPUKernels) && b.kernels() && !mask.OK() && n <= graph.MaxSequenceRows {
 		return b.rest(x, nn.SequenceAttention(b.project(b.norm1(x), 0, 3).joined(), n, b.heads))
 	}
 	h := b.project(b.norm1(x), 0, 3).heads(b, -1, n)

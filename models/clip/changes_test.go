@@ -73,7 +73,7 @@ func TestChangesEqualPyTorch(t *testing.T) {
 			g, in := graph.New(), tensor.Map{}
 			if i >= len(cases) {
 				orttest.RequireCPU(t)
-				g.UseKernels()
+				g.UseKernels(graph.CPUKernels)
 			}
 			node := map[string]graph.Node{}
 			for name, shape := range c.Inputs {

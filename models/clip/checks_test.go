@@ -112,7 +112,7 @@ func TestStepBytes(t *testing.T) {
 	build := func(kernels bool, p clip.Prompt, shape graph.Shape) int {
 		g := graph.New()
 		if kernels {
-			g.UseKernels()
+			g.UseKernels(graph.CPUKernels)
 		}
 		p.Ctx = g.Input("p", graph.Float, shape)
 		a := clip.TextArch{Width: 2, Layers: 3, Heads: 1, Context: 8, EmbedDim: 2}

@@ -137,7 +137,7 @@ func (t Text) StepBytes(s *Suffixes, prompt Prompt) int {
 	prefix := 1 + prompt.length()
 	rows := prefix + at.rows()
 	keys := prefix + at.size
-	kernels, several := prompt.Ctx.Graph().HasKernels(), graph.StaticDim(1)
+	kernels, several := prompt.Ctx.Graph().HasKernels(graph.DeviceKernels), graph.StaticDim(1)
 	if prompt.PerImage() {
 		several = prompt.Ctx.Shape()[0]
 	}

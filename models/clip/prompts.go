@@ -93,7 +93,7 @@ func (t Text) Prompts(g *graph.Graph, weights Weights, suffixes *Suffixes, promp
 		}
 	}
 
-	if !g.HasKernels() { // their attention handles prompts of any lengths at once
+	if !g.HasKernels(graph.DeviceKernels) { // their attention handles prompts of any lengths at once
 		waiting = t.stacked(g, weights, suffixes, prompts, waiting, out)
 	}
 
@@ -237,7 +237,7 @@ type promptRows struct {
 // by itself, and some 40 more for a block take as long as the pairs of 512 rows.
 func denseRows(g *graph.Graph, prompts graph.Dim) int {
 	const always, onDevice = 80, 512
-	if g.HasKernels() || !prompts.Static() {
+	if g.HasKernels(graph.CPUKernels) || !prompts.Static() {
 		return always
 	}
 	return max(always, int(onDevice/math.Sqrt(float64(prompts.N))))
@@ -375,7 +375,7 @@ func readRows(rs []*promptRows) (read []int) {
 // kernels reports whether attention can be one operator.
 func (b block) kernels() bool {
 	d := b.width / b.heads
-	return b.graph.HasKernels() && d%graph.KernelWidth == 0 && d <= 8*graph.KernelWidth
+	return b.graph.HasKernels(graph.DeviceKernels) && d%graph.KernelWidth == 0 && d <= 8*graph.KernelWidth
 }
 
 // packedRows returns the projections [N,3·width] of all rows. Those of the first block's suffixes are constants.

@@ -53,7 +53,7 @@ func checkPrompts(t *testing.T, arch clip.VisionArch, w clip.Weights, c promptCa
 	const batch = 2
 	g, in := graph.New(), tensor.Map{"pixels": formula("pixels", []int{batch, 3, arch.Image, arch.Image})}
 	if kernels {
-		g.UseKernels()
+		g.UseKernels(graph.CPUKernels)
 	}
 	node := map[string]graph.Node{}
 	for name, shape := range c.Inputs {

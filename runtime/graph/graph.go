@@ -27,7 +27,17 @@ const (
 const (
 	Standard  = ""             // ONNX itself
 	Microsoft = onnx.Microsoft // ONNX Runtime's fused operators
-	Kernels   = onnx.Kernels   // custom operators of runtime/kernels, for the CPU
+	Kernels   = onnx.Kernels   // custom operators of runtime/kernels
+)
+
+// KernelSet is a set of operators of the domain Kernels.
+type KernelSet int
+
+// Sets of operators, each with all of the one before.
+const (
+	NoKernels     KernelSet = iota
+	DeviceKernels           // those of CUDA devices
+	CPUKernels              // attention of sequences too
 )
 
 // KernelWidth divides the widths that operators of the domain Kernels take.
@@ -41,8 +51,8 @@ type Graph struct {
 	ops    []*Op
 	intern map[string]*Op
 	inputs map[string]Node
-	opset  int64 // standard operator set of its operators, at least Opset
-	own    bool  // whether it may hold operators of the domain Kernels
+	opset  int64     // standard operator set of its operators, at least Opset
+	own    KernelSet // operators of the domain Kernels that it may hold
 	err    error
 }
 
@@ -55,18 +65,18 @@ func New() *Graph {
 	return g
 }
 
-// UseKernels allows builders of layers and gradients to use operators of the domain Kernels. Only CPU sessions of
+// UseKernels allows builders of layers and gradients to use some operators of the domain Kernels. Only sessions of
 // runtime/ort run them, so a graph that leaves the program must not have them.
-func (g *Graph) UseKernels() { g.own = true }
+func (g *Graph) UseKernels(s KernelSet) { g.own = s }
 
-// HasKernels reports whether operators of the domain Kernels are allowed.
-func (g *Graph) HasKernels() bool { return g.own }
+// HasKernels reports whether the operators of a set are allowed.
+func (g *Graph) HasKernels(s KernelSet) bool { return g.own >= s }
 
 // KernelRows reports whether an operator of the domain Kernels can and should take the rows of n. ONNX Runtime computes
 // values that depend on no input once, but only with operators of its own.
 func (n Node) KernelRows() bool {
 	s := n.Shape()
-	return n.Graph().HasKernels() && n.DType() == Float && len(s) > 0 && s[len(s)-1].Static() &&
+	return n.Graph().HasKernels(DeviceKernels) && n.DType() == Float && len(s) > 0 && s[len(s)-1].Static() &&
 		s[len(s)-1].N%KernelWidth == 0 && len(Inputs(n)) > 0
 }
 

@@ -243,7 +243,8 @@ func OneHot(index Node, depth int) Node {
 
 // CrossEntropy returns the mean over the batch of -log softmax(logits [B,C])[label [B]].
 func CrossEntropy(logits, label Node) Node {
-	if g := logits.Graph(); g.HasKernels() && logits.DType() == Float && label.DType() == Int64 && logits.Rank() == 2 {
+	if g := logits.Graph(); g.HasKernels(DeviceKernels) && logits.DType() == Float && label.DType() == Int64 &&
+		logits.Rank() == 2 {
 		return g.ApplyN(Kernels, "CrossEntropy", nil, 2, logits, label)[0]
 	}
 	return logits.LogSoftmax(-1).Mul(OneHot(label, logits.Dim(-1))).Sum(-1).Mean().Neg()

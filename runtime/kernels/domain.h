@@ -17,6 +17,7 @@ enum {
 	KernelContext_GetInput = 90,
 	KernelContext_GetOutput = 91,
 	ReleaseTensorTypeAndShapeInfo = 99,
+	KernelContext_GetGPUComputeStream = 193,
 	KernelContext_ParallelFor = 274,
 };
 
@@ -29,6 +30,19 @@ enum { PLAIN, AVX2, AVX512 };
 // newDomain creates the domain with the operators of kernels.c, for all sessions and a processor of this level. It
 // returns an OrtStatus.
 void *newDomain(table t, int level, void **domain);
+
+// driver are the functions of CUDA's driver library that start kernels. They return 0 or an error.
+typedef struct {
+	int (*start)(unsigned flags);
+	int (*load)(void **library, const void *code, void *, void *, unsigned, void *, void *, unsigned); // options
+	int (*find)(void **kernel, void *library, const char *name);
+	int (*launch)(void *kernel, unsigned x, unsigned y, unsigned z, unsigned threads, unsigned, unsigned, unsigned shared,
+		void *stream, void **parameters, void **more);
+} driver;
+
+// newDeviceDomain creates the domain for sessions of a CUDA device, once, with the kernels of device.cu as code for the
+// driver to load and a provider of this name. It returns an OrtStatus, or sets an error of the driver.
+void *newDeviceDomain(table t, const driver *of, const char *provider, const void *code, void **domain, int *error);
 
 // form is the operator Product for one instruction set (product.c).
 typedef struct {

@@ -1,6 +1,7 @@
 // The operators of the domain "promptfed", as ONNX Runtime sees them: states, checks of shapes and spans, and parts of a
-// run for its threads.
+// run for its threads, or a launch on a CUDA device.
 #include "kernels.h"
+#include "device.h"
 
 // op is version 16 of ONNX Runtime's OrtCustomOp, followed by the fields that the functions here read.
 typedef struct op {
@@ -26,8 +27,17 @@ typedef struct op {
 
 	const char *called;
 	size_t in, out;
-	int kind; // index of its function
+	int kind;             // index of its function
+	const char *onDevice; // its kernel in device.cu; NULL for an operator of the CPU alone
 } op;
+
+// device is the domain of a CUDA device. Its operators compute on the provider that it names.
+static struct {
+	driver of;
+	const char *provider;
+	op ops[16];
+	void *kernels[16];
+} device;
 
 typedef struct {
 	table t;
@@ -102,22 +112,68 @@ static int64_t count(const int64_t s[MOST]) {
 	return n;
 }
 
+static const char *provider(const op *o) { return (void)o, "CPUExecutionProvider"; }
+static const char *deviceProvider(const op *o) { return (void)o, device.provider; }
+
+static int isInt(const op *o, size_t i) {
+	int attends = o->kind == ATTENTION || o->kind == ATTENTION_GRAD;
+	return ((attends || o->kind == CROSS_ENTROPY) && i == 1) || (attends && i == (o->kind == ATTENTION ? 2 : 5));
+}
+
+enum { SOME_BLOCKS = 4096, SHARED_NUMBERS = 12288 }; // of a grid that goes on to further elements; of the oldest devices
+
+// launch starts the kernel of an operator in the stream of its run.
+static void *launch(const state *s, const job *j, void *context) {
+	task t = {.rows = j->rows, .width = j->width, .queries = j->queries, .heads = j->heads, .keys = j->keys,
+		.scale = j->scale, .spans = (const long long *)j->spans, .labels = (const long long *)j->labels,
+		.asked = (const long long *)j->asked};
+	for (size_t i = 0; i < 6; i++)
+		t.in[i] = j->in[i];
+	for (size_t i = 0; i < 3; i++)
+		t.out[i] = j->out[i];
+	int64_t blocks = j->rows, threads = ROW_THREADS, shared = 0;
+	switch (s->op->kind) {
+	case CROSS_ENTROPY: blocks = 1, threads = LABEL_THREADS; break;
+	case ATTENTION: // fewer warps share a block where they need much room
+		for (threads = 4 * WARP; threads / WARP * j->keys > SHARED_NUMBERS; threads /= 2)
+			;
+		blocks = (j->queries * j->heads + threads / WARP - 1) / (threads / WARP), shared = threads / WARP * j->keys;
+		break;
+	case ATTENTION_GRAD:
+		blocks = j->rows * j->heads, threads = KEY_THREADS;
+		shared = j->keys + 2 * (KEY_THREADS / WARP - 1) * (j->width / j->heads);
+		break;
+	case BIAS_GELU: case BIAS_GELU_GRAD: case ADD_BIAS: case ADD_SAME_SHAPE:
+		blocks = (j->rows * j->width / (s->op->kind == ADD_SAME_SHAPE ? 1 : 4) + threads - 1) / threads;
+		blocks = blocks < SOME_BLOCKS ? blocks : SOME_BLOCKS;
+	}
+	void *stream = NULL, *status = NULL, *parameters[] = {&t};
+	if (blocks < 1) return NULL;
+	status = ((void *(*)(const void *, void **))s->t[KernelContext_GetGPUComputeStream])(context, &stream);
+	if (status) return status;
+	int error = device.of.launch(device.kernels[s->op->kind], blocks, 1, 1, threads, 1, 1, shared * sizeof(float), stream,
+		parameters, NULL);
+	return error ? wrong(s->t, "CUDA's driver refuses to start a kernel of promptfed") : NULL;
+}
+
 // computeState runs the parts of an operator. It first checks shapes and spans, because a graph may be wrong.
 static void *computeState(void *data, void *context) {
 	state *s = data;
 	table t = s->t;
-	const partFunc run = operators[level][s->op->kind];
+	const partFunc run = s->op->kind < DEVICE_ALONE ? operators[level][s->op->kind] : NULL;
 	job j = {.heads = s->heads, .keys = s->keys, .length = s->length, .scale = s->scale};
 	int64_t shape[6][MOST];
 	size_t rank[6];
 	int attends = s->op->kind == ATTENTION || s->op->kind == ATTENTION_GRAD;
 	int whole = s->op->kind == SEQUENCES || s->op->kind == SEQUENCES_GRAD, backwards = s->op->in > 1;
+	int onDevice = s->op->provider != provider; // numbers there cannot be read
 	for (size_t i = 0; i < s->op->in; i++) {
 		void *p = NULL, *status = tensor(t, context, i, &p, &rank[i], shape[i]);
 		if (status) return status;
-		if (attends && i == 1) j.spans = p;
-		else if (s->op->kind == CROSS_ENTROPY && i == 1) j.labels = p;
-		else j.in[i] = p;
+		if (!isInt(s->op, i)) j.in[i] = p;
+		else if (s->op->kind == CROSS_ENTROPY) j.labels = p;
+		else if (i == 1) j.spans = p;
+		else j.asked = p;
 	}
 	j.width = rank[0] ? shape[0][rank[0] - 1] : 1;
 	j.rows = j.width ? count(shape[0]) / j.width : 0;
@@ -125,10 +181,12 @@ static void *computeState(void *data, void *context) {
 		j.width /= 3, j.queries = shape[1][0];
 		if (s->heads < 1 || s->keys < 1 || s->keys % L || s->keys > 4096 || rank[0] != 2 || shape[0][1] != 3 * j.width ||
 			j.width % (s->heads * L) || j.width / (s->heads * L) > WIDEST || count(shape[1]) != SPANS * j.queries ||
-			(s->op->in == 4 && (count(shape[2]) != j.queries * s->heads * s->keys ||
-				count(shape[3]) != j.queries * j.width)))
+			(s->op->kind == ATTENTION_GRAD && (count(shape[2]) != j.queries * s->heads * s->keys ||
+				count(shape[3]) != j.queries * j.width)) ||
+			(onDevice && s->op->kind == ATTENTION_GRAD && (!j.in[4] || count(shape[4]) != j.queries * j.width ||
+				!j.asked || count(shape[5]) != ASKED * j.rows)))
 			return wrong(t, "attention: shapes, heads and keys do not fit");
-		for (int64_t r = 0; r < j.queries; r++) {
+		for (int64_t r = 0; r < j.queries && !onDevice; r++) {
 			const int64_t *p = j.spans + SPANS * r;
 			if (p[0] < 0 || p[0] > p[1] || p[1] > j.rows || p[2] < 0 || p[2] > p[3] || p[3] > j.rows ||
 				p[1] - p[0] + p[3] - p[2] > s->keys || p[1] - p[0] + p[3] - p[2] < 1 || p[4] < 0 || p[4] >= j.rows)
@@ -159,7 +217,7 @@ static void *computeState(void *data, void *context) {
 		j.parts = j.rows * j.width * j.columns < LARGE ? 1 : j.units < 16 ? j.units : 16;
 	} else if (s->op->kind == CROSS_ENTROPY) {
 		if (rank[0] != 2 || count(shape[1]) != j.rows) return wrong(t, "cross entropy: shapes do not fit");
-		for (int64_t r = 0; r < j.rows; r++)
+		for (int64_t r = 0; r < j.rows && !onDevice; r++)
 			if (j.labels[r] < 0 || j.labels[r] >= j.width) return wrong(t, "cross entropy: a label is no class");
 		j.parts = 1;
 	} else {
@@ -170,6 +228,7 @@ static void *computeState(void *data, void *context) {
 		case L2_NORMALIZE_GRAD: fits = fits && count(shape[1]) == j.rows && count(shape[2]) == all; break;
 		case BIAS_GELU_GRAD: fits = fits && count(shape[2]) == all; // fall through
 		case BIAS_GELU: fits = fits && count(shape[1]) == j.width; break;
+		case ADD_BIAS: fits = fits && count(shape[1]) == j.width && count(shape[2]) == all; break;
 		case NORM: fits = fits && count(shape[1]) == j.width && count(shape[2]) == j.width; break;
 		case NORM_GRAD: fits = fits && count(shape[1]) == j.width && count(shape[2]) == j.rows &&
 			count(shape[3]) == j.rows && count(shape[4]) == all && (!j.in[5] || count(shape[5]) == all);
@@ -187,7 +246,8 @@ static void *computeState(void *data, void *context) {
 	if (s->op->kind == L2_NORMALIZE || s->op->kind == NORM) shape[0][rank[0] - 1] = 1;
 	for (size_t i = 1; !status && i < s->op->out && s->op->kind != ATTENTION; i++)
 		status = result(t, context, i, shape[0], rank[0], &j.out[i]);
-	if (!status && j.parts == 1) run(&j, 0);
+	if (!status && onDevice) status = launch(s, &j, context);
+	else if (!status && j.parts == 1) run(&j, 0);
 	else if (!status)
 		status = ((void *(*)(void *, void (*)(void *, size_t), size_t, size_t, void *))t[KernelContext_ParallelFor])(
 			context, run, j.parts, 0, &j);
@@ -196,43 +256,62 @@ static void *computeState(void *data, void *context) {
 }
 
 static const char *name(const op *o) { return o->called; }
-static const char *provider(const op *o) { return (void)o, "CPUExecutionProvider"; }
-static int inputType(const op *o, size_t i) { // 1: float32, 7: int64
-	return (o->kind == ATTENTION || o->kind == ATTENTION_GRAD || o->kind == CROSS_ENTROPY) && i == 1 ? 7 : 1;
-}
+static int inputType(const op *o, size_t i) { return isInt(o, i) ? 7 : 1; } // int64, float32
 static int outputType(const op *o, size_t i) { return (void)o, (void)i, 1; }
 static size_t inputs(const op *o) { return o->in; }
 static size_t outputs(const op *o) { return o->out; }
 static int optional(const op *o, size_t i) { // 0: required, 1: optional
-	return o->kind == PRODUCT ? i > 1 : o->kind == NORM_GRAD && i > 4;
+	return o->kind == PRODUCT || o->kind == ATTENTION ? i > 1 : (o->kind == NORM_GRAD && i > 4) ||
+		(o->kind == ATTENTION_GRAD && i > 3);
 }
 static int required(const op *o, size_t i) { return (void)o, (void)i, 0; }
 static int one(const op *o) { return (void)o, 1; }
 
-#define OP(called, in, out, kind) \
+#define OP(called, in, out, kind, onDevice) \
 	{16, NULL, name, provider, inputType, inputs, outputType, outputs, NULL, free, optional, required, required, one, \
-		one, one, one, createState, computeState, called, in, out, kind}
+		one, one, one, createState, computeState, called, in, out, kind, onDevice}
 
+// The last one is of devices alone.
 static const op ops[] = {
-	OP("BiasQuickGelu", 2, 1, BIAS_GELU),
-	OP("BiasQuickGeluGrad", 3, 1, BIAS_GELU_GRAD),
-	OP("LayerNorm", 3, 3, NORM),
-	OP("LayerNormGrad", 6, 1, NORM_GRAD),
-	OP("AddSameShape", 2, 1, ADD_SAME_SHAPE),
-	OP("L2Normalize", 1, 2, L2_NORMALIZE),
-	OP("L2NormalizeGrad", 3, 1, L2_NORMALIZE_GRAD),
-	OP("CrossEntropy", 2, 2, CROSS_ENTROPY),
-	OP("Attention", 2, 2, ATTENTION),
-	OP("AttentionGrad", 4, 1, ATTENTION_GRAD),
-	OP("SequenceAttention", 1, 1, SEQUENCES),
-	OP("SequenceAttentionGrad", 2, 1, SEQUENCES_GRAD),
-	OP("Product", 4, 1, PRODUCT),
+	OP("BiasQuickGelu", 2, 1, BIAS_GELU, "biasQuickGelu"),
+	OP("BiasQuickGeluGrad", 3, 1, BIAS_GELU_GRAD, "biasQuickGeluGrad"),
+	OP("LayerNorm", 3, 3, NORM, "layerNorm"),
+	OP("LayerNormGrad", 6, 1, NORM_GRAD, "layerNormGrad"),
+	OP("AddSameShape", 2, 1, ADD_SAME_SHAPE, "addSameShape"),
+	OP("L2Normalize", 1, 2, L2_NORMALIZE, "l2Normalize"),
+	OP("L2NormalizeGrad", 3, 1, L2_NORMALIZE_GRAD, "l2NormalizeGrad"),
+	OP("CrossEntropy", 2, 2, CROSS_ENTROPY, "crossEntropy"),
+	OP("Attention", 3, 2, ATTENTION, "attention"),
+	OP("AttentionGrad", 6, 1, ATTENTION_GRAD, "attentionGrad"),
+	OP("SequenceAttention", 1, 1, SEQUENCES, NULL),
+	OP("SequenceAttentionGrad", 2, 1, SEQUENCES_GRAD, NULL),
+	OP("Product", 4, 1, PRODUCT, NULL),
+	OP("AddBiasSameShape", 3, 1, ADD_BIAS, "addBiasSameShape"),
 };
+
+static void *addTo(table t, void *domain, const op *o) {
+	return ((void *(*)(void *, const op *))t[CustomOpDomain_Add])(domain, o);
+}
 
 void *newDomain(table t, int ofProcessor, void **domain) {
 	level = ofProcessor;
 	void *status = ((void *(*)(const char *, void **))t[CreateCustomOpDomain])("promptfed", domain);
-	for (size_t i = 0; !status && i < sizeof ops / sizeof *ops; i++)
-		status = ((void *(*)(void *, const op *))t[CustomOpDomain_Add])(*domain, &ops[i]);
+	for (size_t i = 0; !status && ops[i].kind < DEVICE_ALONE; i++)
+		status = addTo(t, *domain, &ops[i]);
+	return status;
+}
+
+void *newDeviceDomain(table t, const driver *of, const char *name, const void *code, void **domain, int *error) {
+	void *library = NULL, *status = NULL;
+	device.of = *of, device.provider = name;
+	if ((*error = of->start(0)) || (*error = of->load(&library, code, NULL, NULL, 0, NULL, NULL, 0))) return NULL;
+	status = ((void *(*)(const char *, void **))t[CreateCustomOpDomain])("promptfed", domain);
+	for (size_t i = 0; !status && i < sizeof ops / sizeof *ops; i++) {
+		if (!ops[i].onDevice) continue;
+		device.ops[i] = ops[i];
+		device.ops[i].provider = deviceProvider;
+		if ((*error = of->find(&device.kernels[ops[i].kind], library, ops[i].onDevice))) return NULL;
+		status = addTo(t, *domain, &device.ops[i]);
+	}
 	return status;
 }

@@ -8,7 +8,9 @@ package kernels
 import "C"
 
 import (
+	_ "embed"
 	"errors"
+	"fmt"
 	"unsafe"
 
 	"golang.org/x/sys/cpu"
@@ -55,6 +57,30 @@ func level() C.int {
 func NewDomain(api unsafe.Pointer) (domain, status unsafe.Pointer) {
 	status = C.newDomain(C.table(api), level(), &domain)
 	return domain, status
+}
+
+// deviceCode has the kernels of device.cu in CUDA's assembly language.
+//
+//go:embed device.ptx
+var deviceCode string
+
+// DriverFunctions are the functions of CUDA's driver library that NewDeviceDomain takes, in its order.
+func DriverFunctions() []string {
+	return []string{"cuInit", "cuLibraryLoadData", "cuLibraryGetKernel", "cuLaunchKernel"}
+}
+
+// NewDeviceDomain is NewDomain for sessions of a CUDA device, to be called once. It has the operators that a device
+// runs, on an execution provider of ONNX Runtime.
+func NewDeviceDomain(api unsafe.Pointer, driver [4]unsafe.Pointer, provider string) (domain, status unsafe.Pointer,
+	err error) {
+	functions := (*C.driver)(unsafe.Pointer(&driver))
+	code := C.CString(deviceCode) // neither is ever freed: the domain keeps them
+	var failed C.int
+	status = C.newDeviceDomain(C.table(api), functions, C.CString(provider), unsafe.Pointer(code), &domain, &failed)
+	if failed != 0 {
+		err = fmt.Errorf("CUDA's driver does not load promptfed's kernels: error %d", int(failed))
+	}
+	return domain, status, err
 }
 
 // Pack returns a copy of the matrix at the start of data, float32 in row order, in panels. Free releases the copy.

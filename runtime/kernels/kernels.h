@@ -21,7 +21,7 @@ enum { L = 16, WIDEST = 8, GROUP = 4, SPANS = 5 };
 // job is one run of an operator. Its parts run on several threads.
 typedef struct {
 	const float *in[6];
-	const int64_t *spans, *labels;
+	const int64_t *spans, *labels, *asked;
 	float *out[3];
 	int64_t rows, width; // of the first input; for attention: number of tokens, width of the queries
 	int64_t queries, heads, keys, length; // length: rows of a sequence
@@ -46,5 +46,5 @@ typedef void (*partFunc)(void *job, size_t part);
 
 // Functions for each instruction set (operators.h, plain.c, avx2.c, avx512.c), by operator.
 enum { BIAS_GELU, BIAS_GELU_GRAD, NORM, NORM_GRAD, ADD_SAME_SHAPE, L2_NORMALIZE, L2_NORMALIZE_GRAD, CROSS_ENTROPY,
-	ATTENTION, ATTENTION_GRAD, SEQUENCES, SEQUENCES_GRAD, PRODUCT };
+	ATTENTION, ATTENTION_GRAD, SEQUENCES, SEQUENCES_GRAD, PRODUCT, DEVICE_ALONE, ADD_BIAS = DEVICE_ALONE };
 extern const partFunc plainOperators[], avx2Operators[], avx512Operators[];

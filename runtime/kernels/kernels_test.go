@@ -26,7 +26,7 @@ import (
 func step(heads, rows int, spans []int64) ([]graph.Output, tensor.Map) {
 	const width, keys = 256, 32
 	g := graph.New()
-	g.UseKernels()
+	g.UseKernels(graph.CPUKernels)
 	x, feeds := g.Input("x", graph.Float, graph.Static(rows, 3*width)), tensor.Map{"x": tensor.New(rows, 3*width),
 		"spans": tensor.OfInts(spans, rows, 5)}
 	for i := range feeds["x"].Data {

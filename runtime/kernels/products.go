@@ -28,10 +28,8 @@ func RewriteProducts(m *onnx.ModelProto, s InstructionSet) (*onnx.ModelProto, []
 
 func rewriteProducts(model *onnx.ModelProto, panel, least int64) (*onnx.ModelProto, []PackedMatrix) {
 	g := model.GetGraph()
-	rewriter := &productRewriter{panel: panel, least: least, tensors: map[string]*onnx.TensorProto{},
-		uses:   map[string]int{},
-		varies: map[string]bool{}, sums: map[string]sum{}}
-	rewriter.survey(g)
+	rewriter := newRewriter(g)
+	rewriter.panel, rewriter.least = panel, least
 	for _, n := range g.GetNode() {
 		rewriter.node(n)
 	}
@@ -40,20 +38,58 @@ func rewriteProducts(model *onnx.ModelProto, panel, least int64) (*onnx.ModelPro
 		return model, nil
 	}
 
-	out := onnx.ShallowCopy(model)
-	out.Graph = onnx.ShallowCopy(g)
-	out.Graph.Node = slices.DeleteFunc(rewriter.nodes, func(n *onnx.NodeProto) bool { return n == nil })
+	out := rewriter.rewritten(model)
 	out.Graph.Initializer = slices.DeleteFunc(slices.Clone(g.Initializer), func(t *onnx.TensorProto) bool {
 		return onnx.IsExternal(t) && rewriter.uses[t.Name] == 0
 	})
 	out.Graph.Initializer = append(out.Graph.Initializer, rewriter.panels...)
-	own := &onnx.OperatorSetIdProto{Domain: onnx.Kernels, Version: 1}
-	if !slices.ContainsFunc(model.OpsetImport,
-		func(o *onnx.OperatorSetIdProto) bool { return o.Domain == own.Domain }) {
-		out.OpsetImport = append(slices.Clone(model.OpsetImport), own)
+	return out, rewriter.packed
+}
+
+// RewriteSums is for devices, and changes only graphs with operators of runtime/kernels: where an AddSameShape adds a
+// value to a product of a stored matrix and a bias, one operator adds both, and LayerNormGrad adds what is added to its
+// result.
+func RewriteSums(model *onnx.ModelProto) *onnx.ModelProto {
+	own := func(n *onnx.NodeProto) bool { return n.Domain == onnx.Kernels }
+	if !slices.ContainsFunc(model.GetGraph().GetNode(), own) {
+		return model
 	}
 
-	return out, rewriter.packed
+	rewriter := newRewriter(model.GetGraph())
+	columns := map[string]int64{} // of products
+	for _, node := range model.GetGraph().GetNode() {
+		two := len(node.Input) == 2 && len(node.Output) == 1
+		switch kind := node.OpType; {
+		case kind == "LayerNormGrad" && own(node) && len(node.Input) == 5:
+			rewriter.sums[node.Output[0]] = sum{node, len(rewriter.nodes), 0, 5}
+		case two && (kind == "MatMul" || kind == "FusedMatMul"):
+			if w := rewriter.tensors[node.Input[1]]; w != nil && len(w.Dims) == 2 {
+				columns[node.Output[0]] = w.Dims[1-transposed(node)]
+			}
+		case two && kind == "Add" && onnx.Standard(node.Domain):
+			b, n := rewriter.tensors[node.Input[1]], columns[node.Input[0]]
+			if n > 0 && b != nil && slices.Equal(b.Dims, []int64{n}) && n%16 == 0 {
+				both := &onnx.NodeProto{Domain: onnx.Kernels, OpType: "AddBiasSameShape", Input: node.Input}
+				rewriter.sums[node.Output[0]] = sum{both, len(rewriter.nodes), 0, 2}
+			}
+		case two && (rewriter.added(node, node.Input[0], node.Input[1]) ||
+			rewriter.added(node, node.Input[1], node.Input[0])):
+			continue
+		}
+		rewriter.nodes = append(rewriter.nodes, node)
+	}
+
+	return rewriter.rewritten(model)
+}
+
+// transposed returns 1 if a product transposes its second matrix, else 0.
+func transposed(node *onnx.NodeProto) int64 {
+	for _, a := range node.Attribute {
+		if a.Name == "transB" {
+			return a.I
+		}
+	}
+	return 0
 }
 
 type productRewriter struct {
@@ -75,7 +111,9 @@ type sum struct {
 	input int
 }
 
-func (r *productRewriter) survey(g *onnx.GraphProto) {
+func newRewriter(g *onnx.GraphProto) *productRewriter {
+	r := &productRewriter{tensors: map[string]*onnx.TensorProto{}, uses: map[string]int{}, varies: map[string]bool{},
+		sums: map[string]sum{}}
 	for _, t := range g.GetInitializer() {
 		r.tensors[t.Name] = t
 	}
@@ -99,6 +137,22 @@ func (r *productRewriter) survey(g *onnx.GraphProto) {
 			r.varies[name] = varies
 		}
 	}
+
+	return r
+}
+
+// rewritten returns a copy of the model with the rewriter's nodes.
+func (r *productRewriter) rewritten(model *onnx.ModelProto) *onnx.ModelProto {
+	out := onnx.ShallowCopy(model)
+	out.Graph = onnx.ShallowCopy(model.Graph)
+	out.Graph.Node = slices.DeleteFunc(r.nodes, func(n *onnx.NodeProto) bool { return n == nil })
+	own := &onnx.OperatorSetIdProto{Domain: onnx.Kernels, Version: 1}
+	if !slices.ContainsFunc(model.OpsetImport,
+		func(o *onnx.OperatorSetIdProto) bool { return o.Domain == own.Domain }) {
+		out.OpsetImport = append(slices.Clone(model.OpsetImport), own)
+	}
+
+	return out
 }
 
 func (r *productRewriter) node(node *onnx.NodeProto) {

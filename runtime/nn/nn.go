@@ -79,7 +79,7 @@ func MLP(x, fc, fcBias, proj, projBias graph.Node, act string,
 		in, out = 1, 1
 	}
 
-	kernels := act == QuickGELU && g.HasKernels() && fcBias.Dim(0)%graph.KernelWidth == 0
+	kernels := act == QuickGELU && g.HasKernels(graph.DeviceKernels) && fcBias.Dim(0)%graph.KernelWidth == 0
 	first := fcBias
 	if kernels {
 		first = graph.Node{}
@@ -115,25 +115,43 @@ func Attend(q, k, v, mask graph.Node) graph.Node {
 
 // PackedAttention returns attention [len(spans),heads·d] for rows that hold query, key and value [n,3·heads·d]: the
 // query of row spans[i][4] attends to the rows from spans[i][0] to spans[i][1] and from spans[i][2] to spans[i][3]. The
-// graph must have kernels, and d must be a multiple of graph.KernelWidth.
+// graph must have graph.DeviceKernels, and d must be a multiple of graph.KernelWidth. No two queries are of one row.
 func PackedAttention(qkv graph.Node, spans [][5]int, heads int) graph.Node {
 	keys, flat := 0, make([]int64, 0, 5*len(spans))
-	for _, s := range spans {
+	// of each row: the first query that attends to it, the one behind the last, and its own
+	asked := make([]int64, 0, 3*qkv.Dim(0))
+	for range qkv.Dim(0) {
+		asked = append(asked, 0, 0, -1)
+	}
+
+	for i, s := range spans {
 		keys = max(keys, s[1]-s[0]+s[3]-s[2])
 		for _, v := range s {
 			flat = append(flat, int64(v))
 		}
+		attend := func(from, to int) {
+			for row := from; row < to; row++ {
+				if asked[3*row+1] == 0 {
+					asked[3*row] = int64(i)
+				}
+				asked[3*row+1] = int64(i + 1)
+			}
+		}
+		attend(s[0], s[1])
+		attend(s[2], s[3])
+		asked[3*s[4]+2] = int64(i)
 	}
 
 	keys = (keys + graph.KernelWidth - 1) / graph.KernelWidth * graph.KernelWidth
 	at := graph.Attrs{"heads": graph.Attr(heads), "keys": graph.Attr(keys)}
 	g := qkv.Graph()
-	return g.ApplyN(graph.Kernels, "Attention", at, 2, qkv, g.Const(tensor.OfInts(flat, len(spans), 5)))[0]
+	return g.ApplyN(graph.Kernels, "Attention", at, 2, qkv, g.Const(tensor.OfInts(flat, len(spans), 5)),
+		g.Const(tensor.OfInts(asked, qkv.Dim(0), 3)))[0]
 }
 
 // SequenceAttention returns attention [B·n,heads·d] for sequences of n rows that hold query, key and value
-// [B·n,3·heads·d]: each row attends to all rows of its sequence. The graph must have kernels, as for
-// PackedAttention. The weights are not stored.
+// [B·n,3·heads·d]: each row attends to all rows of its sequence. The graph must have graph.CPUKernels, and
+// d is as for PackedAttention. The weights are not stored.
 func SequenceAttention(qkv graph.Node, n, heads int) graph.Node {
 	at := graph.Attrs{"heads": graph.Attr(heads), "rows": graph.Attr(n)}
 	return qkv.Graph().Apply(graph.Kernels, "SequenceAttention", at, qkv)

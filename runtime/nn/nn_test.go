@@ -103,7 +103,7 @@ func TestMLPByKernel(t *testing.T) {
 		used := false
 		y := eval(t, tensor.Of([]float32{1.5}, 1, 1), func(g *graph.Graph, x graph.Node) graph.Node {
 			if c.allowed {
-				g.UseKernels()
+				g.UseKernels(graph.CPUKernels)
 			}
 			ones := slices.Repeat([]float32{1}, c.width)
 			up, half := g.Const(tensor.Of(ones, c.width, 1)), vector(g, slices.Repeat([]float32{0.5}, c.width)...)

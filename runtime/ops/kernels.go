@@ -48,7 +48,11 @@ func init() {
 	})
 
 	own("Attention", 2, 2, "heads int, keys int", inferPacked, func(c *call) []node {
-		return []node{kernel("AttentionGrad", c.Attrs, c.X(0), c.X(1), c.Out[1], c.G()), {}}
+		in := []node{c.X(0), c.X(1), c.Out[1], c.G()}
+		if len(c.In) > 2 { // a device needs more
+			in = append(in, c.Y(), c.X(2))
+		}
+		return []node{kernel("AttentionGrad", c.Attrs, in...), {}, {}}[:len(c.In)]
 	})
 	own("AttentionGrad", 4, 1, "heads int, keys int", sameShape, nil)
 	own("SequenceAttention", 1, 1, "heads int, rows int", inferSequences, each(func(c *call) node {
@@ -61,7 +65,8 @@ func init() {
 // product or of the gradient of a layer norm that computes one of the two (kernels.RewriteProducts).
 func AddSameShape(a, b node) node {
 	s := a.Shape()
-	if g := a.Graph(); g.HasKernels() && a.DType() == graph.Float && len(s) > 0 && slices.Equal(s, b.Shape()) {
+	own := a.Graph().HasKernels(graph.DeviceKernels)
+	if own && a.DType() == graph.Float && len(s) > 0 && slices.Equal(s, b.Shape()) {
 		return kernel("AddSameShape", nil, a, b)
 	}
 	return a.Add(b)

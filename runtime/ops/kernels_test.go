@@ -1,6 +1,9 @@
 package ops_test
 
-import "promptfed/runtime/graph"
+import (
+	"promptfed/runtime/graph"
+	"promptfed/runtime/nn"
+)
 
 func init() {
 	gradients(
@@ -10,12 +13,12 @@ func init() {
 		layerNorm("gain", true, false),
 		layerNorm("bias", false, true),
 		gradientCase{"LayerNormalization", "kernel of the gradient", one(func(b *bench) node {
-			b.UseKernels()
+			b.UseKernels(graph.DeviceKernels)
 			return b.ApplyN(graph.Standard, "LayerNormalization", nil, 3, b.x("x", 3, 32), b.constant("scale", 32),
 				b.constant("bias", 32))[0]
 		}), 0},
 		gradientCase{"LayerNormalization", "narrower than the kernel", one(func(b *bench) node {
-			b.UseKernels()
+			b.UseKernels(graph.DeviceKernels)
 			return b.ApplyN(graph.Standard, "LayerNormalization", nil, 3, b.x("x", 3, 24), b.constant("scale", 24),
 				b.constant("bias", 24))[0]
 		}), 0},
@@ -36,6 +39,11 @@ func init() {
 		sequences("more rows than a vector", 40, 1, 16),
 		packed("rows of a CLIP", 32,
 			[]int64{0, 5, 0, 0, 0, 0, 5, 0, 0, 1, 0, 5, 0, 0, 2, 0, 5, 0, 0, 3, 0, 5, 0, 0, 4}),
+		gradientCase{graph.Kernels + ".Attention", "with what devices need", one(func(b *bench) node {
+			b.UseKernels(graph.DeviceKernels)
+			spans := [][5]int{{0, 1, 1, 1, 0}, {0, 2, 2, 2, 1}, {0, 2, 2, 3, 2}, {0, 2, 3, 5, 4}}
+			return nn.PackedAttention(b.x("x", 5, 6*64), spans, 2)
+		}), 0},
 		packed("three queries, two of one row", 32, []int64{0, 3, 4, 5, 4, 0, 2, 0, 0, 1, 0, 3, 3, 4, 4}),
 		packed("four queries with the same first span", 16,
 			[]int64{0, 3, 3, 4, 3, 0, 3, 4, 5, 0, 0, 3, 1, 2, 1, 0, 3, 0, 0, 3}),
@@ -51,7 +59,7 @@ func layerNorm(name string, gain, bias bool) gradientCase {
 			}
 			return b.constant(name, 32)
 		}
-		b.UseKernels()
+		b.UseKernels(graph.DeviceKernels)
 		at := attrs{"epsilon": graph.Attr(float32(1e-3))}
 		return b.ApplyN(graph.Kernels, "LayerNorm", at, 3, b.x("x", 3, 2, 32), vector("scale", gain),
 			vector("bias", bias))[0]

@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"promptfed/runtime/graph"
-	"promptfed/runtime/tensor"
 )
 
 func init() {
@@ -70,12 +69,9 @@ func layerNormVJP(c *call) []node {
 
 	axes, rest := axesFrom(first, x.Rank()), axesFrom(0, first)
 	var d, inv node
-	switch normal, ok := x.Shape()[first:].Ints(); {
-	case ok && !x.Graph().HasKernels() && x.DType() == graph.Float:
-		return layerNormOnDevice(c, normal, rest)
-	case len(c.Out) == 3:
+	if len(c.Out) == 3 {
 		d, inv = x.Sub(c.Out[1]), c.Out[2]
-	default:
+	} else {
 		d = x.Sub(x.MeanKeep(axes...))
 		inv = d.Square().MeanKeep(axes...).AddScalar(c.Attrs.Float("epsilon", 1e-5)).Sqrt().Reciprocal()
 	}
@@ -86,29 +82,6 @@ func layerNormVJP(c *call) []node {
 		return g.Sub(g.MeanKeep(axes...)).Sub(d.Mul(along)).Mul(inv)
 	}, func(c *call) node { return sumOver(c.G().Mul(d.Mul(inv)), rest) },
 		func(c *call) node { return sumOver(c.G(), rest) })(c)
-}
-
-// layerNormOnDevice is layerNormVJP with the fewest operators, each of which a device starts by itself: the part of
-// g/σ that is orthogonal to z and to the vector of ones, for z = (x - mean x)/σ and the gradient g of z.
-func layerNormOnDevice(c *call, normal, rest []int) []node {
-	x, axes := c.X(0), axesFrom(len(rest), c.X(0).Rank())
-	unit := normalised(x, c.Attrs, normal, 1)
-	z, inv := unit[0], unit[2]
-	return each(func(c *call) node {
-		g := c.G().Mul(c.X(1))
-		const scale = 1 << 40 // of gradients, so that scale² is far above their variance: only the mean is subtracted
-		centred := graph.Attrs{"axis": graph.Attr(len(rest)), "epsilon": graph.Attr(float32(scale * scale))}
-		return normalised(g.Sub(z.Mul(g.Mul(z).MeanKeep(axes...))).Mul(inv), centred, normal, scale)[0]
-	}, func(c *call) node { return sumOver(c.G().Mul(z), rest) }, func(c *call) node { return sumOver(c.G(), rest) })(c)
-}
-
-// normalised returns the outputs of LayerNormalization of x with one scale for all elements.
-func normalised(x node, at graph.Attrs, normal []int, scale float32) []node {
-	all := tensor.New(normal...)
-	for i := range all.Data {
-		all.Data[i] = scale
-	}
-	return x.Graph().ApplyN(graph.Standard, "LayerNormalization", at, 3, x, x.Graph().Const(all))
 }
 
 func sumOver(n node, axes []int) node {

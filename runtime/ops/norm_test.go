@@ -69,7 +69,7 @@ func TestLayerNormOnDevice(t *testing.T) {
 		gradients := func(kernels bool) tensor.Map {
 			g := graph.New()
 			if kernels {
-				g.UseKernels()
+				g.UseKernels(graph.CPUKernels)
 			}
 			x, in := g.Input("x", graph.Float, graph.Static(3, 4, 10)), tensor.Map{"x": tensor.New(3, 4, 10)}
 			for i := range in["x"].Data {

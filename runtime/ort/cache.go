@@ -1,6 +1,7 @@
 package ort
 
 import (
+	"cmp"
 	"container/list"
 	"crypto/sha256"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"sync"
 	"time"
 
@@ -47,15 +49,30 @@ type CacheCounts struct {
 	Captured int    `json:"captured,omitempty"`        // graphs of fixed sizes that a device replays
 	Refused  int    `json:"capture_refused,omitempty"` // graphs of fixed sizes that a device runs operator by operator
 	Why      string `json:"why_refused,omitempty"`     // the reason for the first of these
+	Kernels  string `json:"kernels_refused,omitempty"` // why a GPU runs none of promptfed's own operators
 }
 
-// Refusal says why a device runs graphs of fixed sizes operator by operator; "" if it captured all of them.
+// Refusal says why a device runs graphs of fixed sizes operator by operator, or without promptfed's own operators; ""
+// if it does neither.
 func (c CacheCounts) Refusal() string {
-	if c.Refused == 0 {
-		return ""
+	var why []string
+	if c.Refused > 0 {
+		why = append(why, fmt.Sprintf("%d of %d graphs run operator by operator on the device, because it could not "+
+			"capture them: %s", c.Refused, c.Captured+c.Refused, c.Why))
 	}
-	return fmt.Sprintf("%d of %d graphs run operator by operator on the device, because it could not capture them: %s",
-		c.Refused, c.Captured+c.Refused, c.Why)
+
+	if c.Kernels != "" {
+		why = append(why, "steps take longer without promptfed's own operators for GPUs: "+c.Kernels)
+	}
+
+	return strings.Join(why, "; ")
+}
+
+// noteKernels notes why a GPU runs none of promptfed's own operators.
+func noteKernels(why error) {
+	graphCache.Lock()
+	defer graphCache.Unlock()
+	graphCache.counts.Kernels = cmp.Or(graphCache.counts.Kernels, plain(why))
 }
 
 // noteCapture counts a graph of fixed sizes; err is the reason if it is not captured.

@@ -78,3 +78,14 @@ func DropIdle() error {
 func (s *Session) SizesWithGraphs() int { return s.fixed.full }
 
 func (s *Session) HasGraphFor(key string) bool { return len(s.fixed.sizes[key].lanes) > 0 }
+
+// EmulateDevice returns options of sessions on the CPU whose kernels a library starts in place of CUDA's driver.
+func EmulateDevice(o Options, library string) (Options, error) {
+	a, err := native()
+	if err == nil {
+		o.kernels, err = a.loadKernels(library, "CPUExecutionProvider")
+	}
+	return o, err
+}
+
+var CompareKernels = compareKernels

@@ -87,6 +87,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"runtime"
 	"sync"
 	"unsafe"
 
@@ -107,6 +108,7 @@ const (
 type api struct {
 	table                        C.table
 	environment, memory, kernels unsafe.Pointer
+	deviceKernels                func() (unsafe.Pointer, error) // the domain for CUDA, loaded once
 }
 
 // native loads the functions once, and creates the arena that sessions share.
@@ -136,6 +138,10 @@ var native = sync.OnceValues(func() (*api, error) {
 	if err := a.failed(C.cpuMemory(a.table, &a.memory)); err != nil {
 		return nil, err
 	}
+	a.deviceKernels = sync.OnceValues(func() (unsafe.Pointer, error) {
+		library := map[string]string{"windows": "nvcuda.dll", "linux": "libcuda.so.1"}[runtime.GOOS]
+		return a.loadKernels(library, "CUDAExecutionProvider")
+	})
 	return a, a.noteDomain()
 })
 
@@ -165,7 +171,7 @@ func (a *api) noteDomain() error {
 	}
 	defer o.Destroy()
 
-	if err := a.addKernels(o); err != nil {
+	if err := a.addKernels(o, a.kernels); err != nil {
 		return err
 	}
 
@@ -189,8 +195,23 @@ func (a *api) compileProbe(o *binding.SessionOptions) (*executable, error) {
 	return a.compile(model, o, nil, []string{"x"}, []string{"y"})
 }
 
-func (a *api) addKernels(o *binding.SessionOptions) error {
-	return a.failed(C.addDomain(a.table, handle(o), a.kernels))
+// addKernels lets a session use a domain of operators of runtime/kernels.
+func (a *api) addKernels(o *binding.SessionOptions, domain unsafe.Pointer) error {
+	return a.failed(C.addDomain(a.table, handle(o), domain))
+}
+
+// loadKernels creates the domain of operators for a CUDA device. They compute on an execution provider, and start their
+// kernels through a driver library.
+func (a *api) loadKernels(library, provider string) (domain unsafe.Pointer, err error) {
+	var driver [4]unsafe.Pointer
+	for i, name := range kernels.DriverFunctions() {
+		if driver[i], err = symbol(library, name); err != nil {
+			return nil, fmt.Errorf("CUDA's driver library %s: %w", library, err)
+		}
+	}
+
+	domain, status, err := kernels.NewDeviceDomain(unsafe.Pointer(a.table), driver, provider)
+	return domain, errors.Join(a.failed(status), err)
 }
 
 func (a *api) failed(status unsafe.Pointer) error {

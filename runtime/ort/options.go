@@ -121,6 +121,7 @@ type Options struct {
 	capture bool           // and is captured
 	lane    int            // number of the graph among equal ones that run side by side
 	stream  unsafe.Pointer // of CUDA, for a captured graph
+	kernels unsafe.Pointer // domain of the operators of runtime/kernels; nil for the provider's
 }
 
 // WithProvider returns options with a provider: DefaultProvider if none is named.
@@ -250,15 +251,14 @@ func (o Options) native(weights string) (*binding.SessionOptions, error) {
 		return nil, fmt.Errorf("ort: session options: %s", plain(err))
 	}
 
-	err = o.fill(so, weights)
-	if err == nil && o.Provider != CUDA {
-		err = a.addKernels(so)
+	if err = o.fill(so, weights); err == nil && o.Provider != CUDA {
+		err = a.addKernels(so, cmp.Or(o.kernels, a.kernels))
 	}
 
 	if err != nil {
 		err = fmt.Errorf("ort: session options: %s", plain(err))
 	} else if o.Provider == CUDA {
-		err = o.addCUDA(so)
+		err = o.addCUDA(so, a)
 	}
 
 	if err != nil {
@@ -327,7 +327,7 @@ func (o Options) fill(so *binding.SessionOptions, weights string) error {
 
 // addCUDA adds the CUDA provider. Products of float32 values are exact unless the precision is TF32, so that gradients
 // are as exact as on the CPU.
-func (o Options) addCUDA(so *binding.SessionOptions) error {
+func (o Options) addCUDA(so *binding.SessionOptions, a *api) error {
 	cuda, err := binding.NewCUDAProviderOptions()
 	if err != nil {
 		return noCUDA(err)
@@ -345,10 +345,7 @@ func (o Options) addCUDA(so *binding.SessionOptions) error {
 	}
 
 	if err = cuda.Update(settings); err == nil && o.stream != nil {
-		var a *api
-		if a, err = native(); err == nil {
-			err = a.setStream(cuda, o.stream)
-		}
+		err = a.setStream(cuda, o.stream)
 	}
 
 	if err == nil {
@@ -357,6 +354,10 @@ func (o Options) addCUDA(so *binding.SessionOptions) error {
 
 	if err != nil {
 		return noCUDA(err)
+	}
+
+	if domain, err := a.deviceKernels(); err == nil { // otherwise no graph has them (Options.Kernels)
+		return a.addKernels(so, domain)
 	}
 
 	return nil

@@ -72,6 +72,8 @@ func prepare(model *onnx.ModelProto, options Options) (*program, error) {
 	var packed []kernels.PackedMatrix
 	if set, own := options.products(); own {
 		model, packed = kernels.RewriteProducts(model, set)
+	} else if options.Provider == CUDA || options.kernels != nil {
+		model = kernels.RewriteSums(model) // of graphs with operators of runtime/kernels
 	}
 
 	p.weights, p.external = weights, externals(model, packed)

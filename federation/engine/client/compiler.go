@@ -27,7 +27,7 @@ import (
 type compiler struct {
 	experiment *spec.Experiment
 	options    ort.Options
-	plain      bool // graphs are those of a GPU
+	kernels    graph.KernelSet // that graphs use
 	texts      KeptTexts
 	programs   Programs // nil for the graphs as they are built
 	weights    onnx.WeightFiles
@@ -53,11 +53,18 @@ type planKey struct {
 }
 
 func newCompiler(experiment *spec.Experiment, set Settings, k caches, initial *valueCache) *compiler {
+	kernels := set.Session.Kernels()
+	switch {
+	case set.Programs != nil:
+		kernels = graph.NoKernels
+	case set.DeviceGraphs:
+		kernels = graph.DeviceKernels
+	}
+
 	return &compiler{experiment: experiment, options: set.Session, texts: set.Texts, programs: set.Programs, caches: k,
 		initial:       initial,
 		leastProducts: leastProducts, plans: map[planKey]*plan{}, equal: map[string]*plan{},
-		hands: map[string]*tensor.Tensor{},
-		plain: set.PlainGraphs || set.Programs != nil || set.Session.WithProvider().Provider != ort.CPU}
+		hands: map[string]*tensor.Tensor{}, kernels: kernels}
 }
 
 // evaluable returns the evaluations that the method has for a client.
@@ -199,9 +206,7 @@ func allUsed(scope *method.Scope, loss graph.Node) error {
 // scope starts a graph that this worker's sessions run.
 func (c *compiler) scope(task method.ClientSpec) *method.Scope {
 	scope := method.ScopeOf(c.experiment.Method, task)
-	if !c.plain {
-		scope.Graph().UseKernels()
-	}
+	scope.Graph().UseKernels(c.kernels)
 	return scope
 }
 

@@ -12,6 +12,7 @@ import (
 	"promptfed/federation/experiment/inference"
 	"promptfed/federation/methodtest"
 	"promptfed/models/clip"
+	"promptfed/runtime/graph"
 	"promptfed/runtime/tensor"
 )
 
@@ -74,7 +75,7 @@ func TestStepsInPartsAreTheWhole(t *testing.T) {
 		for _, images := range []int{1, 3} {
 			e := c.make()
 			e.Training.Memory = images*c.bytes + 5
-			if note, err := e.MemoryNote(e.Clients[0].Backbone, true); err != nil ||
+			if note, err := e.MemoryNote(e.Clients[0].Backbone, graph.CPUKernels); err != nil ||
 				!strings.Contains(note, fmt.Sprintf("%d at a time of a batch of 4", (images+1)/2)) { // 3: twice 2
 				t.Errorf("%s says %q %v", c.name, note, err)
 			}
@@ -102,13 +103,13 @@ func TestStepsInPartsAreTheWhole(t *testing.T) {
 func TestMemoryForImagesIsToldBefore(t *testing.T) {
 	e := withPromptPerImage(t)
 	e.Training.Memory = 3 << 10
-	note, err := e.MemoryNote(e.Clients[0].Backbone, true)
+	note, err := e.MemoryNote(e.Clients[0].Backbone, graph.CPUKernels)
 	// 3072 bytes hold 8 images of 384 bytes; a batch has 4.
 	if want := "a text prompt for each image: 4 at a time of a batch of 4, about 0.00 GiB in each worker " +
 		"(train.memory_gb)"; err != nil || note != want {
 		t.Errorf("%q %v, want %q", note, err, want)
 	}
-	if note, err := toy(t).MemoryNote(e.Clients[0].Backbone, true); note != "" || err != nil {
+	if note, err := toy(t).MemoryNote(e.Clients[0].Backbone, graph.CPUKernels); note != "" || err != nil {
 		t.Errorf("a method without prompts for images says %q %v", note, err)
 	}
 	e = withImagePrompts(t, "fedvpt")
@@ -122,7 +123,7 @@ func TestMemoryForClassesIsToldBefore(t *testing.T) {
 	e := withMethod(m)
 	for memory, says := range map[int]string{4 * 4 * 2 * 6: "", 4*4*2*6 - 1: "2 of 4 classes at a time, "} {
 		e.Training.Memory = memory
-		note, err := e.MemoryNote(e.Clients[0].Backbone, true)
+		note, err := e.MemoryNote(e.Clients[0].Backbone, graph.CPUKernels)
 		if want := "a text prompt for each class: " + says + "about 0.00 GiB in each worker (train.memory_gb)"; err !=
 			nil || note != want {
 			t.Errorf("%q %v, want %q", note, err, want)

@@ -47,7 +47,7 @@ func aloneInput(i int) method.Input {
 func (c *compiler) withoutImageParts(backbone spec.Backbone, scope *method.Scope, roots []graph.Node,
 	out []graph.Output) ([]graph.Output, *imageParts, error) {
 	_, reads := scope.Graph().InputNamed(method.PixelsInput)
-	if !reads || c.plain || !spec.EachImageAlone(roots...) {
+	if !reads || c.kernels != graph.CPUKernels || !spec.EachImageAlone(roots...) {
 		return out, nil, nil
 	}
 

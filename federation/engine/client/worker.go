@@ -48,8 +48,8 @@ type Settings struct {
 	// later step of a turn.
 	PrefixBytes int
 	Programs    Programs // nil for none
-	// PlainGraphs builds the graphs that a GPU runs also on the CPU: of ONNX's operators alone, and whole in each step.
-	PlainGraphs bool
+	// DeviceGraphs builds the graphs that a GPU runs also on the CPU: whole in each step.
+	DeviceGraphs bool
 }
 
 // KeptTexts returns features of the given shape that were kept under a key. Otherwise it computes and keeps them.

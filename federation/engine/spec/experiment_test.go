@@ -211,7 +211,7 @@ func TestMemory(t *testing.T) {
 		{class, perClass - 1, 0, "a text prompt for each class: 2 of 4 classes at a time"},
 	} {
 		c.e.Training.Memory = c.memory
-		note, err := c.e.MemoryNote(b, true)
+		note, err := c.e.MemoryNote(b, graph.CPUKernels)
 		if c.says != "" {
 			tail, ok := strings.CutPrefix(note, c.says)
 			if err != nil || !ok || strings.Contains(tail, "at a time") ||
@@ -265,7 +265,7 @@ func TestMemoryOfBothTowers(t *testing.T) {
 		image + text:       "1 at a time of a batch of 4, about",
 	} {
 		e.Training.Memory = memory
-		note, err := e.MemoryNote(b, true)
+		note, err := e.MemoryNote(b, graph.CPUKernels)
 		if err != nil {
 			note = err.Error()
 		}
@@ -285,7 +285,7 @@ func TestMemoryOfTheImageTower(t *testing.T) {
 	for _, images := range []int{1, 3} {
 		e.Training.Memory = images*image + 5
 		want := fmt.Sprintf("the image tower in every step: %d at a time of a batch of 4", (images+1)/2) // 3: twice 2
-		if note, err := e.MemoryNote(b, true); err != nil || !strings.HasPrefix(note, want) {
+		if note, err := e.MemoryNote(b, graph.CPUKernels); err != nil || !strings.HasPrefix(note, want) {
 			t.Errorf("%q, %v, want %s", note, err, want)
 		}
 	}
@@ -295,7 +295,7 @@ func TestMemoryOfTheImageTower(t *testing.T) {
 		4*lora - 1: "the image tower in every step: a step needs about 0.0 GiB for a batch of 4, " +
 			"whose images the loss compares, but train.memory_gb"} {
 		e.Training.Memory = memory
-		note, err := e.MemoryNote(b, true)
+		note, err := e.MemoryNote(b, graph.CPUKernels)
 		if err != nil {
 			note = err.Error()
 		}

@@ -150,8 +150,8 @@ func (m StepMemory) StepRows(t Training, losses ...graph.Node) int {
 
 // MemoryNote returns, before a run, how many images and classes a training step computes at a time and the memory of
 // the step; empty for a method that computes all at once and has a text prompt neither for each image nor for each
-// class. kernels says that steps run promptfed's kernels.
-func (e *Experiment) MemoryNote(b Backbone, kernels bool) (string, error) {
+// class. Steps use a set of kernels.
+func (e *Experiment) MemoryNote(b Backbone, kernels graph.KernelSet) (string, error) {
 	stepMemory, rows, err := e.stepMemory(b, kernels)
 	if err != nil {
 		return "", err
@@ -180,11 +180,9 @@ func (e *Experiment) MemoryNote(b Backbone, kernels bool) (string, error) {
 }
 
 // stepMemory returns the memory of a training step and how many rows of a batch it computes at a time.
-func (e *Experiment) stepMemory(b Backbone, kernels bool) (m StepMemory, rows int, err error) {
+func (e *Experiment) stepMemory(b Backbone, kernels graph.KernelSet) (m StepMemory, rows int, err error) {
 	scope := e.scope(b)
-	if kernels {
-		scope.Graph().UseKernels()
-	}
+	scope.Graph().UseKernels(kernels)
 
 	logits, loss := e.onePass(scope)
 	if err = scope.Graph().Err(); err != nil {
@@ -206,7 +204,7 @@ func (e Experiment) ClientsAtOnce(b Backbone) (int, error) {
 		return 1, nil
 	}
 
-	m, rows, err := e.stepMemory(b, false)
+	m, rows, err := e.stepMemory(b, graph.DeviceKernels)
 	if err != nil {
 		return 0, err
 	}

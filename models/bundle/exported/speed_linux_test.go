@@ -65,7 +65,7 @@ func stepOf(t *testing.T, b *bundle.Bundle, classes int) func() time.Duration {
 		names[i] = fmt.Sprintf("thing %d", i)
 	}
 	g := graph.New()
-	g.UseKernels()
+	g.UseKernels(graph.CPUKernels)
 	ctx := g.Input("ctx", graph.Float, graph.Static(16, b.Text.Width))
 	features := bundletest.Prompts(t, b, g, names, clip.Prompt{Ctx: ctx})
 	images := g.Input("images", graph.Float, graph.Static(32, b.Text.EmbedDim))

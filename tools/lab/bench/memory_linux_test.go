@@ -14,6 +14,7 @@ import (
 	"promptfed/federation/method"
 	"promptfed/models/clip"
 	"promptfed/runtime/busytest"
+	"promptfed/runtime/graph"
 	"promptfed/runtime/ort"
 )
 
@@ -68,7 +69,7 @@ func TestStepMemory(t *testing.T) {
 		}
 		task := e.Task(e.Clients[0])
 		s := method.ScopeOf(e.Method, task)
-		s.Graph().UseKernels()
+		s.Graph().UseKernels(graph.CPUKernels)
 		loss := e.Method.Loss(s, e.Method.Logits(s))
 		m, err := spec.MemoryOf(tower, e.Classes, e.Training.Memory, loss)
 		if err != nil {

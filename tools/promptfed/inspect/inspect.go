@@ -266,6 +266,7 @@ type library struct {
 	Provider  string           `json:"provider"`  // that was asked for
 	Runs      string           `json:"runs"`      // provider that runs; empty if none does
 	Fallback  string           `json:"fallback"`  // why it is another one
+	Kernels   string           `json:"kernels"`   // why it runs none of promptfed's operators; empty if it does
 	Libraries []ort.Dependency `json:"libraries"` // that the provider needs
 }
 
@@ -293,6 +294,10 @@ func openLibrary(o ort.Options) (*library, error) {
 		l.Fallback = why.Error()
 	}
 
+	if chosen.Kernels() == graph.NoKernels {
+		l.Kernels = ort.Cached().Refusal()
+	}
+
 	return l, nil
 }
 
@@ -309,7 +314,7 @@ func (l *library) rows() [][]string {
 		return append(rows, []string{"provider " + l.Provider, "cpu: " + l.Fallback})
 	}
 
-	return append(rows, []string{"provider " + l.Provider, "runs"})
+	return append(rows, []string{"provider " + l.Provider, cmp.Or(l.Kernels, "runs")})
 }
 
 // placement counts the operators of a graph that a provider runs.
@@ -481,9 +486,7 @@ func someSizes(m *onnx.ModelProto) map[string][]int {
 // stepModel returns the text tower over two classes with the gradient of a prompt of 16 tokens, as training builds it.
 func stepModel(b *bundle.Bundle, provider string) (*onnx.ModelProto, error) {
 	g := graph.New()
-	if provider == ort.CPU {
-		g.UseKernels()
-	}
+	g.UseKernels(ort.Options{Provider: provider}.Kernels())
 
 	ctx := g.Input("ctx", graph.Float, graph.Static(16, b.Text.Width))
 	features, err := b.Prompts(g, []string{"cat", "dog"}, []clip.Prompt{{Ctx: ctx}})

@@ -1,0 +1,163 @@
+package ort_test
+
+import (
+	"math"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"promptfed/runtime/goldentest"
+	"promptfed/runtime/grad"
+	"promptfed/runtime/graph"
+	"promptfed/runtime/nn"
+	"promptfed/runtime/ort"
+	"promptfed/runtime/ort/orttest"
+	"promptfed/runtime/tensor"
+)
+
+// someRows is a shared prefix of 5 rows, causal, and suffixes of 3, 1 and 4 rows of their own that see all of it.
+func someRows() (spans [][5]int) {
+	for i := range 5 {
+		spans = append(spans, [5]int{0, i, i, i + 1, i})
+	}
+	at := 5
+	for _, n := range []int{3, 1, 4} {
+		for i := range n {
+			spans = append(spans, [5]int{0, 5, at, at + i + 1, at + i})
+		}
+		at += n
+	}
+	return spans
+}
+
+// block returns all kernels that a device runs, in a step of two blocks over 13 rows, of which the second reads the
+// last rows of the suffixes, and the gradient of the rows.
+func block(t *testing.T, heads, width int) ([]graph.Output, tensor.Map) {
+	g := graph.New()
+	g.UseKernels(graph.DeviceKernels)
+	seed := 0
+	draw := func(shape ...int) *tensor.Tensor {
+		v := tensor.New(shape...)
+		for i := range v.Data {
+			seed++
+			v.Data[i] = float32(math.Sin(float64(seed*seed))) * 0.3
+		}
+		return v
+	}
+
+	weight := func(shape ...int) graph.Node { return g.Const(draw(shape...)) }
+	x := g.Input("x", graph.Float, graph.Static(13, width))
+	rows, spans := x, someRows()
+	for i := range 2 {
+		h := nn.LayerNorm(rows, weight(width), weight(width), 1e-5)
+		qkv := nn.Linear(h, weight(3*width, width), weight(3*width), 1, 1)
+		if i == 1 {
+			spans = [][5]int{spans[7], spans[8], spans[12]}
+			rows = rows.Rows(g.Ints(7, 8, 12))
+		}
+		y := nn.PackedAttention(qkv, spans, heads)
+		rows = nn.Residual(rows, nn.Linear(y, weight(width, width), weight(width), 1, 1))
+		same := func(y, _ graph.Node, _ float64) graph.Node { return y }
+		h = nn.LayerNorm(rows, weight(width), weight(width), 1e-5)
+		rows = nn.Residual(rows, nn.MLP(h, weight(2*width, width), weight(2*width), weight(width, 2*width),
+			weight(width), nn.QuickGELU, same, same))
+	}
+
+	features := rows.L2Normalize()
+	logits := g.Const(draw(6, width)).MatMul(features.Transpose(1, 0)).MulScalar(5)
+	loss := graph.CrossEntropy(logits, g.Const(tensor.OfInts([]int64{0, 1, 2, 2, 1, 0}, 6)))
+	d, err := grad.Of(loss, x)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	return []graph.Output{{Name: "features", Node: features}, {Name: "loss", Node: loss}, {Name: "x'", Node: d[0]}},
+		tensor.Map{"x": draw(13, width)}
+}
+
+// emulate returns options of sessions on the CPU whose kernels emulate.c runs.
+func emulate(t *testing.T, flags ...string) ort.Options {
+	library := filepath.Join(t.TempDir(), "emulate.so")
+	arguments := append([]string{"-shared", "-fPIC", "-O1", "-I../kernels", "-o", library,
+		"../kernels/testdata/emulate.c", "-lm"}, flags...)
+	if out, err := exec.CommandContext(t.Context(), "cc", arguments...).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+
+	o, err := ort.EmulateDevice(ort.Options{OptLevel: ort.OptNone}, library)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	return o
+}
+
+// Kernels that compute anything else are refused, before a step depends on them.
+func TestWrongDeviceKernels(t *testing.T) {
+	for _, wrong := range []string{"-Dexpf=cosf", "-Dsqrtf=fabsf"} {
+		goldentest.WantErrorOf(t, wrong, ort.CompareKernels(emulate(t, wrong)), "differs from the CPU's")
+	}
+}
+
+// The kernels of device.cu, which emulate.c runs on the CPU, give what the operators of the CPU give. TestGradients of
+// runtime/ops compares those with finite differences and with PyTorch.
+func TestDeviceKernels(t *testing.T) {
+	emulated := emulate(t)
+	if err := ort.CompareKernels(emulated); err != nil {
+		t.Error(err)
+	}
+
+	for _, c := range []struct{ heads, width int }{{2, 32}, {1, 128}, {4, 256}} {
+		outputs, feeds := block(t, c.heads, c.width)
+		model := orttest.Model(t, outputs...)
+		want := orttest.RunOnce(t, model, ort.Options{OptLevel: ort.OptNone}, feeds)
+		got := orttest.RunOnce(t, model, emulated, feeds)
+		for name, w := range want {
+			if d := tensor.Distance(got[name], w); !(d <= 2e-5*w.MaxAbs()) {
+				t.Errorf("%d heads of %d: %s differs by %g of at most %g", c.heads, c.width/c.heads, name, d,
+					w.MaxAbs())
+			}
+		}
+	}
+}
+
+// A device cannot refuse spans and labels as the CPU does, because they lie in its memory. It reads nothing outside of
+// the rows: a query with spans that do not fit attends to nothing, and a label that is no class makes the loss NaN.
+func TestDeviceKernelsCheckIndices(t *testing.T) {
+	emulated := emulate(t)
+	run := func(spans []int64, label int64) tensor.Map {
+		const rows, width = 2, 32
+		g := graph.New()
+		x := g.Input("x", graph.Float, graph.Static(rows, 3*width))
+		at := graph.Attrs{"heads": graph.Attr(2), "keys": graph.Attr(16)}
+		span := g.Input("spans", graph.Int64, graph.Static(rows, 5))
+		ask := g.Const(tensor.OfInts([]int64{-1 << 62, 1 << 62, 1 << 62, 0, 2, 1}, rows, 3))
+		y := g.ApplyN(graph.Kernels, "Attention", at, 2, x, span, ask)
+		d := g.Apply(graph.Kernels, "AttentionGrad", at, x, span, y[1], y[0], y[0], ask)
+		labels := g.Input("label", graph.Int64, graph.Static(rows))
+		loss := g.ApplyN(graph.Kernels, "CrossEntropy", nil, 2, y[0], labels)
+		model := orttest.Model(t, graph.Output{Name: "y", Node: y[0]}, graph.Output{Name: "d", Node: d},
+			graph.Output{Name: "loss", Node: loss[0]})
+		ones := tensor.New(rows, 3*width)
+		for i := range ones.Data {
+			ones.Data[i] = 1
+		}
+		return orttest.RunOnce(t, model, emulated, tensor.Map{"x": ones, "spans": tensor.OfInts(spans, rows, 5),
+			"label": tensor.OfInts([]int64{0, label}, rows)})
+	}
+
+	for _, second := range [][]int64{{0, 3, 0, 0, 1}, {-1, 1, 0, 0, 1}, {2, 1, 0, 2, 1}, {0, 1, 1, 1 << 62, 1},
+		{0, 1, math.MinInt64, 1, 1}, {0, 1, 0, 0, 2}, {0, 1, 0, 0, -1}} {
+		got := run(slices.Concat([]int64{0, 1, 0, 0, 0}, second), 31)
+		if y := got["y"].Data; y[0] != 1 || y[32] != 0 || got["d"].NonFinite() >= 0 || !(got["loss"].Data[0] > 0) {
+			t.Errorf("%v: %v, %v", second, y, got["loss"].Data)
+		}
+	}
+
+	for _, label := range []int64{-1, 32, 1 << 62} {
+		if loss := run([]int64{0, 1, 0, 0, 0, 0, 2, 0, 0, 1}, label)["loss"].Data[0]; loss == loss {
+			t.Errorf("label %d: the loss is %v", label, loss)
+		}
+	}
+}
