@@ -109,9 +109,15 @@ func (b block) postNorm(x, mask graph.Node, n int) graph.Node {
 
 // full returns the block on sequences of n rows with a mask [n,n], or none.
 func (b block) full(x, mask graph.Node, n int) graph.Node {
-	if b.graph.HasKernels(graph.CPUKernels) && b.kernels() && !mask.OK() && n <= graph.MaxSequenceRows {
-		return b.rest(x, nn.SequenceAttention(b.project(b.norm1(x), 0, 3).joined(), n, b.heads))
+	rows := func() graph.Node { return b.project(b.norm1(x), 0, 3).joined() }
+	switch {
+	case mask.OK():
+	case b.graph.FusesAttention():
+		return b.rest(x, nn.FusedAttention(rows(), n, b.heads))
+	case b.graph.HasKernels(graph.CPUKernels) && b.kernels() && n <= graph.MaxSequenceRows:
+		return b.rest(x, nn.SequenceAttention(rows(), n, b.heads))
 	}
+
 	h := b.project(b.norm1(x), 0, 3).heads(b, -1, n)
 	return b.rest(x, nn.MergeHeads(nn.Attend(h[0], h[1], h[2], mask)))
 }

@@ -32,11 +32,10 @@ func TestVisionPromptsEqualPyTorch(t *testing.T) {
 	goldentest.ReadJSON(t, "testdata/visionprompts.json", &golden)
 	for _, c := range golden.ViT {
 		t.Run("vit "+c.Name, func(t *testing.T) {
-			for _, kernels := range []bool{false, true} {
-				if kernels {
-					orttest.RequireCPU(t)
-				}
-				checkPrompts(t, promptedViT, formulaWeights(promptedViT.Shapes()), c, kernels)
+			device := func(g *graph.Graph) { g.UseKernels(graph.DeviceKernels) }
+			plain := func(*graph.Graph) {}
+			for _, use := range []func(*graph.Graph){plain, device, onCPU, (*graph.Graph).FuseAttention} {
+				checkPrompts(t, promptedViT, formulaWeights(promptedViT.Shapes()), c, use)
 			}
 		})
 	}
@@ -45,16 +44,23 @@ func TestVisionPromptsEqualPyTorch(t *testing.T) {
 		resnet[name] = resnetFormula(name, shape)
 	}
 	for _, c := range golden.ResNet {
-		t.Run("resnet "+c.Name, func(t *testing.T) { checkPrompts(t, promptedRN, resnet, c, orttest.OnCPU()) })
+		t.Run("resnet "+c.Name, func(t *testing.T) { checkPrompts(t, promptedRN, resnet, c, onCPU) })
 	}
 }
 
-func checkPrompts(t *testing.T, arch clip.VisionArch, w clip.Weights, c promptCase, kernels bool) {
+// onCPU lets a graph have all kernels, or on a GPU those that this has.
+func onCPU(g *graph.Graph) {
+	if orttest.OnCPU() {
+		g.UseKernels(graph.CPUKernels)
+	} else {
+		g.UseKernels(graph.DeviceKernels)
+	}
+}
+
+func checkPrompts(t *testing.T, arch clip.VisionArch, w clip.Weights, c promptCase, use func(*graph.Graph)) {
 	const batch = 2
 	g, in := graph.New(), tensor.Map{"pixels": formula("pixels", []int{batch, 3, arch.Image, arch.Image})}
-	if kernels {
-		g.UseKernels(graph.CPUKernels)
-	}
+	use(g)
 	node := map[string]graph.Node{}
 	for name, shape := range c.Inputs {
 		node[name], in[name] = g.Input(name, graph.Float, graph.Static(shape...)), formula(name, shape)

@@ -53,6 +53,7 @@ type Graph struct {
 	inputs map[string]Node
 	opset  int64     // standard operator set of its operators, at least Opset
 	own    KernelSet // operators of the domain Kernels that it may hold
+	fused  bool      // whether attention may be one operator of ONNX Runtime
 	err    error
 }
 
@@ -68,6 +69,13 @@ func New() *Graph {
 // UseKernels allows builders of layers and gradients to use some operators of the domain Kernels. Only sessions of
 // runtime/ort run them, so a graph that leaves the program must not have them.
 func (g *Graph) UseKernels(s KernelSet) { g.own = s }
+
+// FuseAttention allows builders of layers to use ONNX Runtime's MultiHeadAttention, of which they take no gradient. In
+// float32 it may round more than its parts.
+func (g *Graph) FuseAttention() { g.fused = true }
+
+// FusesAttention reports whether FuseAttention was called.
+func (g *Graph) FusesAttention() bool { return g.fused }
 
 // HasKernels reports whether the operators of a set are allowed.
 func (g *Graph) HasKernels(s KernelSet) bool { return g.own >= s }

@@ -29,9 +29,41 @@ INSIDE float rowSum(float x) {
 
 INSIDE float sigmoid(float x) { return 1.f / (1.f + expf(-x)); }
 
-// Vectors of four numbers: widths are multiples of 16, and memory is aligned.
-INSIDE float4 at(const float *p, long long i) { return ((const float4 *)p)[i]; }
-INSIDE void put(float *p, long long i, float x, float y, float z, float w) {
+// Numbers of float32 (type 0), FLOAT16 or BFLOAT16, one or four at a time: widths are multiples of 16, and memory is
+// aligned.
+INSIDE float widened(unsigned bits, int type) { return type == FLOAT16 ? HALF(bits) : __uint_as_float(bits << 16); }
+
+INSIDE unsigned narrowed(float x, int type) {
+	unsigned bits = __float_as_uint(x);
+	if (type == FLOAT16) return TO_HALF(x);
+	return x == x ? (bits + 0x7fff + (bits >> 16 & 1)) >> 16 : 0x7fff; // to the nearest even number
+}
+
+INSIDE float one(const void *p, long long i, int type) {
+	return type ? widened(((const unsigned short *)p)[i], type) : ((const float *)p)[i];
+}
+
+INSIDE void putOne(void *p, long long i, float x, int type) {
+	if (type) ((unsigned short *)p)[i] = (unsigned short)narrowed(x, type);
+	else ((float *)p)[i] = x;
+}
+
+INSIDE float4 four(const void *p, long long i, int type) {
+	if (!type) return ((const float4 *)p)[i];
+	uint2 bits = ((const uint2 *)p)[i];
+	float4 v;
+	v.x = widened(bits.x & 0xffff, type), v.y = widened(bits.x >> 16, type);
+	v.z = widened(bits.y & 0xffff, type), v.w = widened(bits.y >> 16, type);
+	return v;
+}
+
+INSIDE void putFour(void *p, long long i, float x, float y, float z, float w, int type) {
+	if (type) {
+		uint2 bits;
+		bits.x = narrowed(x, type) | narrowed(y, type) << 16, bits.y = narrowed(z, type) | narrowed(w, type) << 16;
+		((uint2 *)p)[i] = bits;
+		return;
+	}
 	float4 v;
 	v.x = x, v.y = y, v.z = z, v.w = w;
 	((float4 *)p)[i] = v;
@@ -48,22 +80,22 @@ INSIDE float geluGrad(float a, float dy) {
 	return dy * (s + a * s * (1.f - s));
 }
 
-// biasQuickGelu: a sigmoid(a), a = x + b, for [x, b].
+// biasQuickGelu: a sigmoid(a), a = x + b, for [x, b]. x and the result may be of lower precision.
 KERNEL biasQuickGelu(task t) {
 	long long n = t.width / 4;
 	EACH_FOUR(i, t.rows * n) {
-		float4 x = at(t.in[0], i), b = at(t.in[1], i % n);
-		put(t.out[0], i, GELU(x.x, b.x), GELU(x.y, b.y), GELU(x.z, b.z), GELU(x.w, b.w));
+		float4 x = four(t.in[0], i, t.low), b = four(t.in[1], i % n, 0);
+		putFour(t.out[0], i, GELU(x.x, b.x), GELU(x.y, b.y), GELU(x.z, b.z), GELU(x.w, b.w), t.low);
 	}
 }
 
-// biasQuickGeluGrad: its gradient with respect to a, for [x, b, dy].
+// biasQuickGeluGrad: its gradient with respect to a, for [x, b, dy]. x, dy and the result may be of lower precision.
 KERNEL biasQuickGeluGrad(task t) {
 	long long n = t.width / 4;
 	EACH_FOUR(i, t.rows * n) {
-		float4 x = at(t.in[0], i), b = at(t.in[1], i % n), dy = at(t.in[2], i);
-		put(t.out[0], i, GELU_GRAD(x.x, b.x, dy.x), GELU_GRAD(x.y, b.y, dy.y), GELU_GRAD(x.z, b.z, dy.z),
-			GELU_GRAD(x.w, b.w, dy.w));
+		float4 x = four(t.in[0], i, t.low), b = four(t.in[1], i % n, 0), dy = four(t.in[2], i, t.low);
+		putFour(t.out[0], i, GELU_GRAD(x.x, b.x, dy.x), GELU_GRAD(x.y, b.y, dy.y), GELU_GRAD(x.z, b.z, dy.z),
+			GELU_GRAD(x.w, b.w, dy.w), t.low);
 	}
 }
 
@@ -72,44 +104,48 @@ KERNEL addSameShape(task t) {
 	EACH_FOUR(i, t.rows * t.width) t.out[0][i] = t.in[0][i] + t.in[1][i];
 }
 
-// addBiasSameShape: x + b + y for [x, b, y].
+// addBiasSameShape: x + b + y for [x, b, y]. x may be of lower precision.
 KERNEL addBiasSameShape(task t) {
 	long long n = t.width / 4;
 	EACH_FOUR(i, t.rows * n) {
-		float4 x = at(t.in[0], i), b = at(t.in[1], i % n), y = at(t.in[2], i);
-		put(t.out[0], i, x.x + b.x + y.x, x.y + b.y + y.y, x.z + b.z + y.z, x.w + b.w + y.w);
+		float4 x = four(t.in[0], i, t.low), b = four(t.in[1], i % n, 0), y = four(t.in[2], i, 0);
+		putFour(t.out[0], i, x.x + b.x + y.x, x.y + b.y + y.y, x.z + b.z + y.z, x.w + b.w + y.w, 0);
 	}
 }
 
 // A block computes one row in each of the following kernels.
 #define EACH_OF_ROW(c) for (int c = threadIdx.x; c < t.width; c += ROW_THREADS)
 
-// layerNorm: layer norm for [x, gain, bias], mean and 1/deviation.
+// layerNorm: layer norm for [x, gain, bias], which may be of lower precision, mean and 1/deviation.
 KERNEL layerNorm(task t) {
 	const float *x = t.in[0] + t.width * blockIdx.x;
-	float *y = t.out[0] + t.width * blockIdx.x, total = 0, squares = 0;
+	float total = 0, squares = 0;
 	EACH_OF_ROW(c) total += x[c];
 	float mean = rowSum(total) / t.width;
 	EACH_OF_ROW(c) squares += (x[c] - mean) * (x[c] - mean);
 	float inverse = 1.f / sqrtf(rowSum(squares) / t.width + t.scale);
-	EACH_OF_ROW(c) y[c] = (x[c] - mean) * inverse * t.in[1][c] + t.in[2][c];
+	EACH_OF_ROW(c)
+		putOne(t.out[0], t.width * blockIdx.x + c, (x[c] - mean) * inverse * t.in[1][c] + t.in[2][c], t.low);
 	if (threadIdx.x == 0) t.out[1][blockIdx.x] = mean, t.out[2][blockIdx.x] = inverse;
 }
 
-// layerNormGrad: the gradient of layer norm with respect to x (+ plus), for [x, gain, mean, 1/deviation, dy, optional plus].
+// layerNormGrad: the gradient of layer norm with respect to x (+ plus), for [x, gain, mean, 1/deviation, dy, optional
+// plus]. dy may be of lower precision. The second output is the first one in lower precision.
 KERNEL layerNormGrad(task t) {
-	const float *x = t.in[0] + t.width * blockIdx.x, *gain = t.in[1], *dy = t.in[4] + t.width * blockIdx.x;
-	float *out = t.out[0] + t.width * blockIdx.x, mean = t.in[2][blockIdx.x], inverse = t.in[3][blockIdx.x];
-	float plain = 0, along = 0;
+	long long row = t.width * blockIdx.x;
+	const float *x = t.in[0] + row, *gain = t.in[1];
+	float mean = t.in[2][blockIdx.x], inverse = t.in[3][blockIdx.x], plain = 0, along = 0;
 	EACH_OF_ROW(c) {
-		float g = dy[c] * gain[c];
+		float g = one(t.in[4], row + c, t.low) * gain[c];
 		plain += g;
 		along += g * (x[c] - mean);
 	}
 	float a = rowSum(plain) / t.width, b = rowSum(along) / t.width * inverse * inverse;
 	EACH_OF_ROW(c) {
-		float d = (dy[c] * gain[c] - a - (x[c] - mean) * b) * inverse;
-		out[c] = t.in[5] ? d + t.in[5][t.width * blockIdx.x + c] : d;
+		float d = (one(t.in[4], row + c, t.low) * gain[c] - a - (x[c] - mean) * b) * inverse;
+		if (t.in[5]) d += t.in[5][row + c];
+		t.out[0][row + c] = d;
+		if (t.low) putOne(t.out[1], row + c, d, t.low);
 	}
 }
 
@@ -134,7 +170,7 @@ KERNEL l2NormalizeGrad(task t) {
 
 // crossEntropy: the mean over rows of -log softmax(x)[label], and its gradient, by one block. A label that is no class
 // makes the loss NaN.
-KERNEL crossEntropy(task t) {
+KERNEL ALL_THREADS crossEntropy(task t) {
 	__shared__ float losses[LABEL_THREADS / WARP];
 	int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
 	float loss = 0;
@@ -165,36 +201,37 @@ INSIDE int keysOf(const task *t, const long long *s) {
 
 INSIDE long long keyRow(const long long *s, int k) { return k < s[1] - s[0] ? s[0] + k : s[2] + k - (s[1] - s[0]); }
 
-INSIDE float dot(const float *x, const float *y, int width) {
+// dot multiplies two rows from the i-th and the k-th number on.
+INSIDE float dot(const void *x, long long i, const void *y, long long k, int width, int type) {
 	float sum = 0;
-	for (int i = 0; i < width / 4; i++) {
-		float4 a = at(x, i), b = at(y, i);
+	for (int c = 0; c < width / 4; c++) {
+		float4 a = four(x, i / 4 + c, type), b = four(y, k / 4 + c, type);
 		sum += a.x * b.x + a.y * b.y + a.z * b.z + a.w * b.w;
 	}
 	return sum;
 }
 
-// gathered adds the rows that a query attends to, times p, in an element.
-INSIDE float gathered(const float *m, long long stride, const long long *s, const float *p, int n) {
+// gathered adds number i of the rows that a query attends to, times p.
+INSIDE float gathered(const task *t, long long i, const long long *s, const float *p, int n) {
 	float sum = 0;
 	for (int k = 0; k < n; k++)
-		sum += p[k] * m[stride * keyRow(s, k)];
+		sum += p[k] * one(t->in[0], i + 3 * t->width * keyRow(s, k), t->low);
 	return sum;
 }
 
-// attention: for [qkv, spans], sums of values and weights. A warp computes one head of one query.
+// attention: for [qkv, spans], sums of values and weights. A warp computes one head of one query. qkv and sums may be of
+// lower precision.
 KERNEL attention(task t) {
 	ROOM(room); // t.keys numbers for each warp
 	int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP, width = (int)(t.width / t.heads);
 	long long i = (long long)blockIdx.x * (blockDim.x / WARP) + warp, stride = 3 * t.width;
 	if (i >= t.queries * t.heads) return;
 	const long long *s = t.spans + 5 * (i / t.heads);
-	const float *head = t.in[0] + i % t.heads * width;
-	float *p = room + t.keys * warp, *y = t.out[0] + t.width * (i / t.heads) + i % t.heads * width;
-	float most = -INFINITY, total = 0, scale = 1.f / sqrtf((float)width);
+	long long head = i % t.heads * width, key = head + t.width, value = key + t.width;
+	float *p = room + t.keys * warp, most = -INFINITY, total = 0, scale = 1.f / sqrtf((float)width);
 	int n = keysOf(&t, s);
 	for (int k = lane; k < n; k += WARP) {
-		p[k] = dot(head + stride * s[4], head + stride * keyRow(s, k) + t.width, width) * scale;
+		p[k] = dot(t.in[0], head + stride * s[4], t.in[0], key + stride * keyRow(s, k), width, t.low) * scale;
 		most = fmaxf(most, p[k]);
 	}
 	most = warpMax(most);
@@ -209,55 +246,60 @@ KERNEL attention(task t) {
 	}
 	__syncwarp();
 	for (int c = lane; c < width; c += WARP)
-		y[c] = gathered(head + 2 * t.width + c, stride, s, p, n);
+		putOne(t.out[0], t.width * (i / t.heads) + head + c, gathered(&t, value + c, s, p, n), t.low);
 }
 
-// queryGrad computes the gradient of the query of a row in one head, by one warp with room for t.keys numbers. The
-// weights' gradient is p (dy·v - Σ p dy·v).
-INSIDE void queryGrad(const task *t, long long r, const float *head, long long h, float *room, float *to) {
+// queryGrad computes the gradient of the query of row j in one head, which begins at a number of a row, by one warp with
+// room for t.keys numbers. The weights' gradient is p (dy·v - Σ p dy·v).
+INSIDE void queryGrad(const task *t, long long j, long long head, float *room) {
 	int lane = threadIdx.x % WARP, width = (int)(t->width / t->heads), n = 0;
-	long long stride = 3 * t->width;
+	long long r = t->asked[ASKED * j + 2], stride = 3 * t->width;
 	const long long *s = t->spans + 5 * r;
 	if (r >= 0 && r < t->queries) n = keysOf(t, s);
-	const float *p = t->in[2] + (t->heads * r + h) * t->keys, *dy = t->in[3] + t->width * r + h * width;
+	const float *p = t->in[2] + (t->heads * r + head / width) * t->keys;
 	float along = 0, scale = 1.f / sqrtf((float)width);
 	for (int k = lane; k < n; k += WARP) {
-		room[k] = dot(dy, head + stride * keyRow(s, k) + 2 * t->width, width);
+		long long value = head + 2 * t->width + stride * keyRow(s, k);
+		room[k] = dot(t->in[3], t->width * r + head, t->in[0], value, width, t->low);
 		along += p[k] * room[k];
 	}
 	along = warpSum(along);
 	for (int k = lane; k < n; k += WARP) room[k] = p[k] * (room[k] - along) * scale;
 	__syncwarp();
-	for (int c = lane; c < width; c += WARP) to[c] = gathered(head + t->width + c, stride, s, room, n);
+	for (int c = lane; c < width; c += WARP)
+		putOne(t->out[0], stride * j + head + c, gathered(t, head + t->width + c, s, room, n), t->low);
 }
 
 // attentionGrad: the gradient of attention with respect to qkv, for [qkv, spans, weights, dy, y, asked]. A block computes
 // one head of one row: its first warp the row's query, the others key and value, over the queries that attend to it. Of
-// these, Σ p dy·v is dy·y.
+// these, Σ p dy·v is dy·y. All but the weights may be of lower precision.
 KERNEL attentionGrad(task t) {
 	ROOM(room); // of the first warp; then 2 heads' width for each of the others
 	int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP, others = KEY_THREADS / WARP - 1;
 	int width = (int)(t.width / t.heads);
-	long long j = blockIdx.x / t.heads, h = blockIdx.x % t.heads, stride = 3 * t.width;
-	const float *head = t.in[0] + h * width, *value = head + stride * j + 2 * t.width;
-	float *sums = room + t.keys, *out = t.out[0] + stride * j + h * width;
+	long long j = blockIdx.x / t.heads, h = blockIdx.x % t.heads, head = h * width, stride = 3 * t.width;
+	float *sums = room + t.keys;
 	if (warp == 0)
-		queryGrad(&t, t.asked[ASKED * j + 2], head, h, room, out);
+		queryGrad(&t, j, head, room);
 	else {
-		float key[PER_LANE] = {0}, values[PER_LANE] = {0}, scale = 1.f / sqrtf((float)width);
+		float key[PER_LANE] = {0}, values[PER_LANE] = {0}, own[PER_LANE] = {0}, scale = 1.f / sqrtf((float)width);
+		for (int i = 0, c = lane; i < PER_LANE && c < width; i++, c += WARP)
+			own[i] = one(t.in[0], stride * j + 2 * t.width + head + c, t.low);
 		long long to = t.asked[ASKED * j + 1] < t.queries ? t.asked[ASKED * j + 1] : t.queries;
 		for (long long r = (t.asked[ASKED * j] > 0 ? t.asked[ASKED * j] : 0) + warp - 1; r < to; r += others) {
 			const long long *s = t.spans + 5 * r;
 			long long first = s[1] - s[0], k = j >= s[0] && j < s[1] ? j - s[0] : j >= s[2] && j < s[3] ? first + j - s[2] : -1;
 			if (k < 0 || !keysOf(&t, s)) continue;
-			const float *dy = t.in[3] + t.width * r + h * width, *y = t.in[4] + t.width * r + h * width;
-			const float *query = head + stride * s[4];
-			float p = t.in[2][(t.heads * r + h) * t.keys + k], g = 0;
-			for (int i = 0, c = lane; i < PER_LANE && c < width; i++, c += WARP) g += dy[c] * (value[c] - y[c]);
+			long long at = t.width * r + head, query = stride * s[4] + head;
+			float p = t.in[2][(t.heads * r + h) * t.keys + k], g = 0, dy[PER_LANE] = {0};
+			for (int i = 0, c = lane; i < PER_LANE && c < width; i++, c += WARP) {
+				dy[i] = one(t.in[3], at + c, t.low);
+				g += dy[i] * (own[i] - one(t.in[4], at + c, t.low));
+			}
 			g = warpSum(g) * p * scale;
 			for (int i = 0, c = lane; i < PER_LANE && c < width; i++, c += WARP) {
-				key[i] += g * query[c];
-				values[i] += p * dy[c];
+				key[i] += g * one(t.in[0], query + c, t.low);
+				values[i] += p * dy[i];
 			}
 		}
 		for (int i = 0, c = lane; i < PER_LANE && c < width; i++, c += WARP) {
@@ -269,6 +311,6 @@ KERNEL attentionGrad(task t) {
 	for (int c = threadIdx.x; c < 2 * width; c += KEY_THREADS) {
 		float total = 0;
 		for (int i = 0; i < others; i++) total += sums[2 * width * i + c];
-		out[t.width * (1 + c / width) + c % width] = total;
+		putOne(t.out[0], stride * j + head + t.width * (1 + c / width) + c % width, total, t.low);
 	}
 }

@@ -19,12 +19,18 @@ ctypes.CDLL(glob.glob(sys.argv[1] + "/nvidia/*/lib/libnvrtc-builtins.so.13.?")[0
 lib = ctypes.CDLL(glob.glob(sys.argv[1] + "/nvidia/*/lib/libnvrtc.so.13")[0])
 source, header = open("device.cu", "rb").read(), open("device.h", "rb").read()
 defines = b"#define KERNEL extern \"C\" __global__ void\n#define INSIDE static __device__ __forceinline__\n"
+defines += b"#define HALF(bits) halfToFloat(bits)\n#define TO_HALF(x) floatToHalf(x)\n"
+defines += b"static __device__ __forceinline__ float halfToFloat(unsigned h) { float f; "
+defines += b"asm(\"cvt.f32.f16 %0, %1;\" : \"=f\"(f) : \"h\"((unsigned short)h)); return f; }\n"
+defines += b"static __device__ __forceinline__ unsigned floatToHalf(float f) { unsigned short h; "
+defines += b"asm(\"cvt.rn.f16.f32 %0, %1;\" : \"=h\"(h) : \"f\"(f)); return h; }\n"
+defines += b"#define ALL_THREADS __launch_bounds__(1024)\n"
 defines += b"#define ROOM(name) extern __shared__ float name[]\n#define NAN __int_as_float(0x7fffffff)\n"
 defines += b"#define INFINITY __int_as_float(0x7f800000)\n"
 program = ctypes.c_void_p()
 lib.nvrtcCreateProgram(ctypes.byref(program), defines + source, b"device.cu", 1, (ctypes.c_char_p * 1)(header),
                        (ctypes.c_char_p * 1)(b"device.h"))
-# The oldest devices of CUDA 13; drivers compile for later ones. A launch with more threads would be an error.
+# The oldest devices of CUDA 13; drivers compile for later ones.
 options = [b"--gpu-architecture=compute_75", b"--fmad=true"]
 failed = lib.nvrtcCompileProgram(program, len(options), (ctypes.c_char_p * len(options))(*options))
 size = ctypes.c_size_t()

@@ -2,6 +2,7 @@
 // run for its threads, or a launch on a CUDA device.
 #include "kernels.h"
 #include "device.h"
+#include <stdio.h>
 
 // op is version 16 of ONNX Runtime's OrtCustomOp, followed by the fields that the functions here read.
 typedef struct op {
@@ -29,13 +30,15 @@ typedef struct op {
 	size_t in, out;
 	int kind;             // index of its function
 	const char *onDevice; // its kernel in device.cu; NULL for an operator of the CPU alone
+	int low;              // lower precision of some inputs and outputs, or 0
 } op;
 
 // device is the domain of a CUDA device. Its operators compute on the provider that it names.
 static struct {
 	driver of;
 	const char *provider;
-	op ops[16];
+	op ops[48];
+	char names[48][40];
 	void *kernels[16];
 } device;
 
@@ -125,7 +128,7 @@ enum { SOME_BLOCKS = 4096, SHARED_NUMBERS = 12288 }; // of a grid that goes on t
 // launch starts the kernel of an operator in the stream of its run.
 static void *launch(const state *s, const job *j, void *context) {
 	task t = {.rows = j->rows, .width = j->width, .queries = j->queries, .heads = j->heads, .keys = j->keys,
-		.scale = j->scale, .spans = (const long long *)j->spans, .labels = (const long long *)j->labels,
+		.scale = j->scale, .low = s->op->low, .spans = (const long long *)j->spans, .labels = (const long long *)j->labels,
 		.asked = (const long long *)j->asked};
 	for (size_t i = 0; i < 6; i++)
 		t.in[i] = j->in[i];
@@ -256,8 +259,17 @@ static void *computeState(void *data, void *context) {
 }
 
 static const char *name(const op *o) { return o->called; }
-static int inputType(const op *o, size_t i) { return isInt(o, i) ? 7 : 1; } // int64, float32
-static int outputType(const op *o, size_t i) { return (void)o, (void)i, 1; }
+
+// lowers says by bits which inputs and outputs of an operator may be of lower precision.
+static const struct { unsigned in, out; } lowers[16] = {
+	[BIAS_GELU] = {1, 1}, [BIAS_GELU_GRAD] = {1 | 4, 1}, [NORM] = {0, 1}, [NORM_GRAD] = {16, 2},
+	[ATTENTION] = {1, 1}, [ATTENTION_GRAD] = {1 | 8 | 16, 1}, [ADD_BIAS] = {1, 0},
+};
+
+static int inputType(const op *o, size_t i) { // 7: int64, 1: float32
+	return isInt(o, i) ? 7 : o->low && lowers[o->kind].in >> i & 1 ? o->low : 1;
+}
+static int outputType(const op *o, size_t i) { return o->low && lowers[o->kind].out >> i & 1 ? o->low : 1; }
 static size_t inputs(const op *o) { return o->in; }
 static size_t outputs(const op *o) { return o->out; }
 static int optional(const op *o, size_t i) { // 0: required, 1: optional
@@ -269,7 +281,7 @@ static int one(const op *o) { return (void)o, 1; }
 
 #define OP(called, in, out, kind, onDevice) \
 	{16, NULL, name, provider, inputType, inputs, outputType, outputs, NULL, free, optional, required, required, one, \
-		one, one, one, createState, computeState, called, in, out, kind, onDevice}
+		one, one, one, createState, computeState, called, in, out, kind, onDevice, 0}
 
 // The last one is of devices alone.
 static const op ops[] = {
@@ -306,12 +318,20 @@ void *newDeviceDomain(table t, const driver *of, const char *name, const void *c
 	device.of = *of, device.provider = name;
 	if ((*error = of->start(0)) || (*error = of->load(&library, code, NULL, NULL, 0, NULL, NULL, 0))) return NULL;
 	status = ((void *(*)(const char *, void **))t[CreateCustomOpDomain])("promptfed", domain);
-	for (size_t i = 0; !status && i < sizeof ops / sizeof *ops; i++) {
+	static const struct { int type; const char *suffix; } types[] = {{0, ""}, {FLOAT16, "_float16"},
+		{BFLOAT16, "_bfloat16"}};
+	size_t n = 0;
+	for (size_t i = 0; i < sizeof ops / sizeof *ops; i++) {
 		if (!ops[i].onDevice) continue;
-		device.ops[i] = ops[i];
-		device.ops[i].provider = deviceProvider;
 		if ((*error = of->find(&device.kernels[ops[i].kind], library, ops[i].onDevice))) return NULL;
-		status = addTo(t, *domain, &device.ops[i]);
+		for (size_t k = 0; !status && k < (lowers[ops[i].kind].in | lowers[ops[i].kind].out ? 3 : 1); k++, n++) {
+			op *o = &device.ops[n];
+			*o = ops[i];
+			snprintf(device.names[n], sizeof device.names[n], "%s%s", ops[i].called, types[k].suffix);
+			o->called = device.names[n], o->provider = deviceProvider, o->low = types[k].type;
+			o->out += o->low && o->kind == NORM_GRAD; // the same in lower precision
+			status = addTo(t, *domain, o);
+		}
 	}
 	return status;
 }

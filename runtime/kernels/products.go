@@ -46,52 +46,6 @@ func rewriteProducts(model *onnx.ModelProto, panel, least int64) (*onnx.ModelPro
 	return out, rewriter.packed
 }
 
-// RewriteSums is for devices, and changes only graphs with operators of runtime/kernels: where an AddSameShape adds a
-// value to a product of a stored matrix and a bias, one operator adds both, and LayerNormGrad adds what is added to its
-// result.
-func RewriteSums(model *onnx.ModelProto) *onnx.ModelProto {
-	own := func(n *onnx.NodeProto) bool { return n.Domain == onnx.Kernels }
-	if !slices.ContainsFunc(model.GetGraph().GetNode(), own) {
-		return model
-	}
-
-	rewriter := newRewriter(model.GetGraph())
-	columns := map[string]int64{} // of products
-	for _, node := range model.GetGraph().GetNode() {
-		two := len(node.Input) == 2 && len(node.Output) == 1
-		switch kind := node.OpType; {
-		case kind == "LayerNormGrad" && own(node) && len(node.Input) == 5:
-			rewriter.sums[node.Output[0]] = sum{node, len(rewriter.nodes), 0, 5}
-		case two && (kind == "MatMul" || kind == "FusedMatMul"):
-			if w := rewriter.tensors[node.Input[1]]; w != nil && len(w.Dims) == 2 {
-				columns[node.Output[0]] = w.Dims[1-transposed(node)]
-			}
-		case two && kind == "Add" && onnx.Standard(node.Domain):
-			b, n := rewriter.tensors[node.Input[1]], columns[node.Input[0]]
-			if n > 0 && b != nil && slices.Equal(b.Dims, []int64{n}) && n%16 == 0 {
-				both := &onnx.NodeProto{Domain: onnx.Kernels, OpType: "AddBiasSameShape", Input: node.Input}
-				rewriter.sums[node.Output[0]] = sum{both, len(rewriter.nodes), 0, 2}
-			}
-		case two && (rewriter.added(node, node.Input[0], node.Input[1]) ||
-			rewriter.added(node, node.Input[1], node.Input[0])):
-			continue
-		}
-		rewriter.nodes = append(rewriter.nodes, node)
-	}
-
-	return rewriter.rewritten(model)
-}
-
-// transposed returns 1 if a product transposes its second matrix, else 0.
-func transposed(node *onnx.NodeProto) int64 {
-	for _, a := range node.Attribute {
-		if a.Name == "transB" {
-			return a.I
-		}
-	}
-	return 0
-}
-
 type productRewriter struct {
 	panel, least int64
 	tensors      map[string]*onnx.TensorProto // initializers that no input can replace

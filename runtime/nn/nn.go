@@ -157,6 +157,14 @@ func SequenceAttention(qkv graph.Node, n, heads int) graph.Node {
 	return qkv.Graph().Apply(graph.Kernels, "SequenceAttention", at, qkv)
 }
 
+// FusedAttention is SequenceAttention by ONNX Runtime's operator.
+func FusedAttention(qkv graph.Node, n, heads int) graph.Node {
+	width := qkv.Dim(-1) / 3
+	parts := qkv.Reshape(-1, n, 3*width).Split(2, width, width, width)
+	at := graph.Attrs{"num_heads": graph.Attr(heads)}
+	return qkv.Graph().Apply(graph.Microsoft, "MultiHeadAttention", at, parts...).Reshape(-1, width)
+}
+
 // AttentionScores returns q kᵀ/√d for q [...,n,d] and k [...,m,d]; the factor takes no time.
 func AttentionScores(q, k graph.Node) graph.Node {
 	scale := float32(1 / math.Sqrt(float64(q.Dim(-1))))

@@ -43,7 +43,7 @@ func LowerPrecision(model *ModelProto, low TensorProto_DataType) *ModelProto {
 		l.high(v.Name)
 	}
 
-	g.Node = l.used(g.Output)
+	g.Node = UsedNodes(l.out, g.Output)
 	g.ValueInfo = slices.DeleteFunc(g.ValueInfo, func(v *ValueInfoProto) bool { return l.onlyLow[v.Name] })
 	return model
 }
@@ -72,7 +72,7 @@ type lowering struct {
 }
 
 // products are the operators that are computed in low precision.
-var products = []string{"MatMul", "Gemm", "Conv", Microsoft + ".FusedMatMul"}
+var products = []string{"MatMul", "Gemm", "Conv", Microsoft + ".FusedMatMul", Microsoft + ".MultiHeadAttention"}
 
 // followers are operators that a device computes in each precision, with the number of their inputs that hold elements,
 // 0 for all.
@@ -194,15 +194,15 @@ func (l *lowering) cast(from, to string, kind TensorProto_DataType) {
 	l.out = append(l.out, castNode(from, to, kind))
 }
 
-// used returns the nodes that outputs and subgraphs need.
-func (l *lowering) used(outputs []*ValueInfoProto) []*NodeProto {
+// UsedNodes returns the nodes, in their order, that outputs and subgraphs need.
+func UsedNodes(nodes []*NodeProto, outputs []*ValueInfoProto) []*NodeProto {
 	need := map[string]bool{}
 	for _, v := range outputs {
 		need[v.Name] = true
 	}
 
-	kept := make([]*NodeProto, 0, len(l.out))
-	for _, n := range slices.Backward(l.out) {
+	kept := make([]*NodeProto, 0, len(nodes))
+	for _, n := range slices.Backward(nodes) {
 		if !slices.ContainsFunc(n.Output, func(name string) bool { return need[name] }) {
 			continue
 		}

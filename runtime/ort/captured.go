@@ -102,13 +102,9 @@ func (r *replica) capture(p *program) error {
 		return err
 	}
 
-	for i, info := range p.inputs {
+	for _, info := range p.inputs {
 		shape, _ := info.fixed()
-		err := c.add(&c.in, shape, info.IsInt())
-		if err == nil && c.in[i].bytes >= largeBytes {
-			c.in[i].pinned, err = c.pin(c.in[i].bytes)
-		}
-		if err != nil {
+		if err := c.add(&c.in, shape, info.IsInt()); err != nil {
 			return fmt.Errorf("input %q: %w", info.Name, err)
 		}
 	}
@@ -180,9 +176,15 @@ func (c *captured) first() error {
 		return err
 	}
 
-	for _, b := range c.in {
+	for i, b := range c.in {
 		if b.bytes == 0 {
 			continue
+		}
+		if b.bytes >= largeBytes {
+			var err error
+			if c.in[i].pinned, err = c.pin(b.bytes); err != nil {
+				return err
+			}
 		}
 		zeros := make([]byte, b.bytes)
 		if err := c.copy(b.data, unsafe.Pointer(&zeros[0]), b.bytes); err != nil {

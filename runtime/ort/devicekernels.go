@@ -26,7 +26,11 @@ var checkedDevices = struct {
 // Kernels returns the operators of runtime/kernels that graphs for sessions with these options may hold. A GPU has them
 // if it computes the results of the CPU with them.
 func (o Options) Kernels() graph.KernelSet {
-	if o = o.WithProvider(); o.Provider == CPU {
+	if o = o.WithProvider(); o.Provider == Auto {
+		o, _, _ = ChooseProvider(o)
+	}
+
+	if o.Provider == CPU {
 		return graph.CPUKernels
 	}
 
@@ -52,7 +56,8 @@ func kernelsOn(device int) error {
 		why = compareKernels(Options{Provider: CUDA, Device: device})
 	}
 
-	if checkedDevices.why[device] = why; why != nil {
+	checkedDevices.why[device] = why
+	if why != nil && (Options{Provider: CUDA, Device: device}).probe() == nil { // otherwise nothing runs there
 		noteKernels(fmt.Errorf("device %d: %w", device, why))
 	}
 
@@ -95,8 +100,8 @@ func compareKernels(o Options) error {
 	return nil
 }
 
-// kernelsModel returns a graph with each operator that RewriteSums leaves and each that it makes, and inputs for it:
-// rows that attend to a shared prefix of two rows and to themselves.
+// kernelsModel returns a graph with each operator that kernels.ForDevice leaves and each that it makes in float32, and
+// inputs for it: rows that attend to a shared prefix of two rows and to themselves.
 func kernelsModel() (*onnx.ModelProto, tensor.Map, error) {
 	const rows, heads, width = 5, 2, 32
 	draw := func(shape ...int) *tensor.Tensor {

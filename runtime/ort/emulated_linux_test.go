@@ -5,12 +5,16 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"promptfed/runtime/goldentest"
 	"promptfed/runtime/grad"
 	"promptfed/runtime/graph"
+	"promptfed/runtime/kernels"
 	"promptfed/runtime/nn"
+	"promptfed/runtime/onnx"
+	"promptfed/runtime/onnx/onnxtest"
 	"promptfed/runtime/ort"
 	"promptfed/runtime/ort/orttest"
 	"promptfed/runtime/tensor"
@@ -122,6 +126,42 @@ func TestDeviceKernels(t *testing.T) {
 	}
 }
 
+// With products in float16, the kernels of two blocks read and write it, so that no casts lie between them and the
+// products. Results have the rounding of float16. bfloat16, which the CPU has no products for, takes the same way.
+func TestDeviceKernelsInFloat16(t *testing.T) {
+	lower := ort.LowerPrecision
+	t.Cleanup(func() { ort.LowerPrecision = lower })
+	ort.LowerPrecision = onnxtest.Lower(onnx.LowerPrecision).Constants
+	o := emulate(t)
+	o.Bind, o.Precision = true, ort.Float16
+	outputs, feeds := block(t, 2, 64)
+	model := orttest.Model(t, outputs...)
+	low := onnx.TensorProto_FLOAT16
+	casts, inFloat16 := 0, 0
+	joined := kernels.ForDevice(ort.LowerPrecision(model, low), low).Graph
+	for _, n := range joined.Node {
+		isInput := func(w *onnx.TensorProto) bool { return w.Name == n.Input[0] }
+		if n.OpType == "Cast" && !slices.ContainsFunc(joined.Initializer, isInput) {
+			casts++
+		}
+		if strings.HasSuffix(n.OpType, "_float16") {
+			inFloat16++
+		}
+	}
+	if casts != 5 || inFloat16 != 20 { // those of features, logits and their gradients
+		t.Errorf("%d casts, %d operators in float16", casts, inFloat16)
+	}
+
+	exact := orttest.RunOnce(t, model, ort.Options{OptLevel: ort.OptNone}, feeds)
+	got := orttest.RunOnce(t, model, o, feeds)
+	for name, w := range exact {
+		d := tensor.Distance(got[name], w) / w.MaxAbs()
+		if t.Logf("%s differs by %.1g", name, d); !(d <= 5e-3) || d == 0 {
+			t.Errorf("%s differs by %g", name, d)
+		}
+	}
+}
+
 // A device cannot refuse spans and labels as the CPU does, because they lie in its memory. It reads nothing outside of
 // the rows: a query with spans that do not fit attends to nothing, and a label that is no class makes the loss NaN.
 func TestDeviceKernelsCheckIndices(t *testing.T) {
@@ -158,6 +198,46 @@ func TestDeviceKernelsCheckIndices(t *testing.T) {
 	for _, label := range []int64{-1, 32, 1 << 62} {
 		if loss := run([]int64{0, 1, 0, 0, 0, 0, 2, 0, 0, 1}, label)["loss"].Data[0]; loss == loss {
 			t.Errorf("label %d: the loss is %v", label, loss)
+		}
+	}
+}
+
+// Kernels round to float16 and bfloat16 as Cast does, and read both: gelu(x) and x + b + y, with b = 0.
+func TestDeviceKernelsRound(t *testing.T) {
+	emulated := emulate(t)
+	x, want := tensor.New(4, 16), tensor.New(4, 16)
+	for i := range x.Data {
+		x.Data[i] = float32(math.Sin(float64(i*i))) * 3
+		want.Data[i] = float32(float64(x.Data[i]) / (1 + math.Exp(-float64(x.Data[i]))))
+	}
+	for precision, kind := range map[string]int64{"_float16": 10, "_bfloat16": 16} {
+		b := (&builder{}).in("x", f32, dims{4, 16}).in("zero", f32, dims{16})
+		b.node("Cast", []string{"x"}, "low", intAttr("to", kind))
+		b.node("Cast", []string{"low"}, "rounded", intAttr("to", 1))
+		b.node("BiasQuickGelu"+precision, []string{"low", "zero"}, "y_low")
+		b.node("BiasQuickGelu", []string{"rounded", "zero"}, "y_exact")
+		b.node("AddBiasSameShape"+precision, []string{"low", "zero", "x"}, "z")
+		b.node("Cast", []string{"y_low"}, "y", intAttr("to", 1))
+		b.node("Cast", []string{"y_exact"}, "y_cast", intAttr("to", kind))
+		b.node("Cast", []string{"y_cast"}, "y_want", intAttr("to", 1)).node("Add", []string{"rounded", "x"}, "z_want")
+		for _, name := range []string{"y", "y_want", "z", "z_want"} {
+			b.out(name, f32, dims{4, 16})
+		}
+		m := b.model(t)
+		for _, n := range m.Graph.Node {
+			if strings.Contains(n.OpType, "Bias") {
+				n.Domain = onnx.Kernels
+			}
+		}
+		m.OpsetImport = append(m.OpsetImport, &onnx.OperatorSetIdProto{Domain: onnx.Kernels, Version: 1})
+		got := orttest.RunOnce(t, m, emulated, tensor.Map{"x": x, "zero": tensor.New(16)})
+		for _, name := range []string{"y", "z"} {
+			if !slices.Equal(got[name].Data, got[name+"_want"].Data) {
+				t.Errorf("%s%s: %v, want %v", name, precision, got[name].Data, got[name+"_want"].Data)
+			}
+		}
+		if d := tensor.Distance(got["y"], want); !(d > 0 && d < 0.02) {
+			t.Errorf("%s: gelu differs by %g", precision, d)
 		}
 	}
 }

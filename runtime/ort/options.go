@@ -145,6 +145,9 @@ func (o Options) lowered() onnx.TensorProto_DataType {
 		BFloat16: onnx.TensorProto_BFLOAT16}[o.Precision]
 }
 
+// LowProducts reports whether products of weights are of float16 or bfloat16.
+func (o Options) LowProducts() bool { return o.lowered() != 0 }
+
 // onDevice reports whether the provider keeps weights and Values in the memory of a device, to which runs bind them.
 func (o Options) onDevice() bool { return o.Provider == CUDA || o.Bind }
 

@@ -73,7 +73,7 @@ func prepare(model *onnx.ModelProto, options Options) (*program, error) {
 	if set, own := options.products(); own {
 		model, packed = kernels.RewriteProducts(model, set)
 	} else if options.Provider == CUDA || options.kernels != nil {
-		model = kernels.RewriteSums(model) // of graphs with operators of runtime/kernels
+		model = kernels.ForDevice(model, options.lowered())
 	}
 
 	p.weights, p.external = weights, externals(model, packed)

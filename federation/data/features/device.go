@@ -41,7 +41,7 @@ func (x Extractor) compile(request Request, images int) (*tower, error) {
 	options := x.session()
 	options.WeightsDir, options.Outputs = request.Bundle.WeightsDir(), []string{outputs[request.What]}
 	t := &tower{packed: options.OnDevice(), size: x.batch(request)}
-	model, err := request.model(t.packed)
+	model, err := request.model(options)
 	if err == nil {
 		t.compiled, err = ort.NewSession(model, options)
 	}
@@ -79,8 +79,23 @@ func batchWithin(memory, image int64) int {
 	return n
 }
 
+// GraphFor returns an empty graph for encoding images in sessions with these options.
+func GraphFor(o ort.Options) *graph.Graph {
+	g := graph.New()
+	if o.OnDevice() {
+		g.UseKernels(min(o.Kernels(), graph.DeviceKernels))
+	}
+
+	if o.LowProducts() {
+		g.FuseAttention()
+	}
+
+	return g
+}
+
 // model returns the graph from pixels, packed on a device, to the requested features.
-func (r Request) model(packed bool) (*onnx.ModelProto, error) {
+func (r Request) model(o ort.Options) (*onnx.ModelProto, error) {
+	packed := o.OnDevice()
 	tokens := r.What == method.TokensInput
 	switch {
 	case !packed && tokens:
@@ -89,7 +104,7 @@ func (r Request) model(packed bool) (*onnx.ModelProto, error) {
 		return r.Bundle.ImageModel()
 	}
 
-	g, side, batch := graph.New(), graph.StaticDim(r.Bundle.Preprocess.Size), graph.Sym("B")
+	g, side, batch := GraphFor(o), graph.StaticDim(r.Bundle.Preprocess.Size), graph.Sym("B")
 	if n := r.Bundle.Batch(); n > 0 {
 		batch = graph.StaticDim(n)
 	}

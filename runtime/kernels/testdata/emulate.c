@@ -9,6 +9,7 @@
 
 typedef struct { unsigned x, y, z; } dim;
 typedef struct { float x, y, z, w; } float4;
+typedef struct { unsigned x, y; } uint2;
 
 enum { MOST = 1024, STACK = 1 << 15 };
 
@@ -47,8 +48,35 @@ static float __shfl_xor_sync(unsigned mask, float x, int other) {
 	return x;
 }
 
+static unsigned __float_as_uint(float x) {
+	unsigned bits;
+	memcpy(&bits, &x, sizeof bits);
+	return bits;
+}
+
+static float __uint_as_float(unsigned bits) {
+	float x;
+	memcpy(&x, &bits, sizeof x);
+	return x;
+}
+
+static float HALF(unsigned bits) {
+	unsigned short low = (unsigned short)bits;
+	_Float16 half;
+	memcpy(&half, &low, sizeof half);
+	return half;
+}
+
+static unsigned TO_HALF(float x) {
+	_Float16 half = (_Float16)x;
+	unsigned short bits;
+	memcpy(&bits, &half, sizeof bits);
+	return bits;
+}
+
 #define KERNEL static void
 #define INSIDE static
+#define ALL_THREADS
 #define __shared__ static
 #define ROOM(name) float *name = shared
 #include "../device.cu"

@@ -11,9 +11,17 @@ import (
 	"promptfed/runtime/onnx"
 )
 
+// Lower is onnx.LowerPrecision or LowerPrecision.
+type Lower func(model *onnx.ModelProto, low onnx.TensorProto_DataType) *onnx.ModelProto
+
 // LowerConstants is LowerPrecision of a model whose constant matrices count as stored weights, as in small towers that
 // keep theirs inside.
 func LowerConstants(model *onnx.ModelProto, low onnx.TensorProto_DataType) *onnx.ModelProto {
+	return Lower(LowerPrecision).Constants(model, low)
+}
+
+// Constants is lower for a model whose constant matrices count as stored weights.
+func (lower Lower) Constants(model *onnx.ModelProto, low onnx.TensorProto_DataType) *onnx.ModelProto {
 	model = proto.Clone(model).(*onnx.ModelProto)
 	inside := map[string]bool{}
 	for _, t := range model.Graph.Initializer {
@@ -22,7 +30,7 @@ func LowerConstants(model *onnx.ModelProto, low onnx.TensorProto_DataType) *onnx
 		}
 	}
 
-	model = LowerPrecision(model, low)
+	model = lower(model, low)
 	for _, t := range model.Graph.Initializer {
 		if inside[t.Name] {
 			t.DataLocation = onnx.TensorProto_DEFAULT

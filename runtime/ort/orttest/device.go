@@ -25,7 +25,8 @@ var cudaKernels = map[string]string{
 	"float": "AveragePool BatchNormalization Clip Conv ConvTranspose Erf Exp GatherND Gelu Gemm GlobalAveragePool " +
 		"HardSigmoid HardSwish LayerNormalization LeakyRelu Log LogSoftmax MatMul MaxPool OneHot Pad Reciprocal " +
 		"ReduceL2 ReduceMean Relu Resize Sigmoid Softmax SoftmaxCrossEntropyLoss Softplus Sqrt Tanh " +
-		"com.microsoft.FusedMatMul com.microsoft.MatMulNBits com.microsoft.QuickGelu promptfed.AddSameShape " +
+		"com.microsoft.FusedMatMul com.microsoft.MatMulNBits com.microsoft.MultiHeadAttention " +
+		"com.microsoft.QuickGelu promptfed.AddSameShape " +
 		"promptfed.Attention promptfed.AttentionGrad promptfed.BiasQuickGelu promptfed.BiasQuickGeluGrad " +
 		"promptfed.CrossEntropy promptfed.L2Normalize promptfed.L2NormalizeGrad promptfed.LayerNorm " +
 		"promptfed.LayerNormGrad",

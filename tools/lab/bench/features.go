@@ -20,7 +20,6 @@ import (
 	"promptfed/models/bundle"
 	"promptfed/models/clip"
 	"promptfed/models/preprocess"
-	"promptfed/runtime/graph"
 	"promptfed/runtime/ort"
 	"promptfed/runtime/tensor"
 )
@@ -221,7 +220,7 @@ func pictures(dir string, width, height int) ([]data.Example, error) {
 
 // pixelsThrough returns runs of so many images through an image tower.
 func pixelsThrough(v clip.Vision, w clip.Weights, images int, o ort.Options) (*products, error) {
-	g := graph.New()
+	g := features.GraphFor(o)
 	image, _ := v.Features(g, w, bundle.AddPixelsInput(g, 0, v.Image))
 	return compile("image tower", image, drawPixels(v, images), float64(images)*v.FLOPs(0, false), o)
 }
