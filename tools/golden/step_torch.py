@@ -16,10 +16,12 @@ PRECISION is float32, tf32, float16 or bfloat16 (torch.autocast, with weights of
 FOLDER has step.safetensors. A step is one of SGD with momentum. Pixels are in pinned memory of the host and copied in each step, and features
 are copied back; all else stays on the device.
 
-text: a step of the text prompt ctx [T,w], with start [1,w] and suffix [R,w], the embeddings of the start token and of all classes' own tokens one after the
-    other, lengths [C] of these, image [B,D], label [B], scale [1] and heads [1]; text.safetensors has the tower by OpenAI's names. Forms:
-    shared      the prefix [start, ctx] goes through the tower once for all classes; rows of all classes lie one after the other in linear
-                layers, without padding; in the last block only the rows at the end tokens go beyond keys and values
+text: a step of the text prompts ctx [P,T,w], with start [1,w] and suffix [R,w], the embeddings of the start token and of all classes' own tokens one after the
+    other, lengths [C] of these, image [B,D], label [B], scale [1] and heads [1]; text.safetensors has the tower by OpenAI's names. One prompt is
+    PromptFL's. Two are FedPHA's shared and private one, with the projector [w,w] of the shared one as a constant: a third prompt is the private
+    one times projector. Forms:
+    shared      the prefix [start, ctx] of each prompt goes through the tower once for all classes; rows of all classes lie one after the other in
+                linear layers, without padding; in the last block only the rows at the end tokens go beyond keys and values
     published   each class is a sequence of as many tokens as the tower has positions
 image: a step of the image prompt prompt [P,v], with pixels [B,3,S,S], label [B], texts [C,D] of unit rows, scale [1] and heads [1]; image.safetensors has the
     tower. The prompt's tokens follow those of the patches, behind the first layer norm. With pixels and heads alone: features of images,
@@ -133,7 +135,7 @@ class Text(Tower):
         s, position = self.s, self.w["positional_embedding"]
         self.forms, self.first, self.host = {"shared": self.loss, "published": self.published_loss}, s["ctx"], []
         self.inputs = [s["image"], s["label"]]
-        self.prefix, lengths = 1 + len(s["ctx"]), s["lengths"].tolist()
+        self.prefix, lengths = 1 + s["ctx"].shape[1], s["lengths"].tolist()
         classes, longest, width = len(lengths), max(lengths), position.shape[1]
         self.classes, self.longest, self.equal = classes, longest, min(lengths) == longest
         self.start = s["start"] + position[:1]
@@ -154,57 +156,72 @@ class Text(Tower):
         rest = torch.zeros(classes * longest, width, device=place.device).index_copy(0, place_of, s["suffix"])
         self.rest = F.pad(rest.view(classes, longest, width), (0, 0, 0, context - self.prefix - longest))
         self.whole = triangle(context)
-        self.read = torch.arange(classes, device=place.device) * context + self.prefix + s["lengths"] - 1
+        self.read = self.prefix + s["lengths"] - 1
 
     def pad(self, x):
-        """Packed rows [R,w] to heads of classes [C,h,longest,d]."""
+        """Packed rows [P,R,w] to heads of classes [P*C,h,longest,d]."""
         if not self.equal:
-            x = x.new_zeros(self.classes * self.longest, x.shape[1]).index_copy(0, self.padded, x)
-        return self.split(x.view(self.classes, self.longest, -1))
+            x = x.new_zeros(len(x), self.classes * self.longest, x.shape[2]).index_copy(1, self.padded, x)
+        return self.split(x.reshape(len(x) * self.classes, self.longest, -1))
+
+    def for_classes(self, x):
+        """Heads of prefixes [P,h,n,d], once for each class [P*C,h,n,d]."""
+        return x[:, None].expand(-1, self.classes, -1, -1, -1).flatten(0, 1)
 
     def block(self, x, i, only_end):
-        p, n, w = self.block_name(i), self.prefix, x.shape[1]
+        p, n, w, prompts = self.block_name(i), self.prefix, x.shape[2], len(x)
         h = self.norm(x, p + "ln_1")
         weight, bias = self.pair(p + "attn.in_proj_")
         if only_end:
-            k, v = F.linear(h, weight[w:], bias[w:]).split(w, 1)
-            q = self.split(F.linear(h.index_select(0, self.end), weight[:w], bias[:w])[:, None])
-            x, mask = x.index_select(0, self.end), self.end_mask
+            k, v = F.linear(h, weight[w:], bias[w:]).split(w, 2)
+            q = self.split(F.linear(h.index_select(1, self.end), weight[:w], bias[:w]).reshape(-1, 1, w))
+            x, mask = x.index_select(1, self.end), self.end_mask.repeat(prompts, 1, 1, 1)
         else:
-            q, k, v = F.linear(h, weight, bias).split(w, 1)
-            head = self.attend(*(self.split(t[None, :n]) for t in (q, k, v)), self.causal, True)
-            q, mask = self.pad(q[n:]), self.mask
-        k, v = (torch.cat([self.split(t[None, :n]).expand(self.classes, -1, -1, -1), self.pad(t[n:])], 2) for t in (k, v))
-        rows = self.attend(q, k, v, mask).transpose(1, 2).reshape(-1, w)
+            q, k, v = F.linear(h, weight, bias).split(w, 2)
+            head = self.attend(*(self.split(t[:, :n]) for t in (q, k, v)), self.causal, True)
+            q, mask = self.pad(q[:, n:]), self.mask
+        k, v = (torch.cat([self.for_classes(self.split(t[:, :n])), self.pad(t[:, n:])], 2) for t in (k, v))
+        rows = self.attend(q, k, v, mask).transpose(1, 2).reshape(prompts, -1, w)
         if not only_end:
-            rows = rows if self.equal else rows.index_select(0, self.padded)
-            rows = torch.cat([head.transpose(1, 2).reshape(n, w), rows])
+            rows = rows if self.equal else rows.index_select(1, self.padded)
+            rows = torch.cat([head.transpose(1, 2).reshape(prompts, n, w), rows], 1)
         return self.feed(x + F.linear(rows, *self.pair(p + "attn.out_proj.")), p)
 
     def text(self, ctx):
-        """The unit features [C,D] of all classes."""
-        x = torch.cat([self.start, ctx + self.ctx_position, self.suffix])
+        """The unit features [P,C,D] of all classes."""
+        start, suffix = (t.expand(len(ctx), -1, -1) for t in (self.start, self.suffix))
+        x = torch.cat([start, ctx + self.ctx_position, suffix], 1)
         for i in range(self.layers):
             x = self.block(x, i, i == self.layers - 1)
-        return F.normalize(self.norm(x, "ln_final") @ self.w["text_projection"])
+        return F.normalize(self.norm(x, "ln_final") @ self.w["text_projection"], dim=-1)
 
     def published(self, ctx):
         """The same, each class by itself."""
-        x = torch.cat([self.s["start"].expand(self.classes, 1, -1), ctx.expand(self.classes, -1, -1), self.rest], 1)
+        prompts, c = len(ctx), self.classes
+        x = torch.cat([self.s["start"].expand(prompts, c, 1, -1), ctx[:, None].expand(-1, c, -1, -1),
+                       self.rest.expand(prompts, -1, -1, -1)], 2).flatten(0, 1)
         x = x + self.w["positional_embedding"]
         for i in range(self.layers):
             x = self.full(x, i, self.whole)
-        x = self.norm(x, "ln_final").flatten(0, 1).index_select(0, self.read)
-        return F.normalize(x @ self.w["text_projection"])
+        x = self.norm(x, "ln_final")[torch.arange(prompts * c, device=x.device), self.read.repeat(prompts)]
+        return F.normalize(x @ self.w["text_projection"], dim=-1).unflatten(0, (prompts, c))
 
     def scores(self, ctx, image):
-        return self.s["scale"] * image @ self.text(ctx).t()
+        return self.s["scale"] * image @ self.text(ctx)[0].t()
+
+    def of_text(self, text, ctx, image, label):
+        if len(ctx) == 1:
+            return self.cross_entropy(image, text(ctx)[0], label)
+        shared, private, projected = text(torch.cat([ctx, ctx[1:] @ self.s["projector"]]))
+        both = self.cross_entropy(image, private, label) + self.cross_entropy(image, shared, label)
+        pull = (private - projected).square().sum(-1).mean()
+        return both + pull + F.relu(1 - (private - shared).square().sum(-1).add(1e-30).sqrt()).mean()
 
     def loss(self, ctx, image, label):
-        return self.cross_entropy(image, self.text(ctx), label)
+        return self.of_text(self.text, ctx, image, label)
 
     def published_loss(self, ctx, image, label):
-        return self.cross_entropy(image, self.published(ctx), label)
+        return self.of_text(self.published, ctx, image, label)
 
 
 class Image(Tower):

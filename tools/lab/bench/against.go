@@ -74,10 +74,11 @@ type rival struct {
 }
 
 // ComparePyTorch measures workloads and the same ones in PyTorch, of tools/golden/step_torch.py, in turns, on the same
-// random weights, prompts and images: on the CPU the step of a text prompt, on a device also that of an image prompt
-// and features of images, in several precisions and in all forms and modes of PyTorch. Quick leaves out most that needs
-// torch.compile, and begins nothing after 200 seconds on a device. What fails or takes too long stands in the tables.
-// The PyTorch side runs in the given Python interpreter. The working folder must be a checkout of the source.
+// random weights, prompts and images: on the CPU the step of a text prompt, on a device also FedPHA's step of two, that
+// of an image prompt and features of images, in several precisions and in all forms and modes of PyTorch. Quick leaves
+// out most that needs torch.compile, and begins nothing after 200 seconds on a device. What fails or takes too long
+// stands in the tables. The PyTorch side runs in the given Python interpreter. The working folder must be a checkout of
+// the source.
 func ComparePyTorch(ctx context.Context, options Options, python string) (report Report, err error) {
 	if options.Backbone != nil {
 		return report, errors.New("--against measures random weights: leave --backbone out")

@@ -70,7 +70,7 @@ func TestComparePyTorchOnDevice(t *testing.T) {
 			checkDuel(t, r, i)
 		}
 	}
-	if measured != 1+1+4 || len(r.Tables[0].Rows) != 2*measured || len(r.Targets) != measured {
+	if measured != 2+1+4 || len(r.Tables[0].Rows) != 2*measured || len(r.Targets) != measured {
 		t.Errorf("%d of %d rows are in float32, and %d targets", measured, len(r.Tables[0].Rows), len(r.Targets))
 	}
 	forms := map[string]int{}
@@ -89,7 +89,7 @@ func TestComparePyTorchOnDevice(t *testing.T) {
 			forms[form]++
 		}
 	}
-	if forms["shared eager"] != 1 || forms["published eager"] != 1 || forms["plain eager"] != 5 {
+	if forms["shared eager"] != 2 || forms["published eager"] != 1 || forms["plain eager"] != 5 {
 		t.Errorf("forms in float32: %v", forms)
 	}
 }

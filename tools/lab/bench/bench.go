@@ -226,7 +226,7 @@ func (o Options) measure(ctx context.Context, t *tower, set classSet, threads in
 	defer open.close(&err)
 	plain := open.step(promptFL(plainTower, few, session, nil))
 	step := open.step(promptFL(t, classes, session, nil))
-	three := open.step(fedPHA(t, classes, session))
+	three := open.step(fedPHA(t, classes, session, nil))
 	if open.err != nil {
 		return 0, open.err
 	}

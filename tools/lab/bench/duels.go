@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"promptfed/federation/engine/spec"
+	"promptfed/federation/methods/parts/projection"
 	"promptfed/models/bundle"
 	"promptfed/models/clip"
 	"promptfed/runtime/convert"
@@ -54,6 +55,13 @@ func (o Options) duels(lists []classSet, dir string) (all []*duel) {
 		if slices.Contains(o.Only, "text") {
 			all = append(all, d)
 		}
+	}
+
+	if last := lists[min(1, len(lists)-1)]; o.Session.OnDevice() && slices.Contains(o.Only, "text") {
+		d := &duel{name: "fedpha, " + last.name, tower: "text", dir: dir, forms: []string{"shared"},
+			wanted: map[string]float64{"float32": 1, "tf32": 1, "bfloat16": 1}}
+		d.steps(fedPHA, text, last.classes.Names(), (*step).export)
+		all = append(all, d)
 	}
 
 	if !o.Session.OnDevice() {
@@ -123,11 +131,19 @@ func (s *step) export(t *tower) error {
 	if err != nil {
 		return err
 	}
-	m["ctx"] = s.order.Shared["ctx"]
+	if len(s.prompts) > 1 {
+		q, err := projection.Project(s.prompts[0], projection.Eq9, removed)
+		if err != nil {
+			return err
+		}
+		m["projector"] = q.Dense()
+	}
+
+	m["ctx"] = tensor.Stack(s.prompts)
 	return export(t, s.set, m)
 }
 
-// export adds to ctx [T,w], image [B,D] and label [B] what else the text tower of a step in step_torch.py needs, and
+// export adds to ctx [P,T,w], image [B,D] and label [B] what else the text tower of a step in step_torch.py needs, and
 // writes all of it beside the tower's weights.
 func export(t *tower, set *clip.Suffixes, tensors tensor.Map) error {
 	lengths, ids := []int64{}, []int{t.sos}

@@ -9,6 +9,7 @@ import (
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/engine/trace"
 	"promptfed/federation/method"
+	"promptfed/federation/methods/parts/projection"
 	"promptfed/models/clip"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/ort"
@@ -29,6 +30,8 @@ type step struct {
 	worker     *client.Worker
 	client     *spec.Client
 	order      message.Instruction
+	state      message.ClientState
+	prompts    []*tensor.Tensor // shared ones, then private ones
 	set        *clip.Suffixes
 	rows       int // tokens in the linear layers: prefixes, and the suffixes of all classes
 }
@@ -54,10 +57,14 @@ func newStep(t *tower, name string, options map[string]any, classes []string, pr
 		experiment.Reads(t))}
 	task := t.Task()
 	task.Clients, task.Classes = 1, len(classes)
+	s.state.Private = tensor.Map{}
 	for _, p := range experiment.Method.Params(task) {
-		if p.Owner == method.Shared {
-			s.order.Shared[p.Name] = method.Draw(seed, 0, p.Name, p.Shape, p.Std)
+		to := s.order.Shared
+		if p.Owner == method.Private {
+			to = s.state.Private
 		}
+		to[p.Name] = method.Draw(seed, 0, p.Name, p.Shape, p.Std)
+		s.prompts = append(s.prompts, to[p.Name])
 	}
 
 	g, placeholders := graph.New(), []clip.Prompt(nil) // to count operations
@@ -84,10 +91,13 @@ func fedVPT(t *tower, classes []string, o ort.Options, trace trace.Tracer) (*ste
 	return newStep(t, "fedvpt", map[string]any{"vision_tokens": tokens}, classes, 0, o, trace)
 }
 
+// removed is the share of directions that FedPHA's projector removes.
+const removed = 0.8
+
 // fedPHA returns the step with three prompts, including the projector's singular value decomposition.
-func fedPHA(t *tower, classes []string, o ort.Options) (*step, error) {
-	return newStep(t, "fedpha", map[string]any{"global_tokens": tokens, "local_tokens": []int{tokens}}, classes, 3, o,
-		nil)
+func fedPHA(t *tower, classes []string, o ort.Options, trace trace.Tracer) (*step, error) {
+	return newStep(t, "fedpha", map[string]any{"global_tokens": tokens, "local_tokens": []int{tokens},
+		"projector": projection.Eq9, "ratio": removed}, classes, 3, o, trace)
 }
 
 // inTurn returns the labels of a batch that cycles through all classes.
@@ -100,7 +110,7 @@ func inTurn(classes int) []int64 {
 }
 
 func (s *step) train(ctx context.Context) error {
-	r, _, err := s.worker.Train(ctx, s.client, s.order, message.ClientState{})
+	r, _, err := s.worker.Train(ctx, s.client, s.order, s.state)
 	if err == nil && r.Stats.Steps != 1 {
 		err = fmt.Errorf("a turn of %d steps instead of one", r.Stats.Steps)
 	}
@@ -112,7 +122,7 @@ func (s *step) close() error { return s.worker.Close() }
 // stepOf makes a step over some classes.
 type stepOf func(t *tower, classes []string, o ort.Options, trace trace.Tracer) (*step, error)
 
-// gradient returns the gradient of the only prompt from one traced run of a step.
+// gradient returns the gradients of all prompts, which have one shape, from one traced run of a step.
 func gradient(ctx context.Context, makeStep stepOf, t *tower, classes []string, o ort.Options) (*tensor.Tensor, error) {
 	rec := trace.NewRecorder()
 	s, err := makeStep(t, classes, o, rec)
@@ -125,13 +135,16 @@ func gradient(ctx context.Context, makeStep stepOf, t *tower, classes []string, 
 		return nil, err
 	}
 
-	for name := range s.order.Shared {
-		if g := rec.Tensors["r0/c0/s0/grad/"+name]; g != nil {
-			return g, nil
+	var all []*tensor.Tensor
+	for _, name := range append(s.order.Shared.Names(), s.state.Private.Names()...) {
+		g := rec.Tensors["r0/c0/s0/grad/"+name]
+		if g == nil {
+			return nil, fmt.Errorf("the step gave no gradient of %s, but %v", name, rec.Tensors.Names())
 		}
+		all = append(all, g)
 	}
 
-	return nil, fmt.Errorf("the step gave no gradient of the prompt, but %v", rec.Tensors.Names())
+	return tensor.Stack(all), nil
 }
 
 // distance returns the largest difference between two tensors of one shape, divided by the largest magnitude in want.

@@ -104,7 +104,7 @@ func (w workload) export(t *tower, experiment *spec.Experiment) error {
 		return err
 	}
 
-	if err := export(t, set, tensor.Map{"ctx": params["shared/ctx"]}); err != nil {
+	if err := export(t, set, tensor.Map{"ctx": tensor.Stack([]*tensor.Tensor{params["shared/ctx"]})}); err != nil {
 		return err
 	}
 
