@@ -220,6 +220,7 @@ func TestErrorsAreOneLine(t *testing.T) {
 		{"absent provider", []string{"run", config, "--out", out("11"), "--set", "runtime.provider=cuda"}, 1,
 			[]string{"cuda"}},
 		{"no command", []string{"fly"}, 2, []string{"fly"}},
+		{"no list", []string{"list", "fedpha"}, 2, []string{"promptfed list methods fedpha"}},
 		{"gradient of nothing", []string{"grad", filepath.Join(dir, "bundle", "text.onnx"), "--of", "text", "--wrt",
 			"image", "--out", filepath.Join(dir, "bundle", "g.onnx")}, 1, []string{"image", "embeddings"}},
 	} {

@@ -43,8 +43,8 @@ func listCommand() *cobra.Command {
 		return cli.PrinterOf(command).Print(rows, align(traffic.Text(rows))+traffic.Note)
 	}
 
-	return cli.Group("list", "list methods, wrappers, backbones, data sets or partitions; with NAME, the details of "+
-		"one: options, papers", ofMethods,
+	return orItsList(cli.Group("list", "list methods, wrappers, backbones, data sets or partitions; with NAME, the "+
+		"details of one: options, papers", ofMethods,
 		listOf("wrappers", "wrappers, which extend any base method", listMethods(true), lines,
 			cli.Shape{When: "NAME", Value: listedMethod{}}),
 		listOf("backbones", "bundles that are found by name", listBackbones, backboneTable,
@@ -54,7 +54,25 @@ func listCommand() *cobra.Command {
 		}, lines, cli.Shape{When: "NAME", Value: dataSet{}}),
 		listOf("partitions", "ways to distribute examples over clients", func() []partitionKind {
 			return each(partition.Kinds(), func(k partition.Kind) partitionKind { return partitionKind{k} })
-		}, lines, cli.Shape{When: "NAME", Value: partitionKind{}}))
+		}, lines, cli.Shape{When: "NAME", Value: partitionKind{}})))
+}
+
+// orItsList lets a group of lists name the list of an entry that is given in place of a list.
+func orItsList(group *cobra.Command) *cobra.Command {
+	refuse := group.Args
+	group.Args = func(command *cobra.Command, args []string) error {
+		for _, list := range group.Commands() {
+			if list.ValidArgsFunction == nil || len(args) == 0 {
+				continue
+			}
+			if names, _ := list.ValidArgsFunction(list, nil, ""); slices.Contains(names, args[0]) {
+				return cli.Usagef("%s is among the %s: use %s %s", args[0], list.Name(), list.CommandPath(), args[0])
+			}
+		}
+		return refuse(command, args)
+	}
+
+	return group
 }
 
 // entry is one element of a list.
