@@ -20,7 +20,7 @@ suite=gradients\|trace
 list="./federation/experiment TestDeviceMemoryStaysFlat
 ./federation/methods/... TestTwoRoundsByHand
 ./runtime/ops TestGradients|TestWitnesses
-./runtime/ort Captured|TestFreeMemory|TestValuesStayOnTheDevice|TestWrongValues|TestSignalsReachGo|TestSessionsRunOnFewThreads
+./runtime/ort TestKernelsOnDevice|Captured|TestFreeMemory|TestValuesStayOnTheDevice|TestWrongValues|TestSignalsReachGo|TestSessionsRunOnFewThreads
 ./federation/data/features TestDeviceFeatures|TestDeviceViews|TestExportedTowerOnDevice
 ./models/bundle/converted TestSameAsPyTorchFromEveryFormat
 ./models/clip EqualPyTorch|EqualsPyTorch|TestPromptsEqualPlain|TestHandWrittenTexts|GiveTheSame|AsInputs

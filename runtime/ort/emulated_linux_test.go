@@ -126,12 +126,41 @@ func TestDeviceKernels(t *testing.T) {
 	}
 }
 
-// With products in float16, the kernels of two blocks read and write it, so that no casts lie between them and the
-// products. Results have the rounding of float16. bfloat16, which the CPU has no products for, takes the same way.
-func TestDeviceKernelsInFloat16(t *testing.T) {
+// A GPU runs the kernels, and in each precision a step of two blocks gives what the CPU gives in float32.
+func TestKernelsOnDevice(t *testing.T) {
+	if orttest.OnCPU() {
+		t.Skip("needs a GPU (make test-cuda)")
+	}
+	if err := ort.CompareKernels(ort.Options{Provider: ort.CUDA}); err != nil {
+		t.Error(err)
+	}
+	storeConstants(t)
+	outputs, feeds := block(t, 2, 64)
+	model := orttest.Model(t, outputs...)
+	want := orttest.RunOnce(t, model, ort.Options{Provider: ort.CPU}, feeds)
+	for precision, most := range map[string]float64{ort.Float32: 1e-4, ort.TF32: 5e-3, ort.Float16: 5e-3,
+		ort.BFloat16: 4e-2} {
+		got := orttest.RunOnce(t, model, ort.Options{Provider: ort.CUDA, Precision: precision}, feeds)
+		for name, w := range want {
+			d := tensor.Distance(got[name], w) / w.MaxAbs()
+			if t.Logf("%s: %s differs by %.1g", precision, name, d); !(d <= most) {
+				t.Errorf("%s: %s differs by %g", precision, name, d)
+			}
+		}
+	}
+}
+
+// storeConstants makes constant matrices count as stored weights until the test ends.
+func storeConstants(t *testing.T) {
 	lower := ort.LowerPrecision
 	t.Cleanup(func() { ort.LowerPrecision = lower })
 	ort.LowerPrecision = onnxtest.Lower(onnx.LowerPrecision).Constants
+}
+
+// With products in float16, the kernels of two blocks read and write it, so that no casts lie between them and the
+// products. Results have the rounding of float16. bfloat16, which the CPU has no products for, takes the same way.
+func TestDeviceKernelsInFloat16(t *testing.T) {
+	storeConstants(t)
 	o := emulate(t)
 	o.Bind, o.Precision = true, ort.Float16
 	outputs, feeds := block(t, 2, 64)

@@ -83,6 +83,7 @@ func (s *Session) HasGraphFor(key string) bool { return len(s.fixed.sizes[key].l
 func EmulateDevice(o Options, library string) (Options, error) {
 	a, err := native()
 	if err == nil {
+		o.Provider = CPU
 		o.kernels, err = a.loadKernels(library, "CPUExecutionProvider")
 	}
 	return o, err
