@@ -5,6 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"time"
+
+	"promptfed/federation/net/wait"
 
 	"github.com/nats-io/nats.go/jetstream"
 )
@@ -20,22 +23,17 @@ func (d *Dispatcher) createStreams(ctx context.Context) error {
 		return fmt.Errorf("the queue %q of an earlier run cannot be removed: %w", d.queue, err)
 	}
 
-	js, owner := d.tensors.js, map[string]string{runKey: d.run}
-	var err error
-	for _, replicas := range []int{3, 1} {
-		if _, err = js.CreateStream(ctx, jetstream.StreamConfig{Name: d.queue.stream(),
-			Subjects: []string{d.queue.subject(jobSubject)}, Retention: jetstream.WorkQueuePolicy,
-			Storage: jetstream.MemoryStorage, Replicas: replicas, Metadata: owner}); err == nil {
-			_, err = js.CreateObjectStore(ctx, jetstream.ObjectStoreConfig{Bucket: d.queue.objects(),
-				Storage: jetstream.FileStorage, Replicas: replicas, Metadata: owner})
-		}
-		if err == nil {
-			break
+	js, replicas := d.tensors.js, []int{3, 1, 1, 1}
+	err := wait.Retry(ctx, removal, func() (again bool, err error) {
+		if err = d.createWith(ctx, replicas[0]); err == nil {
+			return false, nil
 		}
 		if e := d.deleteStreams(ctx); e != nil {
-			return e
+			return false, e
 		}
-	}
+		replicas = replicas[1:]
+		return len(replicas) > 0, err
+	})
 
 	if err == nil {
 		_, err = js.CreateConsumer(ctx, d.queue.stream(), jetstream.ConsumerConfig{Durable: d.run,
@@ -51,6 +49,23 @@ func (d *Dispatcher) createStreams(ctx context.Context) error {
 	d.opened++
 	d.mu.Unlock()
 	return nil
+}
+
+// removal is the time in which a server may still remove the files of an earlier run's streams, under the same names:
+// it refuses to make them until then.
+const removal = 50 * time.Millisecond
+
+// createWith makes the streams with so many replicas.
+func (d *Dispatcher) createWith(ctx context.Context, replicas int) error {
+	js, owner := d.tensors.js, map[string]string{runKey: d.run}
+	_, err := js.CreateStream(ctx, jetstream.StreamConfig{Name: d.queue.stream(),
+		Subjects: []string{d.queue.subject(jobSubject)}, Retention: jetstream.WorkQueuePolicy,
+		Storage: jetstream.MemoryStorage, Replicas: replicas, Metadata: owner})
+	if err == nil {
+		_, err = js.CreateObjectStore(ctx, jetstream.ObjectStoreConfig{Bucket: d.queue.objects(),
+			Storage: jetstream.FileStorage, Replicas: replicas, Metadata: owner})
+	}
+	return err
 }
 
 // deleteStreams removes the streams of the queue, of any run.
