@@ -147,17 +147,17 @@ func (m *Matrix) Read(index []int) (*tensor.Tensor, error) {
 	}
 
 	rows := max(1, tensor.Part/max(1, width)) // of a part, which a core reads
-	if len(index) <= rows {
-		return out, read(0, len(index))
-	}
-
 	var all errgroup.Group
 	all.SetLimit(runtime.GOMAXPROCS(0))
 	for from := 0; from < len(index); from += rows {
 		all.Go(func() error { return read(from, min(from+rows, len(index))) })
 	}
 
-	return out, all.Wait()
+	if err := all.Wait(); err != nil {
+		return nil, err
+	}
+
+	return out, nil
 }
 
 // Close closes the files.

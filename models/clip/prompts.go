@@ -3,7 +3,6 @@ package clip
 import (
 	"fmt"
 	"math"
-	"slices"
 
 	"promptfed/runtime/convert"
 	"promptfed/runtime/graph"
@@ -93,10 +92,6 @@ func (t Text) Prompts(g *graph.Graph, weights Weights, suffixes *Suffixes, promp
 		}
 	}
 
-	if !g.HasKernels(graph.DeviceKernels) { // their attention handles prompts of any lengths at once
-		waiting = t.stacked(g, weights, suffixes, prompts, waiting, out)
-	}
-
 	for len(waiting) > 0 {
 		tw := t.changed(g, weights, prompts[waiting[0]].Changes)
 		var rows []*promptRows
@@ -117,44 +112,6 @@ func (t Text) Prompts(g *graph.Graph, weights Weights, suffixes *Suffixes, promp
 	}
 
 	return out
-}
-
-// stacked runs prompts that differ only in their values as one [n,T,width], as if they were prompts of n images, so
-// that a device runs the same number of operators for many as for one. It returns the prompts in waiting that have no
-// equals.
-func (t Text) stacked(g *graph.Graph, weights Weights, suffixes *Suffixes, prompts []Prompt, waiting []int,
-	out []graph.Node) (rest []int) {
-	equal := func(a, b Prompt) bool {
-		return a.length() == b.length() && a.suffixes(suffixes) == b.suffixes(suffixes) && a.Changes.Equal(b.Changes)
-	}
-	for len(waiting) > 0 {
-		first := prompts[waiting[0]]
-		var same, others []int
-		var tokens []graph.Node
-		for _, i := range waiting {
-			if p := prompts[i]; p.Ctx.OK() && !p.NoPositions && p.ReadOffset == 0 && len(p.Deep) == 0 &&
-				equal(p, first) {
-				same, tokens = append(same, i), append(tokens, p.Ctx)
-			} else {
-				others = append(others, i)
-			}
-		}
-
-		if len(same) < 2 {
-			rest, waiting = append(rest, waiting[0]), waiting[1:]
-			continue
-		}
-
-		own := first.suffixes(suffixes)
-		f := t.forImages(t.changed(g, weights, first.Changes), own, Prompt{Ctx: graph.Stack(tokens...)})
-		for k, part := range f.Split(0, slices.Repeat([]int{len(own.IDs)}, len(same))...) {
-			out[same[k]] = part
-		}
-
-		waiting = others
-	}
-
-	return rest
 }
 
 // changed returns the tower with changes.

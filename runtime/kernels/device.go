@@ -29,13 +29,13 @@ func ForDevice(model *onnx.ModelProto, low onnx.TensorProto_DataType) *onnx.Mode
 
 func own(n *onnx.NodeProto) bool { return n.Domain == onnx.Kernels }
 
-// in returns the name of an operator for a precision of products.
-func in(kind string, low onnx.TensorProto_DataType) string {
+// lowKind returns the name of an operator for a precision of products.
+func lowKind(kind string, low onnx.TensorProto_DataType) string {
 	return kind + map[onnx.TensorProto_DataType]string{onnx.TensorProto_FLOAT16: "_float16",
 		onnx.TensorProto_BFLOAT16: "_bfloat16"}[low]
 }
 
-// castTo returns whether a node converts to a type.
+// castTo reports whether a node converts to a type.
 func castTo(n *onnx.NodeProto, kind onnx.TensorProto_DataType) bool {
 	return n.OpType == "Cast" && onnx.Standard(n.Domain) && len(n.Attribute) == 1 && n.Attribute[0].I == int64(kind)
 }
@@ -79,7 +79,7 @@ func joinSums(model *onnx.ModelProto, low onnx.TensorProto_DataType) *onnx.Model
 			if both.Input[1] == node.Input[1] {
 				rewriter.sums[node.Output[0]] = sum{both, len(rewriter.nodes), 0, 2}
 			} else {
-				both.OpType = in(both.OpType, low)
+				both.OpType = lowKind(both.OpType, low)
 				biased[node.Output[0]] = sum{node: both}
 			}
 		case two && (rewriter.added(node, node.Input[0], node.Input[1]) ||
@@ -230,7 +230,7 @@ func (c *caster) reads(n *onnx.NodeProto, name string) bool {
 // lowered returns the form of a chosen node, and notes the Casts that it replaces.
 func (c *caster) lowered(node *onnx.NodeProto, rename map[string]string) *onnx.NodeProto {
 	at, n := lowers[node.OpType], onnx.ShallowCopy(node)
-	n.OpType, n.Input, n.Output = in(node.OpType, c.low), slices.Clone(node.Input), slices.Clone(node.Output)
+	n.OpType, n.Input, n.Output = lowKind(node.OpType, c.low), slices.Clone(node.Input), slices.Clone(node.Output)
 	for _, i := range at.in {
 		if i < len(n.Input) && c.source[n.Input[i]] != "" {
 			n.Input[i] = c.source[n.Input[i]]
@@ -238,7 +238,7 @@ func (c *caster) lowered(node *onnx.NodeProto, rename map[string]string) *onnx.N
 	}
 
 	if node.OpType == "LayerNormGrad" {
-		n.Output = append(n.Output, node.Output[0]+"/"+in("", c.low))
+		n.Output = append(n.Output, node.Output[0]+"/"+lowKind("", c.low))
 	}
 
 	for _, name := range n.Output {

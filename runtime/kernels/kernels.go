@@ -78,7 +78,8 @@ func NewDeviceDomain(api unsafe.Pointer, driver [4]unsafe.Pointer, provider stri
 	var failed C.int
 	status = C.newDeviceDomain(C.table(api), functions, C.CString(provider), unsafe.Pointer(code), &domain, &failed)
 	if failed != 0 {
-		err = fmt.Errorf("CUDA's driver does not load promptfed's kernels: error %d", int(failed))
+		err = fmt.Errorf("CUDA's driver does not load promptfed's kernels (error %d): install NVIDIA's driver 580 or "+
+			"later", int(failed))
 	}
 	return domain, status, err
 }

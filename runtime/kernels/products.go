@@ -100,10 +100,10 @@ func (r *productRewriter) rewritten(model *onnx.ModelProto) *onnx.ModelProto {
 	out := onnx.ShallowCopy(model)
 	out.Graph = onnx.ShallowCopy(model.Graph)
 	out.Graph.Node = slices.DeleteFunc(r.nodes, func(n *onnx.NodeProto) bool { return n == nil })
-	own := &onnx.OperatorSetIdProto{Domain: onnx.Kernels, Version: 1}
 	if !slices.ContainsFunc(model.OpsetImport,
-		func(o *onnx.OperatorSetIdProto) bool { return o.Domain == own.Domain }) {
-		out.OpsetImport = append(slices.Clone(model.OpsetImport), own)
+		func(o *onnx.OperatorSetIdProto) bool { return o.Domain == onnx.Kernels }) {
+		out.OpsetImport = append(slices.Clone(model.OpsetImport), &onnx.OperatorSetIdProto{Domain: onnx.Kernels,
+			Version: 1})
 	}
 
 	return out

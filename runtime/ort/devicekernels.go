@@ -1,8 +1,8 @@
 package ort
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -14,7 +14,8 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// KernelsVariable is the environment variable that, set to off, keeps the operators of runtime/kernels from GPUs.
+// KernelsVariable is the environment variable that keeps the operators of runtime/kernels from GPUs, unless it is empty
+// or on.
 const KernelsVariable = "PROMPTFED_DEVICE_KERNELS"
 
 // checkedDevices has, by number, the reason why a GPU does not run the operators of runtime/kernels; nil if it does.
@@ -51,8 +52,9 @@ func kernelsOn(device int) error {
 		return why
 	}
 
-	why := errors.New(KernelsVariable + " is off")
-	if os.Getenv(KernelsVariable) != "off" {
+	set := cmp.Or(os.Getenv(KernelsVariable), "on")
+	why := fmt.Errorf("%s is %q", KernelsVariable, set)
+	if set == "on" {
 		why = compareKernels(Options{Provider: CUDA, Device: device})
 	}
 
