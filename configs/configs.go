@@ -126,23 +126,23 @@ func DecodeOptionalFile(out any, path string, sets []string) error {
 	return err
 }
 
-func into(out any, f parsed, sets []string) (settings, []string, error) {
-	s, err := layered(out, f, true)
+func into(out any, file parsed, sets []string) (settings, []string, error) {
+	merged, err := layered(out, file, true)
 	if err != nil {
-		return s, nil, err
+		return merged, nil, err
 	}
 
-	changes, err := s.parse(sets)
+	changes, err := merged.parse(sets)
 	if err != nil {
-		return s, nil, err
+		return merged, nil, err
 	}
 
-	if s, err = s.with(changes); err != nil {
-		return s, nil, fmt.Errorf("--set %w", err)
+	if merged, err = merged.with(changes); err != nil {
+		return merged, nil, fmt.Errorf("--set %w", err)
 	}
 
-	s, notes := s.withoutOthersOptions(f, changes)
-	return s, notes, s.decode(out)
+	merged, notes := merged.withoutOthersOptions(file, changes)
+	return merged, notes, merged.decode(out)
 }
 
 // maxFile is the size of the largest configuration file, in bytes.
@@ -179,18 +179,18 @@ func readText(path string) ([]byte, error) {
 }
 
 func parse(path string, text []byte) (parsed, error) {
-	f := parsed{path: path, keys: map[string]any{}, lines: map[string]int{}}
-	if err := f.scan(text, &f.keys); err != nil {
+	file := parsed{path: path, keys: map[string]any{}, lines: map[string]int{}}
+	if err := file.scan(text, &file.keys); err != nil {
 		switch {
 		case errors.As(err, new(*placedError)):
-			return f, err
+			return file, err
 		case errors.As(err, new(*yaml.TypeError)):
-			return f, fmt.Errorf("%s: expected keys with values, as in name: first", path)
+			return file, fmt.Errorf("%s: expected keys with values, as in name: first", path)
 		}
-		return f, fmt.Errorf("%s: %s", path, oneline.Error(err))
+		return file, fmt.Errorf("%s: %s", path, oneline.Error(err))
 	}
 
-	return f, nil
+	return file, nil
 }
 
 // unknown returns an error about the first key that a struct does not have.
@@ -294,7 +294,7 @@ func ToMap(c any) (map[string]any, error) {
 }
 
 func node(v reflect.Value) (*yaml.Node, error) {
-	n := &yaml.Node{Kind: yaml.MappingNode}
+	mapping := &yaml.Node{Kind: yaml.MappingNode}
 	for _, key := range configtags.Keys(v) {
 		value := &yaml.Node{}
 		var err error
@@ -306,8 +306,8 @@ func node(v reflect.Value) (*yaml.Node, error) {
 		if err != nil {
 			return nil, err
 		}
-		n.Content = append(n.Content, &yaml.Node{Kind: yaml.ScalarNode, Value: key.Name}, value)
+		mapping.Content = append(mapping.Content, &yaml.Node{Kind: yaml.ScalarNode, Value: key.Name}, value)
 	}
 
-	return n, nil
+	return mapping, nil
 }

@@ -201,22 +201,22 @@ func decodeErrors(err error) error {
 	var all []error
 	var walk func(err error)
 	walk = func(err error) {
-		switch e := err.(type) {
+		switch wrapped := err.(type) {
 		case *mapstructure.DecodeError:
-			key, text := strings.ToLower(e.Name()), ""
+			key, text := strings.ToLower(wrapped.Name()), ""
 			var parse *mapstructure.ParseError
 			var other *mapstructure.UnconvertibleTypeError
 			switch {
-			case errors.As(e.Unwrap(), &parse):
+			case errors.As(wrapped.Unwrap(), &parse):
 				text = expected(parse.Expected.Type(), parse.Value)
-			case errors.As(e.Unwrap(), &other):
+			case errors.As(wrapped.Unwrap(), &other):
 				text = expected(other.Expected.Type(), other.Value)
 			default:
-				text = oneline.Text(e.Unwrap().Error())
+				text = oneline.Text(wrapped.Unwrap().Error())
 			}
 			all = append(all, configtags.KeyErrorf(key, "%s", text))
 		case interface{ Unwrap() []error }:
-			for _, one := range e.Unwrap() {
+			for _, one := range wrapped.Unwrap() {
 				walk(one)
 			}
 		default:

@@ -39,53 +39,53 @@ type change struct {
 }
 
 // layered merges the defaults in out, a file and, if env is set, the environment.
-func layered(out any, f parsed, env bool) (settings, error) {
-	v := viper.NewWithOptions(viper.KeyDelimiter("."))
-	v.SetEnvPrefix("PROMPTFED")
-	v.SetEnvKeyReplacer(strings.NewReplacer(".", "_"))
-	s := settings{path: f.path, foreign: f.foreign, known: configtags.Flatten(out)}
-	s.from = f.origins(s.known, env)
+func layered(out any, file parsed, env bool) (settings, error) {
+	registry := viper.NewWithOptions(viper.KeyDelimiter("."))
+	registry.SetEnvPrefix("PROMPTFED")
+	registry.SetEnvKeyReplacer(strings.NewReplacer(".", "_"))
+	merged := settings{path: file.path, foreign: file.foreign, known: configtags.Flatten(out)}
+	merged.from = file.origins(merged.known, env)
 	if env {
 		if err := checkEnvironment(out); err != nil {
-			return s, err
+			return merged, err
 		}
 	}
 
 	fields := fieldsOf(reflect.TypeOf(out).Elem())
-	for _, key := range slices.Sorted(maps.Keys(f.keys)) { // viper ignores variables without a value
+	for _, key := range slices.Sorted(maps.Keys(file.keys)) { // viper ignores variables without a value
 		if first, _, _ := strings.Cut(strings.ToLower(key), "."); fields[first] == nil {
 			if first == "counts" {
-				return s, fmt.Errorf("%[1]s has sizes of data sets to compare (counts) and is not a run; use "+
-					"promptfed partition %[1]s", f.path)
+				return merged, fmt.Errorf("%[1]s has sizes of data sets to compare (counts) and is not a run; use "+
+					"promptfed partition %[1]s", file.path)
 			}
-			return s, s.blame(&configtags.KeyError{Key: strings.ToLower(key), Err: unknownKey("", key, fields,
+			return merged, merged.blame(&configtags.KeyError{Key: strings.ToLower(key), Err: unknownKey("", key, fields,
 				reflect.TypeOf(out).Elem())})
 		}
 	}
 
-	if err := withValues("", f.keys, reflect.TypeOf(out).Elem()); err != nil {
-		return s, s.blame(err)
+	if err := withValues("", file.keys, reflect.TypeOf(out).Elem()); err != nil {
+		return merged, merged.blame(err)
 	}
 
-	for key, value := range s.known {
+	for key, value := range merged.known {
 		if reflect.ValueOf(value).Kind() == reflect.Map {
 			continue // free keys: viper would replace the map of the file
 		}
-		v.SetDefault(key, value)
+		registry.SetDefault(key, value)
 		if !env {
 			continue
 		}
-		if err := v.BindEnv(key); err != nil {
-			return s, err
+		if err := registry.BindEnv(key); err != nil {
+			return merged, err
 		}
 	}
 
-	if err := v.MergeConfigMap(f.keys); err != nil {
-		return s, fmt.Errorf("%s: %s", f.path, oneline.Error(err))
+	if err := registry.MergeConfigMap(file.keys); err != nil {
+		return merged, fmt.Errorf("%s: %s", file.path, oneline.Error(err))
 	}
 
-	s.all = v.AllSettings()
-	return s, nil
+	merged.all = registry.AllSettings()
+	return merged, nil
 }
 
 // parse parses changes "key=value" of the command line.
@@ -261,7 +261,7 @@ func (s settings) withoutOthersOptions(f parsed, changes []change) (settings, []
 }
 
 // forMethod is withoutOthersOptions for the base of a sweep and changes that come after its points.
-func (s settings) forMethod(f parsed, sets []string) (settings, []string, error) {
+func (s settings) forMethod(file parsed, sets []string) (settings, []string, error) {
 	changes, err := s.parse(sets)
 	if err != nil {
 		return s, nil, err
@@ -272,7 +272,7 @@ func (s settings) forMethod(f parsed, sets []string) (settings, []string, error)
 		return s, nil, fmt.Errorf("--set %w", err)
 	}
 
-	changed, notes := changed.withoutOthersOptions(f, changes)
+	changed, notes := changed.withoutOthersOptions(file, changes)
 	if len(notes) > 0 {
 		s.all = maps.Clone(s.all)
 		s.all["options"] = changed.all["options"]
@@ -312,14 +312,14 @@ func (s settings) decode(out any) error {
 
 // backboneText converts a backbone with keys to the text that bundle.ParseSpec reads.
 func backboneText(from, to reflect.Type, value any) (any, error) {
-	m, ok := value.(map[string]any)
+	keys, ok := value.(map[string]any)
 	if !ok || to.Kind() != reflect.String {
 		return value, nil
 	}
 
 	var list []string
-	for _, key := range slices.Sorted(maps.Keys(m)) {
-		switch m[key].(type) {
+	for _, key := range slices.Sorted(maps.Keys(keys)) {
+		switch keys[key].(type) {
 		case string, float64, int:
 		default:
 			return value, nil
@@ -327,7 +327,7 @@ func backboneText(from, to reflect.Type, value any) (any, error) {
 		if !slices.Contains([]string{"folder", "image", "name", "text", "variant", "logit_scale", "logit_bias"}, key) {
 			return value, nil
 		}
-		list = append(list, fmt.Sprintf("%s=%v", key, m[key]))
+		list = append(list, fmt.Sprintf("%s=%v", key, keys[key]))
 	}
 
 	return strings.Join(list, ","), nil
@@ -335,13 +335,13 @@ func backboneText(from, to reflect.Type, value any) (any, error) {
 
 // exact refuses conversions that weak typing allows: a fraction or a negative number for a whole number, true for 1, an
 // empty text for 0 or false, and a fraction for a text. true may be a text.
-func exact(_, to reflect.Type, v any) (any, error) {
+func exact(_, to reflect.Type, value any) (any, error) {
 	kind := to.Kind()
 	unsigned := kind >= reflect.Uint && kind <= reflect.Uint64
 	whole := unsigned || kind >= reflect.Int && kind <= reflect.Int64
-	truth, isTruth := v.(bool)
-	f, fraction := v.(float64)
-	text, isText := v.(string)
+	truth, isTruth := value.(bool)
+	f, fraction := value.(float64)
+	text, isText := value.(string)
 	switch {
 	case kind == reflect.String && isTruth:
 		return strconv.FormatBool(truth), nil
@@ -349,32 +349,32 @@ func exact(_, to reflect.Type, v any) (any, error) {
 		whole && fraction && (f != math.Trunc(f) || math.Abs(f) >= 1<<63),
 		isText && strings.TrimSpace(text) == "" && (whole || kind == reflect.Float64 || kind == reflect.Bool),
 		isText && whole && ambiguous.MatchString(text), kind == reflect.String && fraction:
-		return nil, errors.New(expected(to, v))
-	case unsigned && strings.HasPrefix(fmt.Sprint(v), "-"):
-		return nil, fmt.Errorf("%v is negative; it must be 0 or more", v)
+		return nil, errors.New(expected(to, value))
+	case unsigned && strings.HasPrefix(fmt.Sprint(value), "-"):
+		return nil, fmt.Errorf("%v is negative; it must be 0 or more", value)
 	}
 
-	return v, nil
+	return value, nil
 }
 
 // plain copies maps and lists, and converts keys to text.
-func plain(v any) any {
-	switch v := v.(type) {
+func plain(value any) any {
+	switch typed := value.(type) {
 	case map[string]any:
-		out := make(map[string]any, len(v))
-		for k, x := range v {
+		out := make(map[string]any, len(typed))
+		for k, x := range typed {
 			out[k] = plain(x)
 		}
 		return out
 	case map[any]any:
-		out := make(map[string]any, len(v))
-		for k, x := range v {
+		out := make(map[string]any, len(typed))
+		for k, x := range typed {
 			out[fmt.Sprint(k)] = plain(x)
 		}
 		return out
 	case []any:
-		return convert.Slice(v, plain)
+		return convert.Slice(typed, plain)
 	}
 
-	return v
+	return value
 }

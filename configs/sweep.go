@@ -291,11 +291,11 @@ func withMethod(c experiment.Config, wrong error) error {
 func hidden(base settings, axes []Axis, sets []change) ([]string, error) {
 	var out []string
 	for _, axis := range axes {
-		for _, c := range sets {
+		for _, set := range sets {
 			n := 0
 			for _, p := range axis.Points {
 				if slices.ContainsFunc(base.under(p.Set), func(own change) bool {
-					return own.key == c.key || below(own.key, c.key)
+					return own.key == set.key || below(own.key, set.key)
 				}) {
 					n++
 				}
@@ -304,9 +304,9 @@ func hidden(base settings, axes []Axis, sets []change) ([]string, error) {
 			switch {
 			case n > 1 && n == len(axis.Points):
 				return nil, fmt.Errorf("--set %s: axis %s sets this key; choose among its labels with --keep %s="+
-					"LABEL, or remove the axis from the file", c.key, axis.Name, axis.Name)
+					"LABEL, or remove the axis from the file", set.key, axis.Name, axis.Name)
 			case n > 0:
-				out = append(out, fmt.Sprintf("--set %s overrides what axis %s sets", c.key, axis.Name))
+				out = append(out, fmt.Sprintf("--set %s overrides what axis %s sets", set.key, axis.Name))
 			}
 		}
 	}

@@ -278,27 +278,27 @@ func (c *PaperTable) check(axes []Axis) error {
 			return err
 		}
 
-		for _, k := range []struct{ key, name string }{{"x", figure.X}, {"y", figure.Y}, {"z", figure.Z},
+		for _, entry := range []struct{ key, name string }{{"x", figure.X}, {"y", figure.Y}, {"z", figure.Z},
 			{"line", figure.Line},
 			{"panel", figure.Panel}, {"group", figure.Group}} {
 			var also []string
 			switch {
-			case k.key == "group":
+			case entry.key == "group":
 				also = groups[1:]
-			case k.key == "panel" && figure.Kind == "pca":
+			case entry.key == "panel" && figure.Kind == "pca":
 				also = []string{ClassPanel}
-			case k.key == "x" && figure.Kind == CurvesFigure:
-				if err := oneOf(at+k.key, k.name, ProgressAxes...); err != nil {
+			case entry.key == "x" && figure.Kind == CurvesFigure:
+				if err := oneOf(at+entry.key, entry.name, ProgressAxes...); err != nil {
 					return err
 				}
 				continue
 			}
 
-			if k.name == "" {
+			if entry.name == "" {
 				continue
 			}
 
-			if err := axis(at+k.key, k.name, also...); err != nil {
+			if err := axis(at+entry.key, entry.name, also...); err != nil {
 				return err
 			}
 		}

@@ -142,27 +142,27 @@ func sectionNames() []string {
 }
 
 // readSections reads the sections of a parsed sweep file, and returns the names of those that the file has.
-func readSections(f parsed, text []byte) (SweepFile, map[string]bool, error) {
+func readSections(file parsed, text []byte) (SweepFile, map[string]bool, error) {
 	var sweepFile SweepFile
 	there, only := map[string]bool{}, map[string]any{}
 	for _, name := range sectionNames() {
-		if v, ok := f.keys[name]; ok {
+		if v, ok := file.keys[name]; ok {
 			there[name], only[name] = true, plain(v)
 		}
 	}
 
 	if err := unknown(only, reflect.TypeOf(sweepFile)); err != nil {
-		from := settings{path: f.path, from: f.origins(nil, false)}
+		from := settings{path: file.path, from: file.origins(nil, false)}
 		return sweepFile, there, from.blame(err)
 	}
 
 	if err := yaml.Unmarshal(text, &sweepFile); err != nil {
-		return sweepFile, there, fmt.Errorf("%s: %s", f.path, oneline.Error(err))
+		return sweepFile, there, fmt.Errorf("%s: %s", file.path, oneline.Error(err))
 	}
 
 	for i := range sweepFile.Sweep.Axes {
-		if err := sweepFile.Sweep.Axes[i].read(filepath.Dir(f.path)); err != nil {
-			return sweepFile, there, fmt.Errorf("%s: axis %s: %w", f.path, sweepFile.Sweep.Axes[i].Name, err)
+		if err := sweepFile.Sweep.Axes[i].read(filepath.Dir(file.path)); err != nil {
+			return sweepFile, there, fmt.Errorf("%s: axis %s: %w", file.path, sweepFile.Sweep.Axes[i].Name, err)
 		}
 	}
 
@@ -172,7 +172,7 @@ func readSections(f parsed, text []byte) (SweepFile, map[string]bool, error) {
 			if list, _ := seeds.([]any); len(list) == 0 {
 				return sweepFile, there, fmt.Errorf("%s: %s.seeds is empty; list at least one seed, or leave the key "+
 					"out",
-					f.path, name)
+					file.path, name)
 			}
 		}
 	}

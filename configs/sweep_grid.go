@@ -47,18 +47,18 @@ func (s SweepSection) axes() ([]Axis, error) {
 }
 
 // gridAxis reads an axis as in train.lr=0.01,0.05. It has the name of the key without its section.
-func gridAxis(text string) (a AxisSection, err error) {
+func gridAxis(text string) (axis AxisSection, err error) {
 	key, values, ok := strings.Cut(text, "=")
 	if ok {
-		err = yaml.Unmarshal([]byte("["+values+"]"), &a.Values)
+		err = yaml.Unmarshal([]byte("["+values+"]"), &axis.Values)
 	}
 
-	if !ok || key == "" || err != nil || len(a.Values) == 0 {
-		return a, fmt.Errorf("--grid %s: expected key=value,value, as in train.lr=0.01,0.05", text)
+	if !ok || key == "" || err != nil || len(axis.Values) == 0 {
+		return axis, fmt.Errorf("--grid %s: expected key=value,value, as in train.lr=0.01,0.05", text)
 	}
 
-	a.Key, a.Name = key, key[strings.LastIndexByte(key, '.')+1:]
-	return a, nil
+	axis.Key, axis.Name = key, key[strings.LastIndexByte(key, '.')+1:]
+	return axis, nil
 }
 
 // methodOfFile returns the point of a method.onnx with the content, as the file may be temporary. Its label is the name

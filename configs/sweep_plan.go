@@ -188,9 +188,9 @@ func isOfCell(key string) bool {
 // firstDifference returns the first key of some in which two configurations differ, and both values; an empty key for
 // none.
 func firstDifference(before, now experiment.Config, counts func(key string) bool) (key, was, is string) {
-	a, b := before.Values(), now.Values()
-	all := maps.Clone(a)
-	maps.Copy(all, b)
+	oldValues, newValues := before.Values(), now.Values()
+	all := maps.Clone(oldValues)
+	maps.Copy(all, newValues)
 	text := func(m map[string]any, key string) string {
 		if v, ok := m[key]; ok {
 			return fmt.Sprint(v)
@@ -199,7 +199,7 @@ func firstDifference(before, now experiment.Config, counts func(key string) bool
 	}
 
 	for _, key := range slices.Sorted(maps.Keys(all)) {
-		if was, is := text(a, key), text(b, key); counts(key) && was != is {
+		if was, is := text(oldValues, key), text(newValues, key); counts(key) && was != is {
 			return key, was, is
 		}
 	}

@@ -38,7 +38,7 @@ const (
 // Pack implements method.Codec.
 func (c Codec) Pack(local *method.Local, up *method.Upload) error {
 	names := up.Shared.Names()
-	var d []float64
+	var update []float64
 	for _, name := range names {
 		old, now := local.Received[name], up.Shared[name]
 		if old == nil || !old.SameShape(now) || now.IsInt() {
@@ -46,21 +46,21 @@ func (c Codec) Pack(local *method.Local, up *method.Upload) error {
 		}
 		e := local.State[memory+"/"+name]
 		for i, v := range now.Data {
-			d = append(d, float64(v)-float64(old.Data[i]))
+			update = append(update, float64(v)-float64(old.Data[i]))
 			if c.Feedback && e != nil {
-				d[len(d)-1] += float64(e.Data[i])
+				update[len(update)-1] += float64(e.Data[i])
 			}
 		}
 	}
 
 	local.Draws.WithoutRecording(func() {
 		var drawn *tensor.Tensor
-		if up.Packed, drawn = c.encode(d, local.Rand); drawn != nil {
+		if up.Packed, drawn = c.encode(update, local.Rand); drawn != nil {
 			local.Draws.Record("compress/uniform", drawn)
 		}
 	})
 
-	sent, err := c.decode(up.Packed, len(d))
+	sent, err := c.decode(up.Packed, len(update))
 	if err != nil {
 		return err
 	}
@@ -74,7 +74,7 @@ func (c Codec) Pack(local *method.Local, up *method.Upload) error {
 	for _, name := range names {
 		e := tensor.New(up.Shared[name].Shape...)
 		for i := range e.Data {
-			e.Data[i] = float32(d[at] - sent[at])
+			e.Data[i] = float32(update[at] - sent[at])
 			at++
 		}
 		local.State[memory+"/"+name] = e

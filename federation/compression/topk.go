@@ -52,9 +52,9 @@ func (c Codec) decodeLargest(values []float32, words []int64, n int) ([]float64,
 	return out, nil
 }
 
-func decodePlaces(words []int64, n, k int) ([]uint64, error) {
-	if !mapped(n, k) {
-		return unpack(words, k, placeBits(n)), nil
+func decodePlaces(words []int64, n, kept int) ([]uint64, error) {
+	if !mapped(n, kept) {
+		return unpack(words, kept, placeBits(n)), nil
 	}
 
 	var places []uint64
@@ -64,8 +64,8 @@ func decodePlaces(words []int64, n, k int) ([]uint64, error) {
 		}
 	}
 
-	if len(places) != k {
-		return nil, fmt.Errorf("it has %d indices for %d values", len(places), k)
+	if len(places) != kept {
+		return nil, fmt.Errorf("it has %d indices for %d values", len(places), kept)
 	}
 
 	return places, nil

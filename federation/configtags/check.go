@@ -77,20 +77,20 @@ func (k Key) Check(key, is string, keys []Key, bounds map[string]float64) error 
 }
 
 // bound returns the number of a bound.
-func bound(s string, keys []Key, bounds map[string]float64) float64 {
-	if b, ok := bounds[s]; ok {
+func bound(text string, keys []Key, bounds map[string]float64) float64 {
+	if b, ok := bounds[text]; ok {
 		return b
 	}
 
-	if s == "" {
+	if text == "" {
 		return math.Inf(1)
 	}
 
-	if x, err := strconv.ParseFloat(s, 64); err == nil {
+	if x, err := strconv.ParseFloat(text, 64); err == nil {
 		return x
 	}
 
-	return number(keys[slices.IndexFunc(keys, func(k Key) bool { return k.Name == s })].Value)
+	return number(keys[slices.IndexFunc(keys, func(k Key) bool { return k.Name == text })].Value)
 }
 
 func number(v reflect.Value) float64 {

@@ -42,8 +42,8 @@ func Similar(name string, known []string) []string {
 	section, last := cut(strings.ToLower(name))
 	score := map[string]int{} // twice the distance, and 1 for a missing section
 	var out []string
-	for _, k := range known {
-		ofSection, ofLast := cut(strings.ToLower(k))
+	for _, key := range known {
+		ofSection, ofLast := cut(strings.ToLower(key))
 		n, d := len(section+last), edlib.OSADamerauLevenshteinDistance(section+last, ofSection+ofLast)
 		s := 2 * d
 		if section == ofSection || section == "" {
@@ -53,8 +53,8 @@ func Similar(name string, known []string) []string {
 				s++
 			}
 		}
-		if _, found := score[k]; !found && (d == 0 || n > 2 && d <= max(1, n/4)) {
-			score[k], out = s, append(out, k)
+		if _, found := score[key]; !found && (d == 0 || n > 2 && d <= max(1, n/4)) {
+			score[key], out = s, append(out, key)
 		}
 	}
 

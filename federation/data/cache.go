@@ -44,21 +44,21 @@ type Key [sha256.Size]byte
 
 // Key hashes the source.
 func (s Source) Key() Key {
-	h := sha256.New()
+	sum := sha256.New()
 	for _, f := range []string{"features 4", s.Bundle, s.Preprocessing, fmt.Sprint(s.View), fmt.Sprint(s.Seed), s.Layer,
 		cmp.Or(s.Precision, Half), fmt.Sprint(s.Batch), s.Numerics, fmt.Sprint(len(s.Images))} {
-		field(h, f)
+		field(sum, f)
 	}
 
 	for _, c := range s.Images {
-		h.Write(c[:])
+		sum.Write(c[:])
 	}
 
 	for _, name := range s.Names {
-		field(h, name)
+		field(sum, name)
 	}
 
-	return Key(h.Sum(nil))
+	return Key(sum.Sum(nil))
 }
 
 // Cache is a folder of feature matrices, stored in shards. Several processes may use one folder: a file appears whole

@@ -42,17 +42,17 @@ const progressStep = 512
 
 // hash reads the whole example and returns the hash of its content.
 func (e Example) hash() (ContentHash, error) {
-	h := sha256.New()
+	sum := sha256.New()
 	var err error
 	if e.Load != nil {
 		var img image.Image
 		if img, err = e.Load(); err == nil {
-			writePixels(h, img)
+			writePixels(sum, img)
 		}
 	} else {
 		var f io.ReadCloser
 		if f, err = e.open(); err == nil {
-			_, err = io.Copy(h, f)
+			_, err = io.Copy(sum, f)
 			f.Close()
 		}
 	}
@@ -61,13 +61,13 @@ func (e Example) hash() (ContentHash, error) {
 		return ContentHash{}, &BadImage{e.Name(), trimmed(err)}
 	}
 
-	return ContentHash(h.Sum(nil)), nil
+	return ContentHash(sum.Sum(nil)), nil
 }
 
 // writePixels writes the size, the kind and the pixels of an image.
 func writePixels(w io.Writer, img image.Image) {
-	b := img.Bounds()
-	fmt.Fprintf(w, "%dx%d ", b.Dx(), b.Dy())
+	bounds := img.Bounds()
+	fmt.Fprintf(w, "%dx%d ", bounds.Dx(), bounds.Dy())
 	switch m := img.(type) {
 	case *image.Gray:
 		fmt.Fprint(w, "gray ", m.Stride)
@@ -80,9 +80,9 @@ func writePixels(w io.Writer, img image.Image) {
 		w.Write(m.Pix)
 	default:
 		var row []byte
-		for y := b.Min.Y; y < b.Max.Y; y++ {
+		for y := bounds.Min.Y; y < bounds.Max.Y; y++ {
 			row = row[:0]
-			for x := b.Min.X; x < b.Max.X; x++ {
+			for x := bounds.Min.X; x < bounds.Max.X; x++ {
 				r, g, bl, a := img.At(x, y).RGBA()
 				for _, v := range []uint32{r, g, bl, a} {
 					row = binary.LittleEndian.AppendUint16(row, uint16(v))
@@ -138,8 +138,8 @@ func (c Cache) ContentHashes(ctx context.Context, list []Example, workers int,
 }
 
 // readContents reads the hashes of n examples, as Cache.ContentHashes writes them.
-func readContents(b []byte, n int) ([]ContentHash, bool) {
-	rest, ok := bytes.CutPrefix(b, []byte(contentsMagic))
+func readContents(raw []byte, n int) ([]ContentHash, bool) {
+	rest, ok := bytes.CutPrefix(raw, []byte(contentsMagic))
 	if !ok || len(rest) != (n+1)*sha256.Size {
 		return nil, false
 	}
@@ -149,5 +149,5 @@ func readContents(b []byte, n int) ([]ContentHash, bool) {
 		out = append(out, ContentHash(sum))
 	}
 
-	return out[:n], out[n] == sha256.Sum256(b[:len(b)-sha256.Size])
+	return out[:n], out[n] == sha256.Sum256(raw[:len(raw)-sha256.Size])
 }

@@ -39,19 +39,19 @@ func Decode[T any](ctx context.Context, examples []Example, workers int, corrupt
 		bad   *BadImage
 	}
 
-	one := func(_ context.Context, i int) (r result, err error) {
+	one := func(_ context.Context, i int) (got result, err error) {
 		img, err := examples[i].Image(decode)
 		if err != nil {
-			r.bad = &BadImage{examples[i].Name(), trimmed(err)}
+			got.bad = &BadImage{examples[i].Name(), trimmed(err)}
 			if corrupt != Skip {
-				return r, r.bad
+				return got, got.bad
 			}
-			return r, nil
+			return got, nil
 		}
-		if r.value, err = prepare(i, img); err != nil {
+		if got.value, err = prepare(i, img); err != nil {
 			err = fmt.Errorf("%s: %w", examples[i].Name(), err)
 		}
-		return r, err
+		return got, err
 	}
 
 	return ParallelInOrder(ctx, len(examples), workers, one, func(i int, r result) error {

@@ -212,17 +212,17 @@ type shard struct {
 }
 
 // readRows checks the checksum, the key and the precision of a file of the given size.
-func readRows(r io.ReaderAt, size int64, key Key, dtype string) (*shard, error) {
+func readRows(file io.ReaderAt, size int64, key Key, dtype string) (*shard, error) {
 	end, want, sum := size-sha256.Size, make([]byte, sha256.Size), sha256.New()
 	if end < 0 {
 		return nil, errors.New("truncated")
 	}
 
-	if _, err := io.Copy(sum, io.NewSectionReader(r, 0, end)); err != nil {
+	if _, err := io.Copy(sum, io.NewSectionReader(file, 0, end)); err != nil {
 		return nil, err
 	}
 
-	if _, err := r.ReadAt(want, end); err != nil {
+	if _, err := file.ReadAt(want, end); err != nil {
 		return nil, err
 	}
 
@@ -230,12 +230,12 @@ func readRows(r io.ReaderAt, size int64, key Key, dtype string) (*shard, error) 
 		return nil, errors.New("its checksum does not match")
 	}
 
-	f, err := safetensors.Parse(r, end)
+	f, err := safetensors.Parse(file, end)
 	if err != nil {
 		return nil, err
 	}
 
-	s := &shard{r: r}
+	s := &shard{r: file}
 	if s.Info, err = f.Info(rowsTensor); err != nil {
 		return nil, err
 	}

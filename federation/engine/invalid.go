@@ -122,7 +122,7 @@ func chosen(replies []message.Reply, which []int) []message.Reply {
 const maxFailures = 3
 
 // recovered calls do and returns a panic over the content of an upload as an error.
-func recovered(do func(global *method.Global, ups []method.Upload) error, g *method.Global,
+func recovered(do func(global *method.Global, ups []method.Upload) error, global *method.Global,
 	ups []method.Upload) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -130,11 +130,11 @@ func recovered(do func(global *method.Global, ups []method.Upload) error, g *met
 		}
 	}()
 
-	if err := do(g, ups); err != nil {
+	if err := do(global, ups); err != nil {
 		return err
 	}
 
-	return checkFinite(g)
+	return checkFinite(global)
 }
 
 // checkFinite returns an error for a state with numbers that are not finite.

@@ -58,24 +58,24 @@ type round struct {
 // instruct begins a round: it admits new clients, draws those that train and asks for the round's statistics.
 func (s *server) instruct(ctx context.Context) (*round, error) {
 	global := &s.global
-	r := &round{server: s, clock: startPhases(s.cost, s.settings.Workers)}
+	round := &round{server: s, clock: startPhases(s.cost, s.settings.Workers)}
 	s.compute(ctx)
 	if err := s.joinNew(); err != nil {
-		return r, fmt.Errorf("round %d: %w", global.Round+1, err)
+		return round, fmt.Errorf("round %d: %w", global.Round+1, err)
 	}
 
 	global.LR = s.rate(global.Round)
-	r.rec = record.Record{Round: global.Round, LR: global.LR,
+	round.rec = record.Record{Round: global.Round, LR: global.LR,
 		Clients: s.plan.Sample(s.random.sample("participants", strconv.Itoa(global.Round)))}
 	for _, q := range s.statistics {
-		if err := r.ask(ctx, q); err != nil {
-			return r, fmt.Errorf("round %d, statistic %s: %w", global.Round+1, q.Name, err)
+		if err := round.ask(ctx, q); err != nil {
+			return round, fmt.Errorf("round %d, statistic %s: %w", global.Round+1, q.Name, err)
 		}
 	}
 
-	r.instruction = s.instructionTo(message.Train, r.rec.Clients)
-	r.instruction.Codec = s.experiment.Method.Codec()
-	return r, nil
+	round.instruction = s.instructionTo(message.Train, round.rec.Clients)
+	round.instruction.Codec = s.experiment.Method.Codec()
+	return round, nil
 }
 
 // compute sets what the method may compute on the server during a round.

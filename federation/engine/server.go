@@ -46,34 +46,34 @@ func newServer(experiment *spec.Experiment, set Settings) (*server, error) {
 		return nil, err
 	}
 
-	s := &server{settings: set, experiment: experiment, plan: experiment.PlanFor(members), cost: &overhead{}}
+	server := &server{settings: set, experiment: experiment, plan: experiment.PlanFor(members), cost: &overhead{}}
 	if set.Dir != "" {
-		s.fingerprint = experiment.Fingerprint()
+		server.fingerprint = experiment.Fingerprint()
 	}
 
 	var err error
-	if s.rate, err = experiment.Training.Schedule.New(experiment.Training.Optim.LR); err != nil {
+	if server.rate, err = experiment.Training.Schedule.New(experiment.Training.Optim.LR); err != nil {
 		return nil, err
 	}
 
-	if s.store, err = openStore(set); err != nil {
+	if server.store, err = openStore(set); err != nil {
 		return nil, err
 	}
 
-	if s.random, err = set.openRandomness(experiment); err != nil {
+	if server.random, err = set.openRandomness(experiment); err != nil {
 		return nil, err
 	}
 
-	s.settings.Client.Noise = s.random.client
-	s.worker = client.NewWorker(experiment, s.settings.Client)
-	s.cohort = s.assemble(members)
-	if err := s.startWithAny(members); err != nil {
-		s.worker.Close()
+	server.settings.Client.Noise = server.random.client
+	server.worker = client.NewWorker(experiment, server.settings.Client)
+	server.cohort = server.assemble(members)
+	if err := server.startWithAny(members); err != nil {
+		server.worker.Close()
 		return nil, err
 	}
 
-	s.view = s.has.Headline(experiment.Plan.View, experiment.Method)
-	return s, nil
+	server.view = server.has.Headline(experiment.Plan.View, experiment.Method)
+	return server, nil
 }
 
 // initial returns the server's state before its method starts.

@@ -153,29 +153,29 @@ func (b Backbone) StepBytes(classes []string, p method.Prompt) (int, error) {
 }
 
 func (b Backbone) Text(g *graph.Graph, classes []string, prompts []method.Prompt) ([]graph.Node, error) {
-	p := make([]clip.Prompt, len(prompts))
-	for i, q := range prompts {
-		p[i] = clipPrompt(q)
-		if q.NoClass {
+	clipPrompts := make([]clip.Prompt, len(prompts))
+	for i, prompt := range prompts {
+		clipPrompts[i] = clipPrompt(prompt)
+		if prompt.NoClass {
 			own, err := b.EmptySuffix()
 			if err != nil {
 				return nil, err
 			}
-			p[i].Own = own
+			clipPrompts[i].Own = own
 		}
 
-		if !q.Ctx.OK() {
-			words, own, err := b.SplitTemplate(classes, q.Template)
+		if !prompt.Ctx.OK() {
+			words, own, err := b.SplitTemplate(classes, prompt.Template)
 			if err != nil {
 				return nil, err
 			}
-			if p[i].Own = own; words != nil {
-				p[i].Ctx = g.Const(words)
+			if clipPrompts[i].Own = own; words != nil {
+				clipPrompts[i].Ctx = g.Const(words)
 			}
 		}
 	}
 
-	out, err := b.Prompts(g, classes, p)
+	out, err := b.Prompts(g, classes, clipPrompts)
 	for i, q := range prompts {
 		if err == nil && q.PerImage() {
 			out[i] = out[i].Reshape(-1, len(classes), b.Bundle.Text.EmbedDim)
@@ -216,19 +216,19 @@ func OpenBackbones(ctx context.Context, config Config, clients int, progress Pro
 
 // openBackbone opens a backbone for the loss of a configuration.
 func openBackbone(ctx context.Context, c Config, name string, progress Progress) (*bundle.Bundle, error) {
-	f, err := findBackbone(ctx, name, c.Runtime.Models, progress)
+	model, err := findBackbone(ctx, name, c.Runtime.Models, progress)
 	if err != nil {
 		return nil, configtags.KeyErrorf("backbones", "%w", err)
 	}
 
-	f.Sigmoid = c.Train.Loss == sigmoidLoss
-	if f.Sigmoid && f.AssumedScale {
+	model.Sigmoid = c.Train.Loss == sigmoidLoss
+	if model.Sigmoid && model.AssumedScale {
 		return nil, fmt.Errorf("backbone %s: its files lack the logit scale and bias that train.loss: sigmoid needs: "+
 			"write backbones: [{folder: %s, logit_scale: NUMBER, logit_bias: NUMBER}], or add the "+
-			"model.safetensors or model.onnx of the whole model", f.Name, f.Dir)
+			"model.safetensors or model.onnx of the whole model", model.Name, model.Dir)
 	}
 
-	return f, nil
+	return model, nil
 }
 
 // assigned returns the backbones of the first n clients.

@@ -61,18 +61,18 @@ func (c Config) validated() bool { return c.Eval.Select == BestVal || c.Train.Pa
 
 // split partitions the examples, and takes validation data from training data if the configuration says so.
 func (d *Data) split(p partition.Config) (err error) {
-	c := d.config
-	if d.Parts, err = partition.Split(p, d.Set, c.Data.Shots, c.Seed); err != nil {
+	config := d.config
+	if d.Parts, err = partition.Split(p, d.Set, config.Data.Shots, config.Seed); err != nil {
 		return err
 	}
 
-	if n := c.Eval.NewClients; n > 0 && n < len(d.Parts) {
-		d.Parts = holdOutClients(d.Parts, n, c.Seed)
+	if n := config.Eval.NewClients; n > 0 && n < len(d.Parts) {
+		d.Parts = holdOutClients(d.Parts, n, config.Seed)
 	}
 
-	if c.Data.ValShare > 0 {
+	if config.Data.ValShare > 0 {
 		set := *d.Set
-		if err := partition.CutValidation(&set, d.Parts, c.Data.ValShare, c.Seed); err != nil {
+		if err := partition.CutValidation(&set, d.Parts, config.Data.ValShare, config.Seed); err != nil {
 			return err
 		}
 		d.Set = &set

@@ -137,7 +137,7 @@ func (o factSource) leastInSum() int {
 
 // Facts returns the facts of a configuration across machines, without data. Every number in them is computed here, from
 // the configuration.
-func (c Config) Facts(l Link) (facts.Facts, error) {
+func (c Config) Facts(link Link) (facts.Facts, error) {
 	c.Data.Config = sets.Defaults()
 	if err := c.CheckWithoutData(); err != nil {
 		return nil, err
@@ -148,7 +148,7 @@ func (c Config) Facts(l Link) (facts.Facts, error) {
 		return nil, err
 	}
 
-	o := factSource{protocol: p, link: l}
+	o := factSource{protocol: p, link: link}
 	o.dp, o.private = methods.DPLayer(p.Experiment.Method)
 	out := AllFacts()
 	for i, f := range factTable {

@@ -121,7 +121,8 @@ func (f *Federation) addClients(ctx context.Context, extractor features.Extracto
 
 // training returns the training data of a client: its part of the features of all training examples, with the labels
 // and the images after label noise and an attack.
-func (f *Federation) training(ctx context.Context, x features.Extractor, b *bundle.Bundle, all *spec.Features,
+func (f *Federation) training(ctx context.Context, extractor features.Extractor, model *bundle.Bundle,
+	all *spec.Features,
 	client int) (*spec.Features, error) {
 	d := f.Task.Data
 	out := all.Pick(d.trainedOn(client))
@@ -132,7 +133,7 @@ func (f *Federation) training(ctx context.Context, x features.Extractor, b *bund
 		return out, nil
 	}
 
-	poison, err := f.features(ctx, x, b, list, f.Task.Protocol.Config.Data.Views)
+	poison, err := f.features(ctx, extractor, model, list, f.Task.Protocol.Config.Data.Views)
 	if err != nil {
 		return nil, err
 	}

@@ -99,7 +99,7 @@ func (p *Protocol) Identity() (identity.Identity, error) {
 
 // values has the values of the resolved configuration. A section that is off has one value: that it is off.
 func (p *Protocol) values() (identity.Values, error) {
-	config, v := p.Config, identity.NewValues()
+	config, out := p.Config, identity.NewValues()
 	var off []string // sections, and their keys that say so
 	var kept []string
 	for _, s := range []struct {
@@ -120,17 +120,17 @@ func (p *Protocol) values() (identity.Values, error) {
 		if !IsIdentityKey(key) || identity.Within(key, off) && !slices.Contains(kept, key) {
 			continue
 		}
-		if err := v.PutJSON(key, value); err != nil {
-			return v, err
+		if err := out.PutJSON(key, value); err != nil {
+			return out, err
 		}
 	}
 
 	if t := p.Experiment.SimulatedTime; t != nil && config.SimulatedTime.File != "" {
-		v.Put("simulated_time.file", identity.Digest([]string{fmt.Sprint(t.Speeds)}), config.SimulatedTime.File)
+		out.Put("simulated_time.file", identity.Digest([]string{fmt.Sprint(t.Speeds)}), config.SimulatedTime.File)
 	}
 
-	v.Put("numerics", strconv.Itoa(numerics.Version), "")
-	return v, nil
+	out.Put("numerics", strconv.Itoa(numerics.Version), "")
+	return out, nil
 }
 
 // Values returns the values of a configuration by dotted key: the options of a method and its wrappers too, where they

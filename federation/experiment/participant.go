@@ -115,9 +115,9 @@ type Participant struct {
 
 // Participant returns the client of a task of OpenClient.
 func (f *Federation) Participant() (*Participant, error) {
-	t := f.Task
-	client := *f.Experiment.Clients[t.own()]
-	client.ID = t.place.Client
+	opened := f.Task
+	client := *f.Experiment.Clients[opened.own()]
+	client.ID = opened.place.Client
 	if err := engine.CheckClient(f.Experiment, &client); err != nil {
 		return nil, err
 	}
@@ -128,7 +128,7 @@ func (f *Federation) Participant() (*Participant, error) {
 
 	task := client.Backbone.Task()
 	task.Backbone = client.Backbone.Name()
-	b := t.OwnBackbone()
+	b := opened.OwnBackbone()
 	words, err := tokens(b, f.Experiment.Classes, f.Experiment.Template)
 	return &Participant{Client: &client, Task: task, Backbone: b.Digest(), Tokens: words}, err
 }
@@ -181,18 +181,18 @@ func tokens(f *bundle.Bundle, classes []string, template string) (string, error)
 		return "", err
 	}
 
-	h := sha256.New()
+	hash := sha256.New()
 	for _, c := range classes {
 		for _, text := range []string{c, strings.ReplaceAll(template, "{}", c)} {
 			ids, err := t.Encode(text)
 			if err != nil {
 				return "", err
 			}
-			fmt.Fprintln(h, ids)
+			fmt.Fprintln(hash, ids)
 		}
 	}
 
-	return hex.EncodeToString(h.Sum(nil)), nil
+	return hex.EncodeToString(hash.Sum(nil)), nil
 }
 
 // Clients is clients.json: the clients of a run, and how many examples of every class each has.

@@ -192,8 +192,8 @@ func (c Config) checkPrivacy(m method.Method) error {
 // checkFedBuff refuses buffered aggregation that the method or the number of clients does not allow.
 func (p *Protocol) checkFedBuff() error {
 	const key = "simulated_time.fedbuff.buffer"
-	k := p.Config.SimulatedTime.FedBuff.Buffer
-	if k == 0 {
+	buffer := p.Config.SimulatedTime.FedBuff.Buffer
+	if buffer == 0 {
 		return nil
 	}
 
@@ -201,9 +201,9 @@ func (p *Protocol) checkFedBuff() error {
 		return &configtags.KeyError{Key: key, Err: fmt.Errorf("simulated_time.fedbuff: %w", err)}
 	}
 
-	if n := int(p.Sampling().Size); k > n {
+	if n := int(p.Sampling().Size); buffer > n {
 		return configtags.KeyErrorf(key, "%d uploads never accumulate where %d clients train at the same time; set %d "+
-			"or fewer, or raise participation", k, n, n)
+			"or fewer, or raise participation", buffer, n, n)
 	}
 
 	return nil

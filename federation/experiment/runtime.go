@@ -158,19 +158,19 @@ func (r Runtime) keptTexts(key [sha256.Size]byte, shape []int, compute func() (*
 		return nil, err
 	}
 
-	m, err := data.Cache{Dir: dir, Precision: data.Float}.Matrix(key, shape, shape[0])
+	matrix, err := data.Cache{Dir: dir, Precision: data.Float}.Matrix(key, shape, shape[0])
 	if err != nil {
 		return nil, err
 	}
-	defer m.Close()
+	defer matrix.Close()
 
-	if len(m.Missing()) == 0 {
-		return m.Read(tensor.Indices(shape[0]))
+	if len(matrix.Missing()) == 0 {
+		return matrix.Read(tensor.Indices(shape[0]))
 	}
 
 	t, err := compute()
 	if err == nil && t.NonFinite() < 0 {
-		_ = m.Append(t) // the next run computes them again where the folder cannot be written
+		_ = matrix.Append(t) // the next run computes them again where the folder cannot be written
 	}
 
 	return t, err

@@ -59,31 +59,31 @@ type opening struct {
 	validation bool        // validation images stand in place of test images
 }
 
-func openTask(ctx context.Context, c Config, o opening, progress Progress) (*Task, error) {
+func openTask(ctx context.Context, c Config, part opening, progress Progress) (*Task, error) {
 	if err := c.Check(); err != nil {
 		return nil, err
 	}
 
 	c.Runtime.Session().Preload() // while the data are opened
-	content, err := o.openData(ctx, c, progress)
+	content, err := part.openData(ctx, c, progress)
 	if err != nil {
 		return nil, err
 	}
 
-	place := o.place
+	place := part.place
 	if n := content.clients(); place.Of > 0 && place.Of != n {
 		return nil, fmt.Errorf("the partition has %d clients, but the server has %d; use the data, partition and seed "+
 			"that the server was started with", n, place.Of)
 	}
 
-	protocol, err := newProtocol(content.config, members{role: o.role, clients: content.clients(),
+	protocol, err := newProtocol(content.config, members{role: part.role, clients: content.clients(),
 		classes:     content.Set.Classes,
 		seededNoise: place.SeededNoise})
 	if err != nil {
 		return nil, err
 	}
 
-	if o.role == remoteSide { // the server chose names and places for them
+	if part.role == remoteSide { // the server chose names and places for them
 		if err := protocol.Experiment.RunSpec().CheckSizes(); err != nil {
 			return nil, fmt.Errorf("the server's classes and template: %w", err)
 		}
@@ -330,18 +330,18 @@ func ofLength(err error, options map[string]any) error {
 
 // openSynthetic opens the server's own images, if the configuration has any.
 func (t *Task) openSynthetic() (err error) {
-	c := t.Protocol.Config.Synthetic
-	if c.Set == "" {
+	section := t.Protocol.Config.Synthetic
+	if section.Set == "" {
 		return nil
 	}
 
 	var notes []string
-	if t.synthetic, notes, err = openSynthetic(c, t.Experiment.Classes); err != nil {
+	if t.synthetic, notes, err = openSynthetic(section, t.Experiment.Classes); err != nil {
 		return err
 	}
 
 	t.Info.Notes = append(t.Info.Notes, notes...)
-	t.Experiment.Options += data.Digest(t.synthetic) + fmt.Sprint(c.Epochs)
+	t.Experiment.Options += data.Digest(t.synthetic) + fmt.Sprint(section.Epochs)
 	return nil
 }
 

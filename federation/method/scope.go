@@ -156,19 +156,19 @@ func (s *Scope) HandTextFeatures(texts HandTexts) graph.Node {
 
 // Vision returns the image features [B,D] of the batch with prompts, or the embeddings [B,M,v] of its patches: the
 // image tower runs in every step.
-func (s *Scope) Vision(p VisionPrompts) graph.Node {
-	if o, outer := s.replaced(func(o *override) bool { return o.Vision != nil && !p.Embeddings }); o != nil {
-		return o.Vision(outer, p)
+func (s *Scope) Vision(prompts VisionPrompts) graph.Node {
+	if o, outer := s.replaced(func(o *override) bool { return o.Vision != nil && !prompts.Embeddings }); o != nil {
+		return o.Vision(outer, prompts)
 	}
 
-	if !p.Changes.None() && s.task.VisionLayers == 0 {
+	if !prompts.Changes.None() && s.task.VisionLayers == 0 {
 		return s.graph.Fail("the image tower of backbone %s, a ResNet or an exported model, does not support low-rank "+
 			"changes or adapters", s.task.Backbone)
 	}
 
-	p.Deep = withoutAbsentTail(p.Deep)
-	images := PromptedImages{s.Pixels(), p}
-	if p.Embeddings {
+	prompts.Deep = withoutAbsentTail(prompts.Deep)
+	images := PromptedImages{s.Pixels(), prompts}
+	if prompts.Embeddings {
 		return s.graph.Placeholder(images, graph.Float, []int{-1, s.task.Patches, s.task.VisionWidth})
 	}
 

@@ -152,8 +152,8 @@ func valuesOf(v reflect.Value, out map[string]any) {
 // decoded returns the layers of a stack with their options.
 func decoded(name string, with []string, options map[string]any) (stack []layer.Def, layers []any,
 	err error) {
-	for i, n := range append([]string{name}, with...) {
-		def, err := Find(n)
+	for i, layerName := range append([]string{name}, with...) {
+		def, err := Find(layerName)
 		switch {
 		case err != nil && i == 0:
 			return nil, nil, configtags.KeyErrorf("method", "%w", err)
@@ -161,11 +161,11 @@ func decoded(name string, with []string, options map[string]any) (stack []layer.
 			return nil, nil, configtags.KeyErrorf("with", "%w", err)
 		case i == 0 && def.Wrapper():
 			return nil, nil, configtags.KeyErrorf("method", "%s is a wrapper; list it under with: and choose a base "+
-				"method (promptfed list methods)", n)
+				"method (promptfed list methods)", layerName)
 		case i > 0 && !def.Wrapper():
-			return nil, nil, configtags.KeyErrorf("with", "%s is not a wrapper (promptfed list wrappers)", n)
-		case slices.ContainsFunc(stack, func(s layer.Def) bool { return s.Name == n }):
-			return nil, nil, configtags.KeyErrorf("with", "%s is listed twice", n)
+			return nil, nil, configtags.KeyErrorf("with", "%s is not a wrapper (promptfed list wrappers)", layerName)
+		case slices.ContainsFunc(stack, func(s layer.Def) bool { return s.Name == layerName }):
+			return nil, nil, configtags.KeyErrorf("with", "%s is listed twice", layerName)
 		}
 		stack, layers = append(stack, def), append(layers, def.New())
 	}

@@ -84,22 +84,22 @@ func EmbedFiles(name string, options map[string]any, read func(path string) ([]b
 		return options, nil // an error elsewhere
 	}
 
-	for _, k := range configtags.Keys(reflect.ValueOf(d.Default)) {
-		builtin, is := k.Value.Interface().(layer.File)
+	for _, option := range configtags.Keys(reflect.ValueOf(d.Default)) {
+		builtin, is := option.Value.Interface().(layer.File)
 		if !is {
 			continue
 		}
 
-		value := options[k.Name]
+		value := options[option.Name]
 		nested, _ := options[name].(map[string]any)
-		below := nested[k.Name] != nil // as options.NAME.KEY
+		below := nested[option.Name] != nil // as options.NAME.KEY
 		if below {
-			value = nested[k.Name]
+			value = nested[option.Name]
 		}
 
-		key := "options." + k.Name
+		key := "options." + option.Name
 		if below {
-			key = "options." + name + "." + k.Name
+			key = "options." + name + "." + option.Name
 		}
 
 		path, ok := value.(string)
@@ -109,7 +109,7 @@ func EmbedFiles(name string, options map[string]any, read func(path string) ([]b
 
 		content, err := read(path)
 		if err != nil {
-			return nil, &configtags.KeyError{Key: key, Err: fmt.Errorf("options.%s: %w", k.Name, err)}
+			return nil, &configtags.KeyError{Key: key, Err: fmt.Errorf("options.%s: %w", option.Name, err)}
 		}
 
 		options = maps.Clone(options)
@@ -119,7 +119,7 @@ func EmbedFiles(name string, options map[string]any, read func(path string) ([]b
 			options[name] = at
 		}
 
-		at[k.Name] = string(layer.EmbedFile(FileName(path, content), content))
+		at[option.Name] = string(layer.EmbedFile(FileName(path, content), content))
 	}
 
 	return options, nil
@@ -146,18 +146,18 @@ func decode(stack []layer.Def, layers []any, options map[string]any) error {
 					strings.Join(stack[i].OptionNames(), ", "))
 			}
 
-			for k, v := range nested {
-				if err := readable(k); err != nil {
+			for name, value := range nested {
+				if err := readable(name); err != nil {
 					return err
 				}
-				if !slices.Contains(stack[i].OptionNames(), k) {
-					return configtags.KeyErrorf(at+"."+k, "unknown; the options of %s are %s", key,
+				if !slices.Contains(stack[i].OptionNames(), name) {
+					return configtags.KeyErrorf(at+"."+name, "unknown; the options of %s are %s", key,
 						list(stack[i].OptionNames()))
 				}
-				if v == nil {
-					return noValue(at + "." + k)
+				if value == nil {
+					return noValue(at + "." + name)
 				}
-				own[i][k] = v
+				own[i][name] = value
 			}
 
 			continue
@@ -237,10 +237,10 @@ func readable(key string) error {
 }
 
 // exactNumbers returns an error for values that weak typing would change: 1.5 tokens, a rate that is no number, true.
-func exactNumbers(from, to reflect.Type, v any) (any, error) {
+func exactNumbers(from, to reflect.Type, value any) (any, error) {
 	kind := to.Kind()
 	if kind != reflect.Int && kind != reflect.Float64 {
-		return v, nil
+		return value, nil
 	}
 
 	switch from.Kind() {
@@ -248,37 +248,37 @@ func exactNumbers(from, to reflect.Type, v any) (any, error) {
 		return nil, errors.New("a list or a section is given where a number is expected")
 	}
 
-	switch x := v.(type) {
+	switch typed := value.(type) {
 	case bool:
-		return nil, fmt.Errorf("%v is not a number", x)
+		return nil, fmt.Errorf("%v is not a number", typed)
 	case string:
 		if kind == reflect.Int {
-			n, err := strconv.Atoi(x)
+			n, err := strconv.Atoi(typed)
 			if err != nil {
-				return nil, fmt.Errorf("%q is not a whole number", x)
+				return nil, fmt.Errorf("%q is not a whole number", typed)
 			}
 			return n, nil
 		}
-		f, err := strconv.ParseFloat(x, 64)
+		f, err := strconv.ParseFloat(typed, 64)
 		if err != nil {
-			return nil, fmt.Errorf("%q is not a number", x)
+			return nil, fmt.Errorf("%q is not a number", typed)
 		}
-		v = f
+		value = f
 	case float32:
-		v = float64(x)
+		value = float64(typed)
 	}
 
-	f, ok := v.(float64)
+	f, ok := value.(float64)
 	switch {
 	case !ok:
-		return v, nil
+		return value, nil
 	case math.IsNaN(f) || math.IsInf(f, 0):
 		return nil, fmt.Errorf("%v is not a finite number", f)
 	case kind == reflect.Int && (f != math.Trunc(f) || math.Abs(f) > 1<<53):
 		return nil, fmt.Errorf("%v is not a whole number", f)
 	}
 
-	return v, nil
+	return value, nil
 }
 
 func list(names []string) string {

@@ -178,7 +178,7 @@ type outcome struct{ prompts, rounds string }
 
 func outcomeOf(t *testing.T, r *engine.Result) outcome {
 	t.Helper()
-	p, err := message.EncodeTensors(r.Prompts)
+	prompts, err := message.EncodeTensors(r.Prompts)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -193,7 +193,7 @@ func outcomeOf(t *testing.T, r *engine.Result) outcome {
 		t.Fatal(err)
 	}
 
-	return outcome{string(p), string(b)}
+	return outcome{string(prompts), string(b)}
 }
 
 // outcomeIn reads the outcome of a run from its folder.
@@ -232,21 +232,21 @@ func (o outcome) same(t *testing.T, other outcome, what string) {
 }
 
 // Run runs the suite.
-func Run(t *testing.T, c Case) {
-	c.kept = new(kept)
-	t.Run("gradients", c.gradients)
-	t.Run("overrides", c.overrides)
-	t.Run("zero", c.zero)
-	t.Run("device", c.device)
-	t.Run("together", c.together)
-	t.Run("messages", c.messages)
-	t.Run("resume", c.resume)
-	t.Run("longer", c.longer)
-	t.Run("lost", c.lost)
-	t.Run("lies", c.lies)
-	t.Run("trace", c.trace)
-	t.Run("terms", c.terms)
-	t.Run("aggregation", c.Aggregation)
+func Run(t *testing.T, stack Case) {
+	stack.kept = new(kept)
+	t.Run("gradients", stack.gradients)
+	t.Run("overrides", stack.overrides)
+	t.Run("zero", stack.zero)
+	t.Run("device", stack.device)
+	t.Run("together", stack.together)
+	t.Run("messages", stack.messages)
+	t.Run("resume", stack.resume)
+	t.Run("longer", stack.longer)
+	t.Run("lost", stack.lost)
+	t.Run("lies", stack.lies)
+	t.Run("trace", stack.trace)
+	t.Run("terms", stack.terms)
+	t.Run("aggregation", stack.Aggregation)
 }
 
 // device: with the graphs of a GPU, runs have the same bytes where values stay on a device (here the CPU) and where

@@ -158,18 +158,18 @@ func (h HandExample) Check(t *testing.T) {
 		return features
 	}
 
-	b := &pencil{}
+	backbone := &pencil{}
 	experiment := &spec.Experiment{Name: "pencil", Method: Pinned{Build(t, h.Method, h.With, h.Options), first},
 		Classes: []string{"plus", "minus"}, Template: "{}",
 		Clients: []*spec.Client{
-			{ID: 0, Backbone: b, Train: data(h.Mirrored, 0, .6, .8), Test: data(false, 0, .6, .8)},
-			{ID: 1, Backbone: b, Train: data(h.Mirrored, 1, .8, .6, .8, .6), Test: data(false, 1, .8, .6)}},
+			{ID: 0, Backbone: backbone, Train: data(h.Mirrored, 0, .6, .8), Test: data(false, 0, .6, .8)},
+			{ID: 1, Backbone: backbone, Train: data(h.Mirrored, 1, .8, .6, .8, .6), Test: data(false, 1, .8, .6)}},
 		Training: spec.Training{Epochs: max(1, h.Epochs), Batch: 4, Shared: h.Shared,
 			Optim: optim.Config{Name: "sgd", LR: h.LR, Momentum: h.Momentum, WeightDecay: h.WeightDecay}},
 		Plan: spec.Plan{Rounds: 2}}
 
 	if h.Synthetic > 0 {
-		experiment.Synthetic = &spec.Synthetic{Backbone: b, Data: data(false, 0, .6, .8), Epochs: h.Synthetic}
+		experiment.Synthetic = &spec.Synthetic{Backbone: backbone, Data: data(false, 0, .6, .8), Epochs: h.Synthetic}
 	}
 
 	rec := trace.NewRecorder()

@@ -81,7 +81,7 @@ func (l *liar) Run(ctx context.Context, instruction message.Instruction) ([]mess
 
 // Lie replaces the numbers of a reply by others that the instruction allows, in each round in another direction.
 func Lie(m method.Method, task method.ClientSpec, instruction message.Instruction, r *message.Reply) {
-	x, upload := extremes[instruction.Round%len(extremes)], &r.Upload
+	extreme, upload := extremes[instruction.Round%len(extremes)], &r.Upload
 	r.Stats.Loss = message.MaxLoss * float64(1-2*(instruction.Round%2))
 	declared, _ := instruction.Extras(m, task)
 	counts := func(name string) bool {
@@ -99,7 +99,7 @@ func Lie(m method.Method, task method.ClientSpec, instruction message.Instructio
 			extra[name] = t
 			continue
 		}
-		extra[name] = scaled(x.of, t.Shape, norm)
+		extra[name] = scaled(extreme.of, t.Shape, norm)
 	}
 
 	upload.Extra = extra
@@ -111,7 +111,7 @@ func Lie(m method.Method, task method.ClientSpec, instruction message.Instructio
 	for name, t := range upload.Shared {
 		move := t.Clone()
 		move.Axpy(-1, instruction.Shared[name])
-		shared[name] = scaled(x.of, t.Shape, exaggeration*move.Norm())
+		shared[name] = scaled(extreme.of, t.Shape, exaggeration*move.Norm())
 		shared[name].Axpy(1, instruction.Shared[name])
 	}
 
@@ -158,25 +158,26 @@ func (c Case) lies(t *testing.T) {
 		return l, r
 	}
 
-	l, result := run(len(extremes), false)
-	if reach := cmp.Or(c.Reach, 1); l.moved > 0 {
+	lying, result := run(len(extremes), false)
+	if reach := cmp.Or(c.Reach, 1); lying.moved > 0 {
 		h, _ := run(2, true)
-		if d := message.UpdateNorm(h.first, l.first); !(d <= reach*l.moved) {
+		if d := message.UpdateNorm(h.first, lying.first); !(d <= reach*lying.moved) {
 			t.Errorf("one upload moves the shared parameters by %.2f norms of the longest upload, more than %g",
-				d/l.moved, reach)
+				d/lying.moved, reach)
 		}
 	}
 
 	for _, rec := range result.Records {
-		honest := slices.DeleteFunc(slices.Clone(rec.Clients), func(k int) bool { return k == l.client })
+		honest := slices.DeleteFunc(slices.Clone(rec.Clients), func(k int) bool { return k == lying.client })
 		if !slices.Equal(honest, []int{0, 2, 3, 4}) && len(rec.Warnings) == 0 {
-			t.Errorf("%s: round %d counts clients %v: %v", extremes[rec.Round].name, rec.Round, rec.Clients, l.named)
+			t.Errorf("%s: round %d counts clients %v: %v", extremes[rec.Round].name, rec.Round, rec.Clients,
+				lying.named)
 		}
 	}
 
-	for client := range l.named {
-		if client != l.client {
-			t.Errorf("client %d is refused for what client %d says: %v", client, l.client, l.named)
+	for client := range lying.named {
+		if client != lying.client {
+			t.Errorf("client %d is refused for what client %d says: %v", client, lying.client, lying.named)
 		}
 	}
 

@@ -14,7 +14,7 @@ import (
 
 // ONNXFile writes a method's file: outputs builds the graph, of ONNX's own operators.
 func ONNXFile(meta fromfile.Metadata, outputs func(g *graph.Graph) []graph.Output) ([]byte, error) {
-	m, err := graph.Model(outputs(graph.New())...)
+	model, err := graph.Model(outputs(graph.New())...)
 	if err != nil {
 		return nil, err
 	}
@@ -25,8 +25,8 @@ func ONNXFile(meta fromfile.Metadata, outputs func(g *graph.Graph) []graph.Outpu
 		return nil, err
 	}
 
-	m.MetadataProps = []*onnx.StringStringEntryProto{{Key: fromfile.MetadataKey, Value: string(text)}}
-	return onnx.Marshal(m)
+	model.MetadataProps = []*onnx.StringStringEntryProto{{Key: fromfile.MetadataKey, Value: string(text)}}
+	return onnx.Marshal(model)
 }
 
 // ONNXFiles are methods of this project as files, by name: "promptfl" is the file of the program, the others are

@@ -47,8 +47,8 @@ func (c Case) checkTerms(t *testing.T, trace tensor.Map, round int, got []record
 		for ; trace[fmt.Sprintf("r%d/c%d/s%d/loss", round, client, steps)] != nil; steps++ {
 		}
 
-		for s := range steps {
-			step := trace.WithoutPrefix(fmt.Sprintf("r%d/c%d/s%d", round, client, s))
+		for index := range steps {
+			step := trace.WithoutPrefix(fmt.Sprintf("r%d/c%d/s%d", round, client, index))
 			loss, size := 0.0, 0.0
 			sum, fit := tensor.Map{}, tensor.Map{}
 			for _, term := range got {
@@ -79,14 +79,15 @@ func (c Case) checkTerms(t *testing.T, trace tensor.Map, round int, got []record
 			}
 
 			if want := float64(step["loss"].Data[0]); !(math.Abs(loss-want) <= orttest.Tolerance(1e-5)*(1+size)) {
-				t.Errorf("round %d, client %d, step %d: the terms add up to %g, the loss is %g", round, client, s, loss,
+				t.Errorf("round %d, client %d, step %d: the terms add up to %g, the loss is %g", round, client, index,
+					loss,
 					want)
 			}
 
 			for name, want := range step.WithoutPrefix("grad") {
 				if d := tensor.Distance(sum[name], want); !(d <= 2e-5*(0.1+sum[name].MaxAbs()+want.MaxAbs())) {
 					t.Errorf("round %d, client %d, step %d: the terms' gradients of %s add up to another, off by %g "+
-						"of %g", round, client, s, name, d, want.MaxAbs())
+						"of %g", round, client, index, name, d, want.MaxAbs())
 				}
 			}
 		}

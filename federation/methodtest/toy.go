@@ -75,7 +75,7 @@ func (b *Toy) Vision(g *graph.Graph, pixels graph.Node, prompts method.VisionPro
 		return pixels.Reshape(-1, 2, 6).MatMul(g.Const(Values(34, 1, 6, ToyVision))), g.Err()
 	}
 
-	x := pixels.Reshape(-1, 3*ToyImage*ToyImage).MatMul(g.Const(Values(31, 1, 3*ToyImage*ToyImage, ToyVision)))
+	hidden := pixels.Reshape(-1, 3*ToyImage*ToyImage).MatMul(g.Const(Values(31, 1, 3*ToyImage*ToyImage, ToyVision)))
 	for i, tokens := range append([]graph.Node{prompts.Tokens}, prompts.Deep...) {
 		if !tokens.OK() {
 			continue
@@ -94,10 +94,10 @@ func (b *Toy) Vision(g *graph.Graph, pixels graph.Node, prompts method.VisionPro
 			more = more.Squeeze(1)
 		}
 
-		x = x.Add(more)
+		hidden = hidden.Add(more)
 	}
 
-	return changed(x.Tanh(), prompts.Changes, g.Const(Values(33+b.Salt, 1, ToyVision, b.Dim))), g.Err()
+	return changed(hidden.Tanh(), prompts.Changes, g.Const(Values(33+b.Salt, 1, ToyVision, b.Dim))), g.Err()
 }
 
 // changed returns x W with low-rank changes; those of the head come last, before adapters, x + A(x)/(block+2).
@@ -138,14 +138,14 @@ func (b *Toy) Text(g *graph.Graph, classes []string, prompts []method.Prompt) ([
 	inner := g.Const(Values(1, 1, b.Width, b.Width))
 	out := make([]graph.Node, len(prompts))
 	for i, prompt := range prompts {
-		var x graph.Node
+		var hidden graph.Node
 		if !prompt.Ctx.OK() {
-			x = b.sentences(g, prompt.Template, classes).Tanh()
+			hidden = b.sentences(g, prompt.Template, classes).Tanh()
 		} else {
 			o := map[string]float64{"end": 0, "middle": 1, "front": 2}[prompt.Position]
-			x = names.Add(away.MulScalar(0.3 * float64(prompt.ReadOffset)))
+			hidden = names.Add(away.MulScalar(0.3 * float64(prompt.ReadOffset)))
 			if prompt.NoClass {
-				x = g.Const(tensor.New(1, b.Width))
+				hidden = g.Const(tensor.New(1, b.Width))
 			}
 
 			for k, ctx := range append([]graph.Node{prompt.Ctx}, prompt.Deep...) {
@@ -161,14 +161,14 @@ func (b *Toy) Text(g *graph.Graph, classes []string, prompts []method.Prompt) ([
 					if prompt.PerClass { // [C,1,w]
 						sum = sum.Squeeze(1)
 					}
-					x = x.Add(sum)
+					hidden = hidden.Add(sum)
 				}
 			}
 
-			x = x.Tanh()
+			hidden = hidden.Tanh()
 		}
 
-		out[i] = changed(x, prompt.Changes, b.out(g))
+		out[i] = changed(hidden, prompt.Changes, b.out(g))
 	}
 
 	return out, g.Err()

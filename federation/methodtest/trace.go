@@ -36,12 +36,12 @@ func (c Case) trace(t *testing.T) {
 		return f(round)
 	}
 
-	n := c.Names
-	learned := slices.Concat(n.Shared, n.Private)
-	add("init/", n.Shared...)
-	add("start/down/", n.Broadcast...)
+	names := c.Names
+	learned := slices.Concat(names.Shared, names.Private)
+	add("init/", names.Shared...)
+	add("start/down/", names.Broadcast...)
 	for _, client := range experiment.Clients {
-		add(fmt.Sprintf("start/c%d/down/", client.ID), n.PerClient...)
+		add(fmt.Sprintf("start/c%d/down/", client.ID), names.PerClient...)
 	}
 
 	steps := map[string]trace.StepRecord{}
@@ -49,51 +49,52 @@ func (c Case) trace(t *testing.T) {
 		steps[fmt.Sprintf("r%d/c%d/s%d/", s.Round, s.Client, s.Step)] = s
 	}
 
-	for r := range 2 {
+	for round := range 2 {
 		for _, client := range experiment.Clients {
-			path := fmt.Sprintf("r%d/c%d/", r, client.ID)
+			path := fmt.Sprintf("r%d/c%d/", round, client.ID)
 			add(path+"begin/", learned...)
-			add(path+"down/", n.Broadcast...)
-			add(path+"down/", n.PerClient...)
-			if r > 0 {
-				add(path+"down/", n.Later...)
+			add(path+"down/", names.Broadcast...)
+			add(path+"down/", names.PerClient...)
+			if round > 0 {
+				add(path+"down/", names.Later...)
 			}
 
-			add(path+"kept/", at(r, n.State)...)
-			add(path+"upload/", n.Shared...)
-			add(path+"upload/", n.Up...)
+			add(path+"kept/", at(round, names.State)...)
+			add(path+"upload/", names.Shared...)
+			add(path+"upload/", names.Up...)
 			loss, scores := c.inputs(t, experiment, client)
-			if r == 1 { // clients are tested in every second round
+			if round == 1 { // clients are tested in every second round
 				add(path+"eval/", "logits", "label", "image")
-				add(path+"eval/", n.Reads...)
+				add(path+"eval/", names.Reads...)
 				add(path+"eval/", withoutRows(scores)...)
-				if n.Memory {
+				if names.Memory {
 					add(path+"memory/", "image", "label")
 				}
 			}
 
-			add(path+"draw/", n.TurnDraw...)
+			add(path+"draw/", names.TurnDraw...)
 			if !c.learnsNothing() {
-				add(path+"constant/", n.Constant...)
+				add(path+"constant/", names.Constant...)
 				for _, in := range loss {
 					allow(path+"prepared/", in.String())
 				}
 			}
 
 			// Two epochs of batches of 4; a last one that is not full is left out unless it is the only one.
-			for s := range 2 * max(1, client.Train.Len()/4) {
+			for index := range 2 * max(1, client.Train.Len()/4) {
 				if c.learnsNothing() {
 					break
 				}
 
-				step := fmt.Sprintf("%ss%d/", path, s)
+				step := fmt.Sprintf("%ss%d/", path, index)
 				add(step, "image", "label", "loss")
-				add(step, n.Reads...)
+				add(step, names.Reads...)
 				add(step+"grad/", slices.DeleteFunc(slices.Clone(learned), func(name string) bool {
-					return n.Frozen != nil && slices.Contains(n.Frozen(r, s/max(1, client.Train.Len()/4)), name)
+					return names.Frozen != nil && slices.Contains(names.Frozen(round, index/max(1,
+						client.Train.Len()/4)), name)
 				})...)
 				add(step+"after/", learned...)
-				add(step+"draw/", n.Draw...)
+				add(step+"draw/", names.Draw...)
 				for _, in := range loss {
 					if in.Kind == method.ScalarInput {
 						add(step, in.String())
@@ -101,26 +102,26 @@ func (c Case) trace(t *testing.T) {
 				}
 
 				allow(step+"grad_raw/", learned...)
-				c.phase(t, steps[step], step, s/max(1, client.Train.Len()/4), learned)
+				c.phase(t, steps[step], step, index/max(1, client.Train.Len()/4), learned)
 				c.rawGradients(t, rec, step, steps[step], learned)
 				c.complete(t, rec, path, step, loss)
 			}
 		}
 
-		add(fmt.Sprintf("r%d/merged/", r), n.Shared...)
-		add(fmt.Sprintf("r%d/draw/", r), n.MergeDraw...)
-		add(fmt.Sprintf("r%d/down/", r), n.Broadcast...)
-		add(fmt.Sprintf("r%d/kept/", r), at(r, n.ServerState)...)
-		if q := n.Statistic; q != nil && (r == 0 || q.Every) {
-			at := fmt.Sprintf("r%d/statistic/%s/", r, q.Name)
+		add(fmt.Sprintf("r%d/merged/", round), names.Shared...)
+		add(fmt.Sprintf("r%d/draw/", round), names.MergeDraw...)
+		add(fmt.Sprintf("r%d/down/", round), names.Broadcast...)
+		add(fmt.Sprintf("r%d/kept/", round), at(round, names.ServerState)...)
+		if q := names.Statistic; q != nil && (round == 0 || q.Every) {
+			at := fmt.Sprintf("r%d/statistic/%s/", round, q.Name)
 			add(at+"aggregate/", q.Broadcast...)
 			for k := range experiment.Clients {
 				add(fmt.Sprintf("%sc%d/", at, k), append(q.Answer, "image", "label")...)
 				add(fmt.Sprintf("%saggregate/c%d/", at, k), q.PerClient...)
-				add(fmt.Sprintf("r%d/c%d/down/", r, k), slices.Concat(q.Broadcast, q.PerClient)...)
+				add(fmt.Sprintf("r%d/c%d/down/", round, k), slices.Concat(q.Broadcast, q.PerClient)...)
 			}
 			if q.Every {
-				add(fmt.Sprintf("r%d/down/", r), q.Broadcast...)
+				add(fmt.Sprintf("r%d/down/", round), q.Broadcast...)
 			}
 		}
 	}
@@ -159,21 +160,21 @@ func (c Case) trace(t *testing.T) {
 		}
 	}
 
-	for _, name := range n.Shared {
+	for _, name := range names.Shared {
 		last := fmt.Sprintf("r0/c0/s%d/after/%s", 3, name) // client 0 has 9 examples, so 2 batches in each of 2 epochs
 		if equal(rec.Tensors[last], rec.Tensors["r0/c0/upload/"+name]) == c.Noised {
 			t.Errorf("client 0 uploaded %s as its last step left it: %v, want %v", name, c.Noised, !c.Noised)
 		}
 	}
 
-	for _, name := range n.Private {
+	for _, name := range names.Private {
 		if equal(rec.Tensors["r0/c0/s3/after/"+name],
-			rec.Tensors["r1/c0/begin/"+name]) == slices.Contains(n.Exchanged, name) {
-			t.Errorf("client 0 started round 1 from the %s it kept: %v", name, slices.Contains(n.Exchanged, name))
+			rec.Tensors["r1/c0/begin/"+name]) == slices.Contains(names.Exchanged, name) {
+			t.Errorf("client 0 started round 1 from the %s it kept: %v", name, slices.Contains(names.Exchanged, name))
 		}
 	}
 
-	for _, name := range n.Broadcast {
+	for _, name := range names.Broadcast {
 		if !equal(rec.Tensors["r0/down/"+name], rec.Tensors["r1/c2/down/"+name]) {
 			t.Errorf("client 2 did not get %s as the server left it", name)
 		}

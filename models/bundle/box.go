@@ -109,8 +109,8 @@ func (b *Box) Name() string { return b.name }
 
 // Features adds the features [N,D] to the graph of values, which are the inputs of the tower by name.
 func (b *Box) Features(values map[string]graph.Node) graph.Node {
-	x := values[b.input]
-	names, in := []string{b.input}, []graph.Node{x}
+	input := values[b.input]
+	names, in := []string{b.input}, []graph.Node{input}
 	for _, n := range b.File.Inputs() {
 		if v, ok := values[n.Name()]; ok && n.Name() != b.input {
 			names, in = append(names, n.Name()), append(in, v)
@@ -118,9 +118,10 @@ func (b *Box) Features(values map[string]graph.Node) graph.Node {
 	}
 
 	y := b.inline(b.features, names, in)
-	if s, said := y.Shape(), b.features.Shape(); len(s) != 2 || s[0] != x.Shape()[0] || !s[1].Static() {
+	if s, said := y.Shape(), b.features.Shape(); len(s) != 2 || s[0] != input.Shape()[0] || !s[1].Static() {
 		if s != nil && len(s) != 2 || len(said) != 2 || !said[1].Static() {
-			return x.Graph().Fail("%s: its output %q has shape %v; it must be [batch,size], with a stated size", b.name,
+			return input.Graph().Fail("%s: its output %q has shape %v; it must be [batch,size], with a stated size",
+				b.name,
 				b.features.Name(), said)
 		}
 		y = y.Reshape(-1, said[1].N)

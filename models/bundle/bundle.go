@@ -152,18 +152,18 @@ func (b *Bundle) Tokenizer() (*tokenizer.Tokenizer, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.tokens == nil {
-		t, err := tokenizer.Load(filepath.Join(b.Dir, filepath.FromSlash(b.Vocabulary)))
+		tokens, err := tokenizer.Load(filepath.Join(b.Dir, filepath.FromSlash(b.Vocabulary)))
 		if err == nil {
-			t, err = t.WithCleaning(b.Texts)
+			tokens, err = tokens.WithCleaning(b.Texts)
 		}
 		if err != nil {
 			return nil, b.wrap(err)
 		}
-		if t.VocabSize() > b.TokenRows {
+		if tokens.VocabSize() > b.TokenRows {
 			return nil, b.wrap(fmt.Errorf("%s has %d tokens, the token embedding %d rows: they do not belong together",
-				b.Vocabulary, t.VocabSize(), b.TokenRows))
+				b.Vocabulary, tokens.VocabSize(), b.TokenRows))
 		}
-		b.tokens = t
+		b.tokens = tokens
 	}
 
 	return b.tokens, nil

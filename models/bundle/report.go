@@ -201,16 +201,16 @@ func valueReport(v *onnx.ValueInfoProto) ValueReport {
 }
 
 // TypeName returns the name of an ONNX element type in safetensors, if it has one.
-func TypeName(t graph.DType) string {
+func TypeName(dtype graph.DType) string {
 	names := map[graph.DType]string{graph.Float: "F32", graph.Double: "F64", graph.Half: "F16",
 		onnx.TensorProto_BFLOAT16: "BF16",
 		graph.Int64:               "I64", graph.Int32: "I32", onnx.TensorProto_INT16: "I16",
 		onnx.TensorProto_INT8: "I8",
 		graph.Uint8:           "U8", graph.Bool: "BOOL"}
 
-	if s, ok := names[t]; ok {
+	if s, ok := names[dtype]; ok {
 		return s
 	}
 
-	return t.String()
+	return dtype.String()
 }

@@ -168,7 +168,7 @@ func (b *Bundle) suffixesOf(classes []string, behind string) (*clip.Suffixes, er
 		return nil, b.wrap(err)
 	}
 
-	s, err := clip.SuffixesOf(classes, ids, clip.SpecialTokens{SOS: b.tokens.SOS(), Pad: b.tokens.Pad(),
+	suffixes, err := clip.SuffixesOf(classes, ids, clip.SpecialTokens{SOS: b.tokens.SOS(), Pad: b.tokens.Pad(),
 		NoStop: len(stop) == 0},
 		b.Text.Width, b.Embed)
 	if err != nil {
@@ -179,8 +179,8 @@ func (b *Bundle) suffixesOf(classes []string, behind string) (*clip.Suffixes, er
 		b.suffixes = map[string]*clip.Suffixes{}
 	}
 
-	b.suffixes[key] = s
-	return s, nil
+	b.suffixes[key] = suffixes
+	return suffixes, nil
 }
 
 // EmbeddingRows reads the rows of tokens from an embedding [vocabulary,width] at an offset of a file.

@@ -28,15 +28,15 @@ func openArchive(r io.ReaderAt, size int64) (*archive, error) {
 		return nil, fmt.Errorf("not a readable ZIP archive (%w); the file is truncated or damaged", err)
 	}
 
-	a := &archive{r: r, size: size, members: map[string]*zip.File{}}
+	archive := &archive{r: r, size: size, members: map[string]*zip.File{}}
 	found := 0
 	for _, f := range z.File {
-		if _, twice := a.members[f.Name]; twice {
+		if _, twice := archive.members[f.Name]; twice {
 			return nil, fmt.Errorf("the archive holds %.200q twice", f.Name)
 		}
-		a.members[f.Name] = f
+		archive.members[f.Name] = f
 		if path.Base(f.Name) == "data.pkl" && strings.Count(f.Name, "/") <= 1 {
-			a.prefix = strings.TrimSuffix(f.Name, "data.pkl")
+			archive.prefix = strings.TrimSuffix(f.Name, "data.pkl")
 			found++
 		}
 	}
@@ -46,7 +46,7 @@ func openArchive(r io.ReaderAt, size int64) (*archive, error) {
 			"torch.jit.save", found)
 	}
 
-	order, err := a.text("byteorder")
+	order, err := archive.text("byteorder")
 	if err != nil {
 		return nil, err
 	}
@@ -56,7 +56,7 @@ func openArchive(r io.ReaderAt, size int64) (*archive, error) {
 			oneline.Short(order))
 	}
 
-	return a, nil
+	return archive, nil
 }
 
 // scripted reports whether this is a TorchScript archive, and not a plain torch.save.

@@ -63,30 +63,30 @@ func find(ckpt *Checkpoint) (*Weights, error) {
 		return nil, err
 	}
 
-	f := &finder{ckpt: ckpt, used: map[string]bool{}}
-	weights := &Weights{LogitScale: f.find("logit_scale")}
+	finder := &finder{ckpt: ckpt, used: map[string]bool{}}
+	weights := &Weights{LogitScale: finder.find("logit_scale")}
 	arch := &weights.Arch
 	if ckpt.Has("logit_bias") {
-		weights.LogitBias = f.find("logit_bias")
+		weights.LogitBias = finder.find("logit_bias")
 	}
 
-	f.text(scheme, arch)
+	finder.text(scheme, arch)
 	if scheme.resnet {
-		f.resnet(scheme.visual, arch)
+		finder.resnet(scheme.visual, arch)
 	} else {
-		f.vision(scheme, arch)
+		finder.vision(scheme, arch)
 	}
 
-	if f.err != nil {
-		return nil, f.err
+	if finder.err != nil {
+		return nil, finder.err
 	}
 
-	weights.Tensors = f.found
+	weights.Tensors = finder.found
 	if err := settings(ckpt, scheme, arch); err != nil {
 		return nil, err
 	}
 
-	if err := f.leftovers(scheme, arch); err != nil {
+	if err := finder.leftovers(scheme, arch); err != nil {
 		return nil, err
 	}
 
@@ -112,27 +112,28 @@ func find(ckpt *Checkpoint) (*Weights, error) {
 	return weights, nil
 }
 
-func (f *finder) text(s scheme, arch *Arch) {
+func (f *finder) text(scheme scheme, arch *Arch) {
 	text := &arch.Text
-	tokens, positions := f.find(s.tokens, -1, -1), f.find(s.textPositions, -1, -1)
+	tokens, positions := f.find(scheme.tokens, -1, -1), f.find(scheme.textPositions, -1, -1)
 	if f.err != nil {
 		return
 	}
 
 	arch.Vocab, text.Width = tokens.Shape[0], tokens.Shape[1]
 	f.shape(positions, -1, text.Width)
-	norm, names := "ln_final.", s.textFinal
-	if s.bert {
-		norm, names = "ln_pre.", s.textEmbeddings()+"LayerNorm."
-		positions = f.bert(s, arch, positions)
+	norm, names := "ln_final.", scheme.textFinal
+	if scheme.bert {
+		norm, names = "ln_pre.", scheme.textEmbeddings()+"LayerNorm."
+		positions = f.bert(scheme, arch, positions)
 	}
 
 	f.put(TokenEmbedding, tokens)
 	f.put("positional_embedding", positions)
-	text.Layers, text.MLP = f.blocks("", s.text, s.textBlocks, text.Width)
+	text.Layers, text.MLP = f.blocks("", scheme.text, scheme.textBlocks, text.Width)
 	f.pair(norm, names, text.Width)
-	if text.Pooler = s.pooler; text.Pooler {
-		f.pair("pooler.", strings.TrimSuffix(s.textEmbeddings(), "embeddings.")+"pooler.dense.", text.Width, text.Width)
+	if text.Pooler = scheme.pooler; text.Pooler {
+		f.pair("pooler.", strings.TrimSuffix(scheme.textEmbeddings(), "embeddings.")+"pooler.dense.", text.Width,
+			text.Width)
 	}
 
 	if f.err != nil {
@@ -140,105 +141,108 @@ func (f *finder) text(s scheme, arch *Arch) {
 	}
 
 	text.Context = positions.Shape[0]
-	from, projection := text.Width, s.textProjection
-	if stem := strings.TrimSuffix(projection, "weight"); s.bert && f.ckpt.Has(stem+"0.weight") {
+	from, projection := text.Width, scheme.textProjection
+	if stem := strings.TrimSuffix(projection, "weight"); scheme.bert && f.ckpt.Has(stem+"0.weight") {
 		if h := f.take("text_hidden.weight", stem+"0.weight", -1, text.Width); h != nil {
 			text.Hidden = h.Shape[0]
 		}
 		from, projection = text.Hidden, stem+"2.weight"
 	}
 
-	if text.NoProjection = f.ckpt.format == OpenCLIP && !s.bert && !f.ckpt.Has(projection); text.NoProjection {
+	if text.NoProjection = f.ckpt.format == OpenCLIP && !scheme.bert && !f.ckpt.Has(projection); text.NoProjection {
 		text.EmbedDim = text.Width
 	} else {
 		text.EmbedDim, text.ProjectionBias = f.projection("text_projection", "text_projection.", projection,
-			s.linearProjection, from, -1)
+			scheme.linearProjection, from, -1)
 	}
 }
 
 // bert sets the properties of a BERT or RoBERTa, and returns its positions with the embedding of the only type of
 // tokens. A RoBERTa, whose tokens have only one type, numbers its positions after the padding index, 1.
-func (f *finder) bert(s scheme, a *Arch, positions *Handle) *Handle {
+func (f *finder) bert(scheme scheme, a *Arch, positions *Handle) *Handle {
 	arch := &a.Text
 	arch.Bidirectional, arch.Masked, arch.PostNorm, arch.Pool = true, true, true, clip.FirstPool
-	name := s.textEmbeddings() + "token_type_embeddings.weight"
+	name := scheme.textEmbeddings() + "token_type_embeddings.weight"
 	types := f.find(name, -1, arch.Width)
 	if f.err != nil {
 		return nil
 	}
 
 	first, n := 0, positions.Shape[0]
-	if a.RoBERTa = types.Shape[0] == 1 && !s.huggingface; a.RoBERTa {
+	if a.RoBERTa = types.Shape[0] == 1 && !scheme.huggingface; a.RoBERTa {
 		first = 2
 	}
 
-	if s.context > 0 {
-		n = min(n, first+s.context)
+	if scheme.context > 0 {
+		n = min(n, first+scheme.context)
 	}
 
 	rows, err := positions.Rows(first, max(first, n))
 	if err != nil || n <= first {
-		f.fail("tensor %q has %d positions, want more", s.textPositions, n)
+		f.fail("tensor %q has %d positions, want more", scheme.textPositions, n)
 		return nil
 	}
 
 	return f.biased(rows, name, arch.Width, 0)
 }
 
-func (f *finder) vision(s scheme, arch *Arch) {
-	v := &arch.Vision
-	patches, positions := f.find(s.patches, -1, 3, -1, -1), f.rows(s.visionPositions, 0)
+func (f *finder) vision(scheme scheme, arch *Arch) {
+	vision := &arch.Vision
+	patches, positions := f.find(scheme.patches, -1, 3, -1, -1), f.rows(scheme.visionPositions, 0)
 	if f.err != nil {
 		return
 	}
 
-	v.Width, v.Patch, v.EmbedDim = patches.Shape[0], patches.Shape[3], arch.Text.EmbedDim
-	f.shape(patches, v.Width, 3, v.Patch, v.Patch)
+	vision.Width, vision.Patch, vision.EmbedDim = patches.Shape[0], patches.Shape[3], arch.Text.EmbedDim
+	f.shape(patches, vision.Width, 3, vision.Patch, vision.Patch)
 	class, what := 1, "one for the class and a square number of patches"
-	if v.NoClass = s.siglip || s.trunk && !f.ckpt.Has(s.class); v.NoClass {
+	if vision.NoClass = scheme.siglip || scheme.trunk && !f.ckpt.Has(scheme.class); vision.NoClass {
 		class, what = 0, "a square number of patches"
 	}
 
 	n := positions.Shape[0] - class
-	if v.Image = side(n) * v.Patch; v.Image == 0 {
-		f.fail("tensor %q has %d positions, want %s", s.visionPositions, n+class, what)
+	if vision.Image = side(n) * vision.Patch; vision.Image == 0 {
+		f.fail("tensor %q has %d positions, want %s", scheme.visionPositions, n+class, what)
 		return
 	}
 
-	f.shape(positions, n+class, v.Width)
-	if bias := strings.TrimSuffix(s.patches, "weight") + "bias"; s.siglip || s.trunk && f.ckpt.Has(bias) {
-		positions = f.biased(positions, bias, v.Width, class)
+	f.shape(positions, n+class, vision.Width)
+	if bias := strings.TrimSuffix(scheme.patches, "weight") + "bias"; scheme.siglip || scheme.trunk &&
+		f.ckpt.Has(bias) {
+		positions = f.biased(positions, bias, vision.Width, class)
 	}
 
 	f.put("visual.conv1.weight", patches)
-	if !v.NoClass {
-		if h := f.rows(s.class, v.Width); f.err == nil {
-			f.put("visual.class_embedding", h.reshaped(v.Width))
+	if !vision.NoClass {
+		if h := f.rows(scheme.class, vision.Width); f.err == nil {
+			f.put("visual.class_embedding", h.reshaped(vision.Width))
 		}
 	}
 
 	f.put("visual.positional_embedding", positions)
-	if v.NoPreNorm = s.siglip || f.ckpt.format == OpenCLIP && !f.ckpt.Has(s.visionPre+"weight"); !v.NoPreNorm {
-		f.pair("visual.ln_pre.", s.visionPre, v.Width)
+	if vision.NoPreNorm = scheme.siglip || f.ckpt.format == OpenCLIP &&
+		!f.ckpt.Has(scheme.visionPre+"weight"); !vision.NoPreNorm {
+		f.pair("visual.ln_pre.", scheme.visionPre, vision.Width)
 	}
 
-	v.Layers, v.MLP = f.blocks("visual.", s.vision, s.visionBlocks, v.Width)
-	f.pair("visual.ln_post.", s.visionPost, v.Width)
-	v.NormPooled = strings.HasSuffix(s.visionPost, ".fc_norm.")
-	if v.NoProjection = s.siglip || s.trunk && !f.ckpt.Has(s.visionProjection); !v.NoProjection {
-		_, v.ProjectionBias = f.projection("visual.proj", "visual_projection.", s.visionProjection,
-			s.linearProjection, v.Width, v.EmbedDim)
-	} else if f.err == nil && v.EmbedDim != v.Width {
-		f.fail("features of texts have %d numbers, those of images %d", v.EmbedDim, v.Width)
+	vision.Layers, vision.MLP = f.blocks("visual.", scheme.vision, scheme.visionBlocks, vision.Width)
+	f.pair("visual.ln_post.", scheme.visionPost, vision.Width)
+	vision.NormPooled = strings.HasSuffix(scheme.visionPost, ".fc_norm.")
+	if vision.NoProjection = scheme.siglip || scheme.trunk &&
+		!f.ckpt.Has(scheme.visionProjection); !vision.NoProjection {
+		_, vision.ProjectionBias = f.projection("visual.proj", "visual_projection.", scheme.visionProjection,
+			scheme.linearProjection, vision.Width, vision.EmbedDim)
+	} else if f.err == nil && vision.EmbedDim != vision.Width {
+		f.fail("features of texts have %d numbers, those of images %d", vision.EmbedDim, vision.Width)
 	}
 
-	if s.siglip {
+	if scheme.siglip {
 		arch.Text.Bidirectional, arch.Text.Pool = true, clip.LastPool
 	}
 
-	if s.siglip || s.trunk && f.ckpt.Has(trunk+"attn_pool.latent") {
-		v.Pool = clip.AttentionPool
-		f.attentionPool(s.trunk, v.Width, v.Units())
+	if scheme.siglip || scheme.trunk && f.ckpt.Has(trunk+"attn_pool.latent") {
+		vision.Pool = clip.AttentionPool
+		f.attentionPool(scheme.trunk, vision.Width, vision.Units())
 	}
 }
 

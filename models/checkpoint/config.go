@@ -45,12 +45,12 @@ func readJSON(path string) (map[string]any, error) {
 func parseJSON(b []byte) (map[string]any, error) {
 	dec := json.NewDecoder(bytes.NewReader(b))
 	dec.UseNumber()
-	var m map[string]any
-	if err := dec.Decode(&m); err != nil {
+	var object map[string]any
+	if err := dec.Decode(&object); err != nil {
 		return nil, fmt.Errorf("not a JSON object: %s", oneline.Short(err.Error()))
 	}
 
-	if m == nil {
+	if object == nil {
 		return nil, errors.New("not a JSON object: null")
 	}
 
@@ -58,7 +58,7 @@ func parseJSON(b []byte) (map[string]any, error) {
 		return nil, errors.New("not a JSON object: text follows it")
 	}
 
-	return m, nil
+	return object, nil
 }
 
 // section returns the object under key; empty if it is missing or null.

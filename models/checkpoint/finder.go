@@ -52,19 +52,19 @@ func (f *finder) find(name string, shape ...int) *Handle {
 	return handle
 }
 
-func (f *finder) shape(h *Handle, want ...int) {
+func (f *finder) shape(handle *Handle, want ...int) {
 	if f.err != nil {
 		return
 	}
 
-	ok := len(h.Shape) == len(want)
+	ok := len(handle.Shape) == len(want)
 	for i := 0; ok && i < len(want); i++ {
-		ok = want[i] == h.Shape[i] || want[i] == -1 && h.Shape[i] > 0
+		ok = want[i] == handle.Shape[i] || want[i] == -1 && handle.Shape[i] > 0
 	}
 
 	if !ok {
 		text := strings.ReplaceAll(fmt.Sprint(want), "-1", "any")
-		f.fail("tensor %q has shape %v, want %s", h.Name, h.Shape, text)
+		f.fail("tensor %q has shape %v, want %s", handle.Name, handle.Shape, text)
 	}
 }
 
@@ -216,19 +216,20 @@ func (f *finder) biased(positions *Handle, name string, width, first int) *Handl
 // rows returns a tensor as [n,width]; it may be stored with axes of size 1 in front, or without the first axis if n is
 // 1.
 func (f *finder) rows(name string, width int) *Handle {
-	h := f.find(name)
+	handle := f.find(name)
 	if f.err != nil {
 		return nil
 	}
 
-	n := len(h.Shape)
-	if n == 0 || h.Shape[n-1] != width && width > 0 || tensor.Size(h.Shape[:n-1]) != h.Shape[max(0, n-2)] && n > 1 ||
-		tensor.Size(h.Shape) == 0 {
-		f.fail("tensor %q has shape %v, want [any %d]", name, h.Shape, width)
+	n := len(handle.Shape)
+	if n == 0 || handle.Shape[n-1] != width && width > 0 || tensor.Size(handle.Shape[:n-1]) != handle.Shape[max(0,
+		n-2)] && n > 1 ||
+		tensor.Size(handle.Shape) == 0 {
+		f.fail("tensor %q has shape %v, want [any %d]", name, handle.Shape, width)
 		return nil
 	}
 
-	return h.reshaped(tensor.Size(h.Shape[:n-1]), h.Shape[n-1])
+	return handle.reshaped(tensor.Size(handle.Shape[:n-1]), handle.Shape[n-1])
 }
 
 // known lists buffers that hold no learned values.

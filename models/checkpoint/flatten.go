@@ -116,21 +116,21 @@ func kindOf(v any) string {
 
 // trimPrefixes removes the prefixes that wrappers put before every name: "module." (DataParallel), "_orig_mod."
 // (torch.compile).
-func trimPrefixes[V any](m map[string]V) map[string]V {
+func trimPrefixes[V any](values map[string]V) map[string]V {
 	for range 4 {
 		for _, prefix := range []string{"module.", "_orig_mod."} {
-			if slices.ContainsFunc(keys(m), func(k string) bool { return !strings.HasPrefix(k, prefix) }) {
+			if slices.ContainsFunc(keys(values), func(k string) bool { return !strings.HasPrefix(k, prefix) }) {
 				continue
 			}
-			out := make(map[string]V, len(m))
-			for k, v := range m {
+			out := make(map[string]V, len(values))
+			for k, v := range values {
 				out[strings.TrimPrefix(k, prefix)] = v
 			}
-			m = out
+			values = out
 		}
 	}
 
-	return m
+	return values
 }
 
 func keys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -162,7 +162,7 @@ func (v *view) handle(name, path string, from buffers) (*Handle, error) {
 }
 
 // gather copies the elements of a view in row-major order. It reads only the part of the storage that the view covers.
-func (v *view) gather(r io.ReaderAt, at int64) (*tensor.Tensor, error) {
+func (v *view) gather(reader io.ReaderAt, at int64) (*tensor.Tensor, error) {
 	out, err := safetensors.NewTensor(v.dtype, v.shape)
 	if err != nil || out.Len() == 0 {
 		return out, err
@@ -174,7 +174,7 @@ func (v *view) gather(r io.ReaderAt, at int64) (*tensor.Tensor, error) {
 	}
 
 	unit := int64(elementSize(v.dtype))
-	flat, err := safetensors.ReadTensor(r, safetensors.Info{DType: v.dtype, Shape: []int{int(reach)},
+	flat, err := safetensors.ReadTensor(reader, safetensors.Info{DType: v.dtype, Shape: []int{int(reach)},
 		Offset: at + v.offset*unit, Length: reach * unit})
 	if err != nil {
 		return nil, err

@@ -41,22 +41,22 @@ func (f *fields) usual() {
 }
 
 // transformer reads the fields of a tower in configurations of transformers, whose defaults are those of usual.
-func (f *fields) transformer(t tower, usual clip.TextArch) {
+func (f *fields) transformer(tower tower, usual clip.TextArch) {
 	f.usual()
-	f.same("hidden_size", t.width, usual.Width)
-	f.same("num_hidden_layers", t.layers, usual.Layers)
-	f.same("intermediate_size", t.units, usual.Units())
+	f.same("hidden_size", tower.width, usual.Width)
+	f.same("num_hidden_layers", tower.layers, usual.Layers)
+	f.same("intermediate_size", tower.units, usual.Units())
 	act := read(f, "hidden_act", usual.Activation)
 	if act == "gelu_pytorch_tanh" {
 		act = GELUTanh
 	}
 
-	t.set(read(f, "num_attention_heads", usual.Heads), act, read(f, "layer_norm_eps", usual.Eps))
+	tower.set(read(f, "num_attention_heads", usual.Heads), act, read(f, "layer_norm_eps", usual.Eps))
 	switch {
 	case !slices.Contains(activations, act):
 		f.fail("hidden_act %q is not supported, want one of %v", oneline.Short(act), activations)
-	case *t.heads < 1 || !(*t.epsilon > 0):
-		f.fail("num_attention_heads is %d and layer_norm_eps %g, want positive numbers", *t.heads, *t.epsilon)
+	case *tower.heads < 1 || !(*tower.epsilon > 0):
+		f.fail("num_attention_heads is %d and layer_norm_eps %g, want positive numbers", *tower.heads, *tower.epsilon)
 	}
 }
 
@@ -85,7 +85,7 @@ func (f *fields) bert(arch *Arch, positions int) {
 // fromHuggingFace reads the config.json of a CLIP, SigLIP or Chinese-CLIP. Missing fields have the defaults of
 // transformers' configurations; text_config_dict and vision_config_dict of old files replace text_config and
 // vision_config.
-func fromHuggingFace(ckpt *Checkpoint, s scheme, arch *Arch) error {
+func fromHuggingFace(ckpt *Checkpoint, scheme scheme, arch *Arch) error {
 	top := fieldsOf(huggingfaceConfig, ckpt.config)
 	part := func(key string) *fields {
 		whole, old := top.object(key), top.object(key+"_dict")
@@ -107,7 +107,7 @@ func fromHuggingFace(ckpt *Checkpoint, s scheme, arch *Arch) error {
 		arch.margin(vision, "image_size", arch.Vision.Image)
 		vision.stages("layers", arch)
 		vision.stages("depths", arch)
-	case s.siglip:
+	case scheme.siglip:
 		vision.transformer(arch.imageTower(), base(GELUTanh, 1e-6))
 		vision.only("vision_use_head", "true")
 		patch = 16
@@ -122,11 +122,11 @@ func fromHuggingFace(ckpt *Checkpoint, s scheme, arch *Arch) error {
 	}
 
 	switch {
-	case s.bert:
-		text.bert(arch, ckpt.handles[s.textPositions].Shape[0])
+	case scheme.bert:
+		text.bert(arch, ckpt.handles[scheme.textPositions].Shape[0])
 		text.ignore("projection_dim")
 		arch.PadToken = AnyToken // the tokenizer states the masked token
-	case s.siglip:
+	case scheme.siglip:
 		text.transformer(arch.textTower(), base(GELUTanh, 1e-6))
 		text.same("vocab_size", arch.Vocab, 32000)
 		text.same("max_position_embeddings", arch.Text.Context, 64)
@@ -143,7 +143,7 @@ func fromHuggingFace(ckpt *Checkpoint, s scheme, arch *Arch) error {
 		}
 	}
 
-	if !s.siglip {
+	if !scheme.siglip {
 		top.same("projection_dim", arch.Text.EmbedDim, 512)
 	}
 

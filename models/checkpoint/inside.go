@@ -115,19 +115,19 @@ func checkInside(ckpt *Checkpoint, names []string) error {
 			"pooling with many queries, which is not supported: %s", openclipConfig, otherwise)
 	}
 
-	for _, f := range []struct{ prefix, key, section, want, what string }{
+	for _, library := range []struct{ prefix, key, section, want, what string }{
 		{trunk, "timm_model_name", "vision_cfg", "blocks.0.attn.qkv.bias", "a plain vision transformer"},
 		{bertInside, "hf_model_name", "text_cfg", "encoder.layer.0.attention.self.query.weight", "a BERT or RoBERTa"},
 	} {
 		other := slices.IndexFunc(names, func(n string) bool {
-			return strings.HasPrefix(n, f.prefix) && !strings.HasPrefix(n, f.prefix+"resblocks.")
+			return strings.HasPrefix(n, library.prefix) && !strings.HasPrefix(n, library.prefix+"resblocks.")
 		})
-		if other >= 0 && !ckpt.Has(f.prefix+f.want) {
+		if other >= 0 && !ckpt.Has(library.prefix+library.want) {
 			what := "a tower of another library"
-			if name := section(model, f.section)[f.key]; name != nil {
-				what += fmt.Sprintf(" (%s %s)", f.key, oneline.Short(fmt.Sprint(name)))
+			if name := section(model, library.section)[library.key]; name != nil {
+				what += fmt.Sprintf(" (%s %s)", library.key, oneline.Short(fmt.Sprint(name)))
 			}
-			return fmt.Errorf("tensor %q belongs to %s that is not %s: %s", names[other], what, f.what, otherwise)
+			return fmt.Errorf("tensor %q belongs to %s that is not %s: %s", names[other], what, library.what, otherwise)
 		}
 	}
 
@@ -155,26 +155,26 @@ func (f *fields) timm(arch *Arch) {
 			arch.Vision.Width)
 	}
 
-	v := &arch.Vision
+	vision := &arch.Vision
 	arch.imageTower().set(known.Heads, known.Activation, known.Epsilon)
 	arch.margin(f, "image_size", 224)
 	f.only("timm_proj", "linear", "none", "")
-	pool, attention := read(f, "timm_pool", "avg"), v.Pool == clip.AttentionPool
+	pool, attention := read(f, "timm_pool", "avg"), vision.Pool == clip.AttentionPool
 	ok := false
 
 	switch pool {
 	case "": // the pooling of the model itself
 		if ok = true; !attention {
-			if v.Pool = ""; v.NoClass {
-				v.Pool = clip.MeanPool
+			if vision.Pool = ""; vision.NoClass {
+				vision.Pool = clip.MeanPool
 			}
 		}
 	case "map":
 		ok = attention
 	case "token":
-		v.Pool, ok = "", !attention && !v.NoClass
+		vision.Pool, ok = "", !attention && !vision.NoClass
 	case "avg":
-		v.Pool, ok = clip.MeanPool, !attention
+		vision.Pool, ok = clip.MeanPool, !attention
 	}
 
 	if !ok {

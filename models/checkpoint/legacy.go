@@ -26,10 +26,10 @@ type legacy struct {
 }
 
 // openLegacy unpickles the object and finds the storages in a file of size bytes.
-func openLegacy(r io.ReaderAt, size int64) (any, *legacy, error) {
+func openLegacy(reader io.ReaderAt, size int64) (any, *legacy, error) {
 	at := int64(0)
 	next := func(persistent func(any) (any, error)) (any, error) {
-		v, n, err := readPickle(io.NewSectionReader(r, at, size-at), persistent, false)
+		v, n, err := readPickle(io.NewSectionReader(reader, at, size-at), persistent, false)
 		at += n
 		return v, err
 	}
@@ -66,8 +66,8 @@ func openLegacy(r io.ReaderAt, size int64) (any, *legacy, error) {
 		}
 	}
 
-	l := &legacy{r: r, types: map[string]*storage{}, offsets: map[string]int64{}}
-	object, err := next(l.persistent)
+	legacy := &legacy{r: reader, types: map[string]*storage{}, offsets: map[string]int64{}}
+	object, err := next(legacy.persistent)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -82,7 +82,7 @@ func openLegacy(r io.ReaderAt, size int64) (any, *legacy, error) {
 		return nil, nil, fmt.Errorf("the storage keys are %T, want a list", keys)
 	}
 
-	return object, l, l.locate(*list, at, size)
+	return object, legacy, legacy.locate(*list, at, size)
 }
 
 // persistent reads ("storage", type, key, device, count, view), where view is None or (key, offset, count).

@@ -77,11 +77,11 @@ func (c *Checkpoint) openFolder() error {
 }
 
 // choose returns the layout and the weight file of a folder that has some files. It reads config.json in dir.
-func choose(dir string, has func(string) bool) (l layout, weights string, err error) {
+func choose(dir string, has func(string) bool) (layout layout, weights string, err error) {
 	hf, oc := first(huggingface.files, has), first(openclip.files, has)
 	if !has(openclipConfig) {
 		if hf == "" && oc != "" {
-			return l, "", fmt.Errorf("%s: %s is there, but %s is missing", dir, oc, openclipConfig)
+			return layout, "", fmt.Errorf("%s: %s is there, but %s is missing", dir, oc, openclipConfig)
 		}
 		oc = ""
 	}
@@ -102,7 +102,8 @@ func choose(dir string, has func(string) bool) (l layout, weights string, err er
 		return openclip, oc, nil
 	}
 
-	return l, "", fmt.Errorf("%s: no weights there; want one of %s (Hugging Face) or %s with one of %s (OpenCLIP)", dir,
+	return layout, "", fmt.Errorf("%s: no weights there; want one of %s (Hugging Face) or %s with one of %s (OpenCLIP)",
+		dir,
 		strings.Join(huggingface.files, ", "), openclipConfig, strings.Join(openclip.files, ", "))
 }
 
@@ -274,9 +275,9 @@ func (c *Checkpoint) file(base string) (handles map[string]*Handle, err error) {
 	return handles, nil
 }
 
-func (c *Checkpoint) read(path string, r io.ReaderAt, size int64) (map[string]*Handle, error) {
+func (c *Checkpoint) read(path string, reader io.ReaderAt, size int64) (map[string]*Handle, error) {
 	head := make([]byte, 512)
-	n, err := r.ReadAt(head, 0)
+	n, err := reader.ReadAt(head, 0)
 	if err != nil && err != io.EOF {
 		return nil, err
 	}
@@ -286,7 +287,7 @@ func (c *Checkpoint) read(path string, r io.ReaderAt, size int64) (map[string]*H
 	case len(head) == 0:
 		return nil, errors.New("the file is empty")
 	case bytes.HasPrefix(head, []byte("PK\x03\x04")):
-		a, err := openArchive(r, size)
+		a, err := openArchive(reader, size)
 		if err != nil {
 			return nil, err
 		}
@@ -297,17 +298,17 @@ func (c *Checkpoint) read(path string, r io.ReaderAt, size int64) (map[string]*H
 	case len(head) > 262 && string(head[257:262]) == "ustar":
 		return nil, errTorchTar
 	case len(head) > 8 && head[8] == '{' || strings.HasSuffix(path, ".safetensors"):
-		return readSafetensors(path, r, size)
+		return readSafetensors(path, reader, size)
 	case head[0] == 0x80:
-		object, l, err := openLegacy(r, size)
+		object, l, err := openLegacy(reader, size)
 		return c.pickled(path, object, l, err)
 	}
 
 	return nil, errors.New("not a checkpoint: want safetensors, a TorchScript archive or a file of torch.save")
 }
 
-func readSafetensors(path string, r io.ReaderAt, size int64) (map[string]*Handle, error) {
-	f, err := safetensors.Parse(r, size)
+func readSafetensors(path string, reader io.ReaderAt, size int64) (map[string]*Handle, error) {
+	f, err := safetensors.Parse(reader, size)
 	if err != nil {
 		return nil, err
 	}
@@ -318,7 +319,7 @@ func readSafetensors(path string, r io.ReaderAt, size int64) (map[string]*Handle
 		if err != nil {
 			return nil, err
 		}
-		out[name] = inFile(name, path, r, info)
+		out[name] = inFile(name, path, reader, info)
 	}
 
 	return out, nil

@@ -15,7 +15,7 @@ var plainBlock = map[string][]string{"block_type": {"default"}, "qk_norm": {"fal
 
 // fromOpenCLIP reads model_cfg of an open_clip_config.json: CLIPVisionCfg and CLIPTextCfg of OpenCLIP 3.3, with their
 // defaults for missing fields. The package preprocess reads preprocess_cfg.
-func fromOpenCLIP(ckpt *Checkpoint, s scheme, arch *Arch) error {
+func fromOpenCLIP(ckpt *Checkpoint, scheme scheme, arch *Arch) error {
 	top := fieldsOf(openclipConfig, ckpt.config)
 	top.ignore("preprocess_cfg")
 	model := top.object("model_cfg")
@@ -38,7 +38,7 @@ func fromOpenCLIP(ckpt *Checkpoint, s scheme, arch *Arch) error {
 
 	vision.ignore("output_tokens", "patch_dropout")
 	switch {
-	case s.trunk:
+	case scheme.trunk:
 		vision.timm(arch)
 	case arch.Vision.ResNet():
 		vision.resnet(arch)
@@ -47,8 +47,8 @@ func fromOpenCLIP(ckpt *Checkpoint, s scheme, arch *Arch) error {
 	}
 
 	text.ignore("output_tokens")
-	if s.bert {
-		text.huggingface(ckpt, s, arch)
+	if scheme.bert {
+		text.huggingface(ckpt, scheme, arch)
 	} else {
 		text.transformerText(arch, act)
 	}
@@ -63,28 +63,28 @@ func fromOpenCLIP(ckpt *Checkpoint, s scheme, arch *Arch) error {
 }
 
 // towerBlocks reads the common fields of OpenCLIP's own transformers.
-func (f *fields) towerBlocks(t tower, act string) {
+func (f *fields) towerBlocks(tower tower, act string) {
 	for _, key := range slices.Sorted(maps.Keys(plainBlock)) {
 		f.only(key, plainBlock[key]...)
 	}
 
-	if units := int(float64(t.width) * read(f, "mlp_ratio", 4.0)); units != t.units {
-		f.fail("mlp_ratio makes feed-forward layers of %d units, but the weights say %d", units, t.units)
+	if units := int(float64(tower.width) * read(f, "mlp_ratio", 4.0)); units != tower.units {
+		f.fail("mlp_ratio makes feed-forward layers of %d units, but the weights say %d", units, tower.units)
 	}
 
 	f.ignore("ls_init_value") // layer scale follows from the weights
 	norm, activation := f.object("norm_kwargs"), f.object("act_kwargs")
-	*t.epsilon, *t.activation = read(norm, "eps", 1e-5), act
+	*tower.epsilon, *tower.activation = read(norm, "eps", 1e-5), act
 	norm.only("elementwise_affine", "true")
 	norm.only("bias", "true")
-	if !(*t.epsilon > 0) {
-		norm.fail("eps is %g, want a positive number", *t.epsilon)
+	if !(*tower.epsilon > 0) {
+		norm.fail("eps is %g, want a positive number", *tower.epsilon)
 	}
 
 	approximate := read(activation, "approximate", "none")
 	switch {
 	case approximate == "tanh" && act == GELU:
-		*t.activation = GELUTanh
+		*tower.activation = GELUTanh
 	case approximate != "none" || act != GELU && f.has("act_kwargs"):
 		activation.fail("approximate %q is not supported with activation %s, want none or tanh with %s",
 			oneline.Short(approximate), act, GELU)
@@ -194,7 +194,7 @@ var knownText = map[string]clip.TextArch{
 
 // huggingface reads the text_cfg of a BERT or RoBERTa of transformers: its config.json beside the weights or the entry
 // of knownText, and how OpenCLIP reads features from it. The fields of OpenCLIP's own tower are ignored.
-func (f *fields) huggingface(ckpt *Checkpoint, s scheme, arch *Arch) {
+func (f *fields) huggingface(ckpt *Checkpoint, scheme scheme, arch *Arch) {
 	f.ignore("context_length", "vocab_size", "width", "heads", "layers", "mlp_ratio", "ls_init_value", "embed_cls",
 		"pad_id", "eos_id", "no_causal_mask", "final_ln_after_pool", "pool_type", "proj_bias", "proj_type",
 		"hf_model_pretrained", "act_kwargs", "norm_kwargs")
@@ -210,7 +210,7 @@ func (f *fields) huggingface(ckpt *Checkpoint, s scheme, arch *Arch) {
 		if kind := read(own, "model_type", ""); (kind == "bert") == arch.RoBERTa {
 			own.fail("model_type %q is not that of the weights", kind)
 		}
-		own.bert(arch, ckpt.handles[s.textPositions].Shape[0])
+		own.bert(arch, ckpt.handles[scheme.textPositions].Shape[0])
 		if err := done(own); err != nil {
 			f.fail("hf_model_name %q: %w", oneline.Short(name), err)
 		}

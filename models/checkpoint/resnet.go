@@ -123,7 +123,7 @@ func resnetPrefix(c *Checkpoint) (prefix string, ok bool) {
 
 // resnet reads a ResNet image tower. Its width is that of the attention pooling, 32 times the channels of the stem.
 func (f *finder) resnet(prefix string, arch *Arch) {
-	v, pool := &arch.Vision, prefix+"attnpool."
+	vision, pool := &arch.Vision, prefix+"attnpool."
 	stem, positions := f.find(prefix+stemTensor, -1, -1, 1, 1), f.find(pool+"positional_embedding", -1, -1)
 	if f.err != nil {
 		return
@@ -135,10 +135,10 @@ func (f *finder) resnet(prefix string, arch *Arch) {
 		return
 	}
 
-	v.Width, v.Patch, v.EmbedDim = 32*channels, 32, arch.Text.EmbedDim
-	f.shape(positions, -1, v.Width)
+	vision.Width, vision.Patch, vision.EmbedDim = 32*channels, 32, arch.Text.EmbedDim
+	f.shape(positions, -1, vision.Width)
 	n := positions.Shape[0] - 1
-	if v.Image = v.Patch * side(n); v.Image == 0 {
+	if vision.Image = vision.Patch * side(n); vision.Image == 0 {
 		f.fail("tensor %q has %d positions, want one for the mean and a square number of cells", positions.Name, n+1)
 		return
 	}
@@ -149,27 +149,27 @@ func (f *finder) resnet(prefix string, arch *Arch) {
 			f.fail("stage %slayer%d of the ResNet is missing", prefix, i+1)
 			return
 		}
-		v.Stages = append(v.Stages, blocks)
+		vision.Stages = append(vision.Stages, blocks)
 	}
 
-	for _, c := range v.Convolutions() {
+	for _, layer := range vision.Convolutions() {
 		at := func(name string) string { return prefix + strings.TrimPrefix(name, "visual.") }
-		norm := at(c.Norm) + "."
-		stored := convolution{f.find(at(c.Name)+".weight", c.Out, c.In, c.Kernel, c.Kernel),
-			f.find(norm+"weight", c.Out), f.find(norm+"bias", c.Out), f.find(norm+"running_mean", c.Out),
-			f.find(norm+"running_var", c.Out)}
+		norm := at(layer.Norm) + "."
+		stored := convolution{f.find(at(layer.Name)+".weight", layer.Out, layer.In, layer.Kernel, layer.Kernel),
+			f.find(norm+"weight", layer.Out), f.find(norm+"bias", layer.Out), f.find(norm+"running_mean", layer.Out),
+			f.find(norm+"running_var", layer.Out)}
 		if f.err != nil {
 			return
 		}
 		weight, bias := stored.folded()
-		f.put(c.Name+".weight", weight)
-		f.put(c.Name+".bias", bias)
+		f.put(layer.Name+".weight", weight)
+		f.put(layer.Name+".bias", bias)
 	}
 
 	f.put("visual.attnpool.positional_embedding", positions)
 	for _, name := range []string{"q_proj.", "k_proj.", "v_proj."} {
-		f.pair("visual.attnpool."+name, pool+name, v.Width, v.Width)
+		f.pair("visual.attnpool."+name, pool+name, vision.Width, vision.Width)
 	}
 
-	f.pair("visual.attnpool.c_proj.", pool+"c_proj.", v.EmbedDim, v.Width)
+	f.pair("visual.attnpool.c_proj.", pool+"c_proj.", vision.EmbedDim, vision.Width)
 }

@@ -56,7 +56,7 @@ var (
 // openaiScheme returns the names of OpenAI's CLIP and of OpenCLIP. OpenCLIP's "custom text" models put text. before the
 // names of the text tower, and may store its projection as a Linear.
 func openaiScheme(text string, linearText bool) scheme {
-	s := scheme{
+	scheme := scheme{
 		tokens: text + "token_embedding.weight", textPositions: text + "positional_embedding", textFinal: text +
 			"ln_final.",
 		textProjection: text + "text_projection", textBlocks: text + "transformer.resblocks.",
@@ -67,10 +67,10 @@ func openaiScheme(text string, linearText bool) scheme {
 	}
 
 	if linearText {
-		s.textProjection += ".weight"
+		scheme.textProjection += ".weight"
 	}
 
-	return s
+	return scheme
 }
 
 var huggingfaceScheme = scheme{
@@ -153,18 +153,18 @@ func schemeOf(ckpt *Checkpoint) (scheme, error) {
 	resnet = resnet && !hfVision
 	vision := ckpt.Has("visual.conv1.weight") || resnet || ckpt.Has(trunk+"patch_embed.proj.weight")
 	text, custom := ckpt.Has(TokenEmbedding), ckpt.Has("text."+TokenEmbedding) || ckpt.Has(bertInside+wordEmbeddings)
-	var s scheme
+	var chosen scheme
 	switch {
 	case bert && hfVision:
-		s = chineseScheme
+		chosen = chineseScheme
 	case hfText && hfVision && ckpt.Has("vision_model.head.probe"):
-		s = siglipScheme
+		chosen = siglipScheme
 	case hfText && (hfVision || resnet):
-		s = huggingfaceScheme
+		chosen = huggingfaceScheme
 	case vision && text:
-		s = openaiScheme("", ckpt.Has("text_projection.weight")).insideOpenCLIP(ckpt)
+		chosen = openaiScheme("", ckpt.Has("text_projection.weight")).insideOpenCLIP(ckpt)
 	case vision && custom:
-		s = openaiScheme("text.", ckpt.Has("text.text_projection.weight")).insideOpenCLIP(ckpt)
+		chosen = openaiScheme("text.", ckpt.Has("text.text_projection.weight")).insideOpenCLIP(ckpt)
 	case hfText || text || custom:
 		return scheme{}, fmt.Errorf("the checkpoint has a text tower but no image tower; %s", expected)
 	case hfVision || vision:
@@ -174,15 +174,16 @@ func schemeOf(ckpt *Checkpoint) (scheme, error) {
 	}
 
 	if ckpt.format == HuggingFace && !resnet && kind != "" &&
-		((kind == "siglip") != s.siglip || (kind == "chinese_clip") != s.bert) {
-		return s, fmt.Errorf("config.json says model_type %q, but its tensors have other names; %s", kind, expected)
+		((kind == "siglip") != chosen.siglip || (kind == "chinese_clip") != chosen.bert) {
+		return chosen, fmt.Errorf("config.json says model_type %q, but its tensors have other names; %s", kind,
+			expected)
 	}
 
 	if resnet {
-		s = s.withResNet(ckpt, prefix)
+		chosen = chosen.withResNet(ckpt, prefix)
 	}
 
-	return s, nil
+	return chosen, nil
 }
 
 // withResNet replaces the image tower by a ResNet with a prefix. Its projection is part of the attention pooling, and

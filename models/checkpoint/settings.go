@@ -25,23 +25,24 @@ func settings(ckpt *Checkpoint, s scheme, arch *Arch) error {
 		return err
 	}
 
-	for _, t := range []struct {
+	for _, part := range []struct {
 		name, option string
 		heads        int
 		tower
 	}{{"text", "--text-heads", ckpt.opts.TextHeads, arch.textTower()},
 		{"image", "--vision-heads", ckpt.opts.VisionHeads, arch.imageTower()}} {
-		if t.heads > 0 {
-			*t.tower.heads = t.heads
+		if part.heads > 0 {
+			*part.tower.heads = part.heads
 		}
-		if heads := *t.tower.heads; heads < 1 || t.width%heads != 0 {
+		if heads := *part.tower.heads; heads < 1 || part.width%heads != 0 {
 			return fmt.Errorf("%s tower: a width of %d does not split into %d heads; give their number with %s",
-				t.name, t.width, heads, t.option)
+				part.name, part.width, heads, part.option)
 		}
-		if t.name == "image" && arch.Vision.ResNet() {
+		if part.name == "image" && arch.Vision.ResNet() {
 			continue
 		}
-		*t.activation, *t.epsilon = cmp.Or(ckpt.opts.Activation, *t.activation), cmp.Or(ckpt.opts.Epsilon, *t.epsilon)
+		*part.activation, *part.epsilon = cmp.Or(ckpt.opts.Activation, *part.activation), cmp.Or(ckpt.opts.Epsilon,
+			*part.epsilon)
 	}
 
 	return nil
@@ -49,8 +50,8 @@ func settings(ckpt *Checkpoint, s scheme, arch *Arch) error {
 
 // fromNothing sets the properties of a checkpoint without configuration. OpenAI's code defines those of OpenAI's
 // archives and state dicts; those of other files are guessed. Each guess is noted with the option that overrides it.
-func fromNothing(ckpt *Checkpoint, s scheme, arch *Arch) error {
-	if s.trunk || s.bert && !s.huggingface {
+func fromNothing(ckpt *Checkpoint, scheme scheme, arch *Arch) error {
+	if scheme.trunk || scheme.bert && !scheme.huggingface {
 		return fmt.Errorf("weights do not determine how towers of timm or transformers inside an OpenCLIP "+
 			"model are computed: put the model's %s beside them, and call them %s or %s", openclipConfig,
 			openclip.files[0], openclip.files[2])
@@ -58,9 +59,9 @@ func fromNothing(ckpt *Checkpoint, s scheme, arch *Arch) error {
 
 	act, epsilon := QuickGELU, 1e-5
 	switch {
-	case s.siglip:
+	case scheme.siglip:
 		act, epsilon = GELUTanh, 1e-6
-	case !s.huggingface && (ckpt.training || strings.HasPrefix(s.tokens, "text.")):
+	case !scheme.huggingface && (ckpt.training || strings.HasPrefix(scheme.tokens, "text.")):
 		act = GELU // as trained by OpenCLIP
 	}
 
@@ -68,7 +69,7 @@ func fromNothing(ckpt *Checkpoint, s scheme, arch *Arch) error {
 		t.set(headsOf(t.width), act, epsilon)
 	}
 
-	if s.bert {
+	if scheme.bert {
 		arch.Text.Activation, arch.Text.Eps = GELU, 1e-12
 	}
 
@@ -76,12 +77,12 @@ func fromNothing(ckpt *Checkpoint, s scheme, arch *Arch) error {
 		arch.Vision.Activation, arch.Vision.Eps = "", normEpsilon
 	}
 
-	if ckpt.format == OpenAI || ckpt.Has("input_resolution") && ckpt.Has("vocab_size") || ckpt.mixedHalf(s) {
+	if ckpt.format == OpenAI || ckpt.Has("input_resolution") && ckpt.Has("vocab_size") || ckpt.mixedHalf(scheme) {
 		return nil
 	}
 
 	var guesses []string
-	for _, g := range []struct {
+	for _, guess := range []struct {
 		settled bool
 		text    string
 	}{
@@ -92,8 +93,8 @@ func fromNothing(ckpt *Checkpoint, s scheme, arch *Arch) error {
 		{ckpt.opts.TextHeads > 0, fmt.Sprintf("%d heads of the text tower (--text-heads)", arch.Text.Heads)},
 		{ckpt.opts.VisionHeads > 0, fmt.Sprintf("%d heads of the image tower (--vision-heads)", arch.Vision.Heads)},
 	} {
-		if !g.settled {
-			guesses = append(guesses, g.text)
+		if !guess.settled {
+			guesses = append(guesses, guess.text)
 		}
 	}
 
@@ -118,19 +119,19 @@ func (c *Checkpoint) mixedHalf(s scheme) bool {
 
 // margin checks that an image of the configured size has the patches for which the weights have positions. Pixels
 // beyond the last whole patch are ignored, as in a convolution without padding.
-func (a *Arch) margin(f *fields, key string, def int) {
+func (a *Arch) margin(fields *fields, key string, def int) {
 	arch := &a.Vision
 	if arch.ResNet() || arch.Patch == 0 {
-		f.same(key, arch.Image, def)
+		fields.same(key, arch.Image, def)
 		return
 	}
 
-	f.asked[key] = true
-	size, err := setting(map[string]any{key: f.side(key)}, key, def)
+	fields.asked[key] = true
+	size, err := setting(map[string]any{key: fields.side(key)}, key, def)
 	if err != nil {
-		f.fail("%w", err)
+		fields.fail("%w", err)
 	} else if grid := arch.Image / arch.Patch; size/arch.Patch != grid {
-		f.fail("%s is %d, but the weights have positions for %d patches of %d pixels on a side", key, size, grid,
+		fields.fail("%s is %d, but the weights have positions for %d patches of %d pixels on a side", key, size, grid,
 			arch.Patch)
 	} else {
 		arch.Image = size

@@ -76,22 +76,22 @@ func openCLIPTreatment(where string, text map[string]any) (texts Texts, err erro
 	}
 
 	for _, key := range keys(options) {
-		v := options[key]
+		value := options[key]
 		values, known := harmless[texts.Transformers][key]
 		switch {
 		case key == "clean":
-			if texts.Clean, ok = v.(string); !ok || texts.Clean == "" || texts.Check() != nil {
-				return texts, fmt.Errorf("%stokenizer_kwargs.clean is %s, want %q, %q or %q", where, asJSON(v),
+			if texts.Clean, ok = value.(string); !ok || texts.Clean == "" || texts.Check() != nil {
+				return texts, fmt.Errorf("%stokenizer_kwargs.clean is %s, want %q, %q or %q", where, asJSON(value),
 					tokenizer.Lower, tokenizer.Whitespace, tokenizer.Canonicalize)
 			}
 		case key == "strip_sep_token" && texts.Transformers:
-			if texts.StripSep, ok = v.(bool); !ok && v != nil {
+			if texts.StripSep, ok = value.(bool); !ok && value != nil {
 				return texts, fmt.Errorf("%stokenizer_kwargs.strip_sep_token is %s, want true or false", where,
-					asJSON(v))
+					asJSON(value))
 			}
-		case !known || values != nil && !slices.Contains(values, asJSON(v)):
+		case !known || values != nil && !slices.Contains(values, asJSON(value)):
 			return texts, fmt.Errorf("%stokenizer_kwargs.%s = %s is not supported: remove it if the ids of texts are "+
-				"the same without it", where, oneline.Short(key), asJSON(v))
+				"the same without it", where, oneline.Short(key), asJSON(value))
 		}
 	}
 

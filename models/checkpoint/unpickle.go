@@ -227,23 +227,23 @@ func newView(st *storage, dtype string, offset, size, stride any) (*view, error)
 			dims, steps)))
 	}
 
-	v := &view{storage: st, dtype: dtype, offset: int64(at), shape: make([]int, len(dims)), strides: steps}
+	view := &view{storage: st, dtype: dtype, offset: int64(at), shape: make([]int, len(dims)), strides: steps}
 	count := st.count * int64(stUnit) / int64(unit)
 	n, last := uint64(1), uint64(at)
 	empty := false
-	for i, d := range dims {
-		if d < 0 || steps[i] < 0 {
+	for i, extent := range dims {
+		if extent < 0 || steps[i] < 0 {
 			return nil, fmt.Errorf("a tensor has shape %v and strides %v", dims, steps)
 		}
 
-		v.shape[i] = int(d)
-		if d == 0 {
+		view.shape[i] = int(extent)
+		if extent == 0 {
 			empty = true
 			continue
 		}
 
-		hi, reach := bits.Mul64(uint64(d-1), uint64(steps[i]))
-		hi2, size := bits.Mul64(n, uint64(d))
+		hi, reach := bits.Mul64(uint64(extent-1), uint64(steps[i]))
+		hi2, size := bits.Mul64(n, uint64(extent))
 		if hi != 0 || hi2 != 0 || reach > 1<<60 || size > 1<<60 || last > 1<<60 {
 			return nil, fmt.Errorf("the size of shape %v with strides %v overflows", dims, steps)
 		}
@@ -252,7 +252,7 @@ func newView(st *storage, dtype string, offset, size, stride any) (*view, error)
 	}
 
 	if empty {
-		return v, nil
+		return view, nil
 	}
 
 	if last >= uint64(count) {
@@ -265,7 +265,7 @@ func newView(st *storage, dtype string, offset, size, stride any) (*view, error)
 		return nil, fmt.Errorf("a tensor of shape %v repeats a storage of %d elements", dims, count)
 	}
 
-	return v, nil
+	return view, nil
 }
 
 // contiguous reports whether the elements are row-major without gaps.

@@ -42,24 +42,25 @@ type projected struct {
 }
 
 // project returns the projections from..to of (query, key, value).
-func (b block) project(x graph.Node, from, to int) projected {
-	p := projected{count: to - from}
+func (b block) project(hidden graph.Node, from, to int) projected {
+	out := projected{count: to - from}
 	if b.weights.Has(b.name + ".attn.in_proj_weight") {
 		w := b.weights.Node(b.graph, b.name+".attn.in_proj_weight", 3*b.width, b.width)
 		bias := b.weights.Node(b.graph, b.name+".attn.in_proj_bias", 3*b.width)
-		if p.count < 3 {
+		if out.count < 3 {
 			w, bias = w.Slice(0, from*b.width, to*b.width), bias.Slice(0, from*b.width, to*b.width)
 		}
-		p.nodes = []graph.Node{b.changed(nn.Linear(x, w, bias, 1, 1), x, 1, b.width, BlockMaps()[from:to]...)}
-		return p
+		out.nodes = []graph.Node{b.changed(nn.Linear(hidden, w, bias, 1, 1), hidden, 1, b.width,
+			BlockMaps()[from:to]...)}
+		return out
 	}
 
 	for i, name := range []string{".attn.q_proj", ".attn.k_proj", ".attn.v_proj"}[from:to] {
-		y := b.linear(x, name, b.width, b.width)
-		p.nodes = append(p.nodes, b.changed(y, x, 1, b.width, BlockMaps()[from+i]))
+		y := b.linear(hidden, name, b.width, b.width)
+		out.nodes = append(out.nodes, b.changed(y, hidden, 1, b.width, BlockMaps()[from+i]))
 	}
 
-	return p
+	return out
 }
 
 // joined returns the projections as one node.
@@ -108,16 +109,16 @@ func (b block) postNorm(x, mask graph.Node, n int) graph.Node {
 }
 
 // full returns the block on sequences of n rows with a mask [n,n], or none.
-func (b block) full(x, mask graph.Node, n int) graph.Node {
-	rows := func() graph.Node { return b.project(b.norm1(x), 0, 3).joined() }
+func (b block) full(hidden, mask graph.Node, n int) graph.Node {
+	rows := func() graph.Node { return b.project(b.norm1(hidden), 0, 3).joined() }
 	switch {
 	case mask.OK():
 	case b.graph.FusesAttention():
-		return b.rest(x, nn.FusedAttention(rows(), n, b.heads))
+		return b.rest(hidden, nn.FusedAttention(rows(), n, b.heads))
 	case b.graph.HasKernels(graph.CPUKernels) && b.kernels() && n <= graph.MaxSequenceRows:
-		return b.rest(x, nn.SequenceAttention(rows(), n, b.heads))
+		return b.rest(hidden, nn.SequenceAttention(rows(), n, b.heads))
 	}
 
-	h := b.project(b.norm1(x), 0, 3).heads(b, -1, n)
-	return b.rest(x, nn.MergeHeads(nn.Attend(h[0], h[1], h[2], mask)))
+	h := b.project(b.norm1(hidden), 0, 3).heads(b, -1, n)
+	return b.rest(hidden, nn.MergeHeads(nn.Attend(h[0], h[1], h[2], mask)))
 }

@@ -14,7 +14,7 @@ import (
 // rows and everything else only for the read rows.
 func (t Text) StepFLOPs(s *Suffixes, prompts []Prompt) float64 {
 	classes := float64(len(s.IDs))
-	w := float64(t.Width)
+	width := float64(t.Width)
 	rest := t.rest()
 	var macs float64
 	for _, p := range prompts {
@@ -35,19 +35,19 @@ func (t Text) StepFLOPs(s *Suffixes, prompts []Prompt) float64 {
 				if first {
 					dynamic, queries = prefix, 0
 				}
-				attention := 2 * w * (classes*prefix + last)
-				macs += 2 * (2*w*w*dynamic + w*w*queries + rest*classes)
+				attention := 2 * width * (classes*prefix + last)
+				macs += 2 * (2*width*width*dynamic + width*width*queries + rest*classes)
 				macs += 3 * attention // once forward, and backward to both factors
 			case first:
-				macs += 2 * (3*w*w*prefix + rest*all)
-				macs += 3 * 2 * w * scores
+				macs += 2 * (3*width*width*prefix + rest*all)
+				macs += 3 * 2 * width * scores
 			default:
-				macs += 2 * (3*w*w + rest) * all
-				macs += 3 * 2 * w * scores
+				macs += 2 * (3*width*width + rest) * all
+				macs += 3 * 2 * width * scores
 			}
 		}
 
-		macs += 2 * classes * w * float64(t.EmbedDim)
+		macs += 2 * classes * width * float64(t.EmbedDim)
 	}
 
 	return 2 * macs
@@ -69,20 +69,21 @@ func (t Text) rest() float64 {
 // FLOPs counts, as StepFLOPs does, the operations for the features of an image, without patch features, with the given
 // number of prompt tokens; step includes those of a gradient with respect to tokens of the first block.
 func (v Vision) FLOPs(tokens int, step bool) float64 {
-	w, n := float64(v.Width), float64(1+v.Patches()+tokens)
-	last := 2*n*w*w + w*w + 2*n*w // last block or attention pooling: keys and values of all, one query
+	width, rows := float64(v.Width), float64(1+v.Patches()+tokens)
+	last := 2*rows*width*width + width*width +
+		2*rows*width // last block or attention pooling: keys and values of all, one query
 	if v.ResNet() {
-		return 2 * (v.convolutions() + last + w*float64(v.EmbedDim))
+		return 2 * (v.convolutions() + last + width*float64(v.EmbedDim))
 	}
 
-	passes, attention, embedding := 1.0, 2*n*n*w, float64(v.Patches()*3*v.Patch*v.Patch*v.Width)
+	passes, attention, embedding := 1.0, 2*rows*rows*width, float64(v.Patches()*3*v.Patch*v.Patch*v.Width)
 	if step { // products with weights count twice, those in attention three times
 		passes, attention = 2, 3*attention
 	}
 
-	weights := w*w + 2*w*float64(v.Units())
-	full := passes*n*(3*w*w+weights) + attention
-	return 2 * (embedding + float64(v.Layers-1)*full + passes*(last+weights+w*float64(v.EmbedDim)))
+	weights := width*width + 2*width*float64(v.Units())
+	full := passes*rows*(3*width*width+weights) + attention
+	return 2 * (embedding + float64(v.Layers-1)*full + passes*(last+weights+width*float64(v.EmbedDim)))
 }
 
 // convolutions returns the multiply-adds of a ResNet's convolutions.

@@ -52,7 +52,7 @@ func (p packing) rows() int { return p.blocks * p.size }
 
 // fill places the classes, in the given order, in the first block with enough room.
 func fill(lengths, order []int, size int) packing {
-	p := packing{size: size, start: make([]int, len(lengths)), length: lengths}
+	packing := packing{size: size, start: make([]int, len(lengths)), length: lengths}
 	var used []int
 	for _, c := range order {
 		b := slices.IndexFunc(used, func(u int) bool { return u+lengths[c] <= size })
@@ -60,16 +60,16 @@ func fill(lengths, order []int, size int) packing {
 			b = len(used)
 			used = append(used, 0)
 		}
-		p.start[c] = b*size + used[b]
+		packing.start[c] = b*size + used[b]
 		used[b] += lengths[c]
 	}
 
-	p.blocks = len(used)
-	if p.blocks == 1 {
-		p.size = used[0]
+	packing.blocks = len(used)
+	if packing.blocks == 1 {
+		packing.size = used[0]
 	}
 
-	return p
+	return packing
 }
 
 // last returns the row of each class from which its features are read, after the given number of other rows.

@@ -37,8 +37,8 @@ func (s *Suffixes) Sequences(p Prompt, length int) (emb graph.Node, tokens [][]i
 	return s.sequences(p.Ctx.Graph(), p, length)
 }
 
-func (s *Suffixes) sequences(g *graph.Graph, p Prompt, length int) (emb graph.Node, tokens [][]int, read []int) {
-	n := p.length()
+func (s *Suffixes) sequences(g *graph.Graph, given Prompt, length int) (emb graph.Node, tokens [][]int, read []int) {
+	n := given.length()
 	table := s.constant(g, "table", func() *tensor.Tensor {
 		data := append(slices.Clone(s.pad), s.sos...)
 		for _, rows := range s.rows {
@@ -51,15 +51,15 @@ func (s *Suffixes) sequences(g *graph.Graph, p Prompt, length int) (emb graph.No
 	learned, step := n, 0
 
 	switch {
-	case p.PerClass:
+	case given.PerClass:
 		learned, step = n*len(s.IDs), n
-		table = graph.Concat(0, p.Ctx.Reshape(learned, s.width), table)
-	case p.Ctx.OK():
-		table = graph.Concat(0, p.Ctx, table)
+		table = graph.Concat(0, given.Ctx.Reshape(learned, s.width), table)
+	case given.Ctx.OK():
+		table = graph.Concat(0, given.Ctx, table)
 	}
 
 	half := n
-	switch p.Class {
+	switch given.Class {
 	case Middle:
 		half = n / 2
 	case Front:
@@ -91,7 +91,7 @@ func (s *Suffixes) sequences(g *graph.Graph, p Prompt, length int) (emb graph.No
 			seq, list = append(seq, own+i), append(list, ids[i])
 		}
 
-		read = append(read, len(seq)-1+p.ReadOffset)
+		read = append(read, len(seq)-1+given.ReadOffset)
 		for len(seq) < length {
 			seq, list = append(seq, learned), append(list, s.padID)
 		}

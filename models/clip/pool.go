@@ -43,24 +43,24 @@ func (a VisionArch) checkPooling() error {
 	return nil
 }
 
-// pooled returns the rows [C,width] from which features of texts are computed, for x [C·n,width] after the last block;
-// emb [C,n,width] are the embeddings, and read [C] is the position of the end token.
-func (t Text) pooled(x, emb, read graph.Node) graph.Node {
+// pooled returns the rows [C,width] from which features of texts are computed, for hidden [C·n,width] after the last
+// block; emb [C,n,width] are the embeddings, and read [C] is the position of the end token.
+func (t Text) pooled(hidden, emb, read graph.Node) graph.Node {
 	n := emb.Dim(1)
-	tokens := x.Reshape(-1, n, t.Width)
+	tokens := hidden.Reshape(-1, n, t.Width)
 	switch t.Pool {
 	case FirstPool:
 		return tokens.Slice(1, 0, 1).Reshape(-1, t.Width)
 	case LastPool:
 		return tokens.Slice(1, n-1, n).Reshape(-1, t.Width)
 	case MeanPool:
-		g := x.Graph()
+		g := hidden.Graph()
 		own := padding(read, n).Where(g.Scalar(0), g.Scalar(1)) // [C,n]
 		count := read.Add(g.Ints(1)).Cast(graph.Float).Unsqueeze(1)
 		return own.Div(count).Unsqueeze(1).MatMul(tokens).Reshape(-1, t.Width)
 	}
 
-	return x.Rows(rowIndex(emb, read, n))
+	return hidden.Rows(rowIndex(emb, read, n))
 }
 
 // length returns the number of positions of sequences if the longest has the given number of tokens: the full context
@@ -118,11 +118,11 @@ func (t Text) checkPlain(s *Suffixes, prompt Prompt) error {
 	return nil
 }
 
-// pool returns the features of an image and of its patches, from the rows x [B·n,width] before the last block. The
-// first own of every n rows are the image's tokens; prompts follow them.
-func (v Vision) pool(tw tower, x graph.Node, n, own int) (image, patches graph.Node) {
+// pool returns the features of an image and of its patches, from the rows hidden [B·n,width] before the last block.
+// The first own of every n rows are the image's tokens; prompts follow them.
+func (v Vision) pool(tw tower, hidden graph.Node, n, own int) (image, patches graph.Node) {
 	last := tw.block(v.Layers - 1)
-	all := last.full(x, graph.Node{}, n)
+	all := last.full(hidden, graph.Node{}, n)
 	some := func(x graph.Node, from, to int) graph.Node {
 		return x.Reshape(-1, n, v.Width).Slice(1, from, to)
 	}
@@ -136,25 +136,25 @@ func (v Vision) pool(tw tower, x graph.Node, n, own int) (image, patches graph.N
 		normed := tw.norm(parts.Reshape(-1, v.Width), "visual.ln_post").Reshape(-1, v.Patches(), v.Width)
 		return v.projected(tw, normed.Mean(1)), patches
 	case AttentionPool:
-		b := block{tw, -1, "visual.attn_pool"}
+		block := block{tw, -1, "visual.attn_pool"}
 		seen := n - (own - v.Patches()) // patches and prompts; the class token is not pooled
 		if seen < n {
 			all = some(all, n-seen, n).Reshape(-1, v.Width)
 		}
 		rows := tw.norm(all, "visual.ln_post")
 		probe := tw.weights.Node(tw.graph, "visual.attn_pool.probe", 1, 1, v.Width).Reshape(1, v.Width)
-		q := b.project(probe, 0, 1).heads(b, -1, 1)[0]
-		kv := b.project(rows, 1, 3).heads(b, -1, seen)
-		image = b.pooledBy(nn.MergeHeads(nn.Attend(q, kv[0], kv[1], graph.Node{})))
+		q := block.project(probe, 0, 1).heads(block, -1, 1)[0]
+		kv := block.project(rows, 1, 3).heads(block, -1, seen)
+		image = block.pooledBy(nn.MergeHeads(nn.Attend(q, kv[0], kv[1], graph.Node{})))
 		// A query over a single patch returns its value.
 		ofPatches := rows.Reshape(-1, seen, v.Width).Slice(1, 0, v.Patches()).Reshape(-1, v.Width)
-		value := b.project(ofPatches, 2, 3).joined()
-		patches = v.projected(tw, b.pooledBy(value)).Reshape(-1, v.Patches(), v.EmbedDim)
+		value := block.project(ofPatches, 2, 3).joined()
+		patches = v.projected(tw, block.pooledBy(value)).Reshape(-1, v.Patches(), v.EmbedDim)
 		return v.projected(tw, image), patches
 	}
 
 	patches = v.head(tw, some(all, own-v.Patches(), own).Reshape(-1, v.Width)).Reshape(-1, v.Patches(), v.EmbedDim)
-	return v.head(tw, last.first(x, n)), patches
+	return v.head(tw, last.first(hidden, n)), patches
 }
 
 // pooledBy returns the part of an attention pooling after its attention.

@@ -251,21 +251,21 @@ func (t Text) shared(tw tower, rs []*promptRows) []graph.Node {
 		}
 	}
 
-	x := graph.Concat(0, parts...)
+	hidden := graph.Concat(0, parts...)
 	for i := range t.Layers {
 		block := tw.block(i)
-		x = deepened(x, rs, i)
+		hidden = deepened(hidden, rs, i)
 		last := i == t.Layers-1
 		if block.kernels() {
-			qkv, queries := packedRows(block, i, x, rs), spans(rs)
+			qkv, queries := packedRows(block, i, hidden, rs), spans(rs)
 			if last {
 				read, all := readRows(rs), queries
-				x, queries = x.Rows(tw.graph.Ints(read...)), nil
+				hidden, queries = hidden.Rows(tw.graph.Ints(read...)), nil
 				for _, row := range read {
 					queries = append(queries, all[row])
 				}
 			}
-			x = block.rest(x, nn.PackedAttention(qkv, queries, block.heads))
+			hidden = block.rest(hidden, nn.PackedAttention(qkv, queries, block.heads))
 			continue
 		}
 
@@ -275,7 +275,7 @@ func (t Text) shared(tw tower, rs []*promptRows) []graph.Node {
 		}
 
 		var qkv []projected // of each prompt in turn: all rows if there are few, else prefix and suffix
-		var h graph.Node
+		var normed graph.Node
 		if i == 0 {
 			hd, tl := block.norm1(graph.Concat(0, heads...)), block.norm1(graph.Concat(0, tails...))
 			a := block.project(hd, from, 3).split(prefixes)
@@ -287,14 +287,14 @@ func (t Text) shared(tw tower, rs []*promptRows) []graph.Node {
 					qkv = append(qkv, a[j], c[j])
 				}
 			}
-			h = graph.Concat(0, hd, tl)
+			normed = graph.Concat(0, hd, tl)
 		} else {
-			h = block.norm1(x)
-			qkv = block.project(h, from, 3).split(sizes)
+			normed = block.norm1(hidden)
+			qkv = block.project(normed, from, 3).split(sizes)
 		}
 
 		if last {
-			x = t.finish(block, rs, x, h, i == 0, qkv)
+			hidden = t.finish(block, rs, hidden, normed, i == 0, qkv)
 			continue
 		}
 
@@ -308,10 +308,10 @@ func (t Text) shared(tw tower, rs []*promptRows) []graph.Node {
 			}
 		}
 
-		x = block.rest(x, graph.Concat(0, attended...))
+		hidden = block.rest(hidden, graph.Concat(0, attended...))
 	}
 
-	f := t.head(tw, x)
+	f := t.head(tw, hidden)
 	if len(rs) == 1 {
 		return []graph.Node{f}
 	}
@@ -412,31 +412,32 @@ func (t Text) checkDeep(p Prompt, tokens int) error {
 	return nil
 }
 
-// deepened replaces the first prompt rows of x, the rows of all prompts, by the deep prompts of block i. They are the
-// same for every class, like [SOS, prompt], so all classes still share one prefix.
-func deepened(x graph.Node, rs []*promptRows, i int) graph.Node {
+// deepened replaces the first prompt rows of hidden, the rows of all prompts, by the deep prompts of block i. They are
+// the same for every class, like [SOS, prompt], so all classes still share one prefix.
+func deepened(hidden graph.Node, rs []*promptRows, i int) graph.Node {
 	var parts []graph.Node
 	from, at, changed := 0, 0, false
 	for _, r := range rs {
 		if i > 0 && i <= len(r.deep) && r.deep[i-1].OK() {
-			parts = append(parts, x.Slice(0, from, at+1), r.deep[i-1])
+			parts = append(parts, hidden.Slice(0, from, at+1), r.deep[i-1])
 			from, changed = at+1+r.deep[i-1].Dim(0), true
 		}
 		at += r.all()
 	}
 
 	if !changed {
-		return x
+		return hidden
 	}
 
-	return graph.Concat(0, append(parts, x.Slice(0, from, at))...)
+	return graph.Concat(0, append(parts, hidden.Slice(0, from, at))...)
 }
 
-// finish computes the last block for the rows that are read. x and h are the residual rows and their norm; kv holds
-// keys and values of all rows, in the order of shared. If this is also the first block (headsFirst), the rows of h have
-// another order: all prefixes, then all suffixes.
-func (t Text) finish(b block, rs []*promptRows, x, h graph.Node, headsFirst bool, kv []projected) graph.Node {
-	g := b.graph
+// finish computes the last block for the rows that are read. hidden and normed are the residual rows and their norm; kv
+// holds keys and values of all rows, in the order of shared. If this is also the first block (headsFirst), the rows of
+// normed have another order: all prefixes, then all suffixes.
+func (t Text) finish(block block, rs []*promptRows, hidden, normed graph.Node, headsFirst bool,
+	kv []projected) graph.Node {
+	g := block.graph
 	var readNorm, counts []int
 	prefixes, suffixes, read := 0, 0, readRows(rs)
 	for _, r := range rs {
@@ -453,20 +454,20 @@ func (t Text) finish(b block, rs []*promptRows, x, h graph.Node, headsFirst bool
 		readNorm = read
 	}
 
-	q := b.project(h.Rows(g.Ints(readNorm...)), 0, 1).split(counts)
+	q := block.project(normed.Rows(g.Ints(readNorm...)), 0, 1).split(counts)
 	attended := make([]graph.Node, len(rs))
 	for j, r := range rs {
 		if r.dense {
-			h := kv[0].heads(b, 1, r.all())
-			query := q[j].heads(b, 1, len(r.packing.start))[0]
+			h := kv[0].heads(block, 1, r.all())
+			query := q[j].heads(block, 1, len(r.packing.start))[0]
 			attended[j], kv = nn.MergeHeads(nn.Attend(query, h[0], h[1], r.suffixes.pairsOfLast(g, r.packing, r.after,
 				r.prefix))), kv[1:]
 		} else {
-			attended[j], kv = r.attendLast(b, q[j], kv[0], kv[1]), kv[2:]
+			attended[j], kv = r.attendLast(block, q[j], kv[0], kv[1]), kv[2:]
 		}
 	}
 
-	return b.rest(x.Rows(g.Ints(read...)), graph.Concat(0, attended...))
+	return block.rest(hidden.Rows(g.Ints(read...)), graph.Concat(0, attended...))
 }
 
 // attendLast returns attention with one query per class, q [C,width], as [C,width].

@@ -91,31 +91,31 @@ func (r resnet) features(pixels, tokens graph.Node) (image, patches graph.Node) 
 		return c
 	}
 
-	x := r.conv(pixels, next(), 2).ReLU()
-	x = r.conv(x, next(), 1).ReLU()
-	x = halve(r.conv(x, next(), 1).ReLU())
+	maps := r.conv(pixels, next(), 2).ReLU()
+	maps = r.conv(maps, next(), 1).ReLU()
+	maps = halve(r.conv(maps, next(), 1).ReLU())
 	for stage, blocks := range r.vision.Stages {
 		for b := range blocks {
 			stride := b == 0 && stage > 0
-			y := r.conv(x, next(), 1).ReLU()
-			y = r.conv(y, next(), 1).ReLU()
+			branch := r.conv(maps, next(), 1).ReLU()
+			branch = r.conv(branch, next(), 1).ReLU()
 			if stride {
-				y = halve(y)
+				branch = halve(branch)
 			}
 
-			y = r.conv(y, next(), 1)
+			branch = r.conv(branch, next(), 1)
 			if b == 0 {
 				if stride {
-					x = halve(x)
+					maps = halve(maps)
 				}
-				x = r.conv(x, next(), 1)
+				maps = r.conv(maps, next(), 1)
 			}
 
-			x = y.Add(x).ReLU()
+			maps = branch.Add(maps).ReLU()
 		}
 	}
 
-	return r.pool(x, tokens)
+	return r.pool(maps, tokens)
 }
 
 // halve returns average pooling over 2x2 pixels.
@@ -158,12 +158,13 @@ func (r resnet) batchNorm(x graph.Node, name string, channels int) graph.Node {
 
 // pool returns attention among the mean of the feature map [B,width,side,side] and its cells, with positions. tokens,
 // if any, are additional keys and values.
-func (r resnet) pool(x, tokens graph.Node) (image, patches graph.Node) {
+func (r resnet) pool(maps, tokens graph.Node) (image, patches graph.Node) {
 	n := r.vision.Patches()
-	x = x.Reshape(-1, r.width, n).Transpose(0, 2, 1)
-	x = graph.Concat(1, x.MeanKeep(1), x).Add(r.weights.Node(r.graph, "visual.attnpool.positional_embedding", n+1,
+	maps = maps.Reshape(-1, r.width, n).Transpose(0, 2, 1)
+	maps = graph.Concat(1, maps.MeanKeep(1), maps).Add(r.weights.Node(r.graph, "visual.attnpool.positional_embedding",
+		n+1,
 		r.width))
-	rows := x.Reshape(-1, r.width)
+	rows := maps.Reshape(-1, r.width)
 	seen, m := r.behind(rows, n+1, n+1, tokens)
 	k := r.split(seen, "k_proj", m)
 	v := r.split(seen, "v_proj", m)
@@ -173,7 +174,7 @@ func (r resnet) pool(x, tokens graph.Node) (image, patches graph.Node) {
 	}
 
 	image = query(firstRows(rows, n+1, r.width), 1)
-	patches = query(x.Slice(1, 1, n+1).Reshape(-1, r.width), n).Reshape(-1, n, r.vision.EmbedDim)
+	patches = query(maps.Slice(1, 1, n+1).Reshape(-1, r.width), n).Reshape(-1, n, r.vision.EmbedDim)
 	return image, patches
 }
 

@@ -213,18 +213,18 @@ func (s *Suffixes) pairsOfLast(g *graph.Graph, p packing, after, prefix int) gra
 
 func pairMask(p packing, prefix int) *tensor.Tensor {
 	n := prefix + p.rows()
-	t := tensor.New(n, n)
+	mask := tensor.New(n, n)
 	class, place := p.owner()
 	for i := range n {
 		for j := range n {
 			switch a, b := i-prefix, j-prefix; {
 			case a < 0 && j > i, a >= 0 && b >= 0 && (class[a] < 0 || class[a] != class[b] || place[b] > place[a]):
-				t.Data[i*n+j] = nn.MaskValue
+				mask.Data[i*n+j] = nn.MaskValue
 			}
 		}
 	}
 
-	return t
+	return mask
 }
 
 func isIota(v []int) bool { return slices.Equal(v, tensor.Indices(len(v))) }

@@ -36,21 +36,21 @@ func (t Text) plain(tw tower, emb, read graph.Node) graph.Node {
 	}
 
 	n := emb.Dim(1)
-	x := emb.Add(t.positions(tw, n)).Reshape(-1, t.Width)
+	hidden := emb.Add(t.positions(tw, n)).Reshape(-1, t.Width)
 	if t.PostNorm {
-		x = tw.norm(x, "ln_pre")
+		hidden = tw.norm(hidden, "ln_pre")
 	}
 
 	mask := t.mask(read, n)
 	for i := range t.Layers {
 		if b := tw.block(i); t.PostNorm {
-			x = b.postNorm(x, mask, n)
+			hidden = b.postNorm(hidden, mask, n)
 		} else {
-			x = b.full(x, mask, n)
+			hidden = b.full(hidden, mask, n)
 		}
 	}
 
-	return t.head(tw, t.pooled(x, emb, read))
+	return t.head(tw, t.pooled(hidden, emb, read))
 }
 
 // Sequences is Plain for constant token sequences, with embeddings from embed: the features [len(ids),EmbedDim] of

@@ -55,33 +55,33 @@ func (v Vision) PromptedFeatures(g *graph.Graph, weights Weights, pixels graph.N
 func (v Vision) transformer(tw tower, pixels graph.Node, prompts VisionPrompts) (image, patches graph.Node) {
 	own := v.Tokens()
 	n := own
-	x := v.tokens(tw, pixels).Reshape(-1, v.Width)
+	hidden := v.tokens(tw, pixels).Reshape(-1, v.Width)
 	if !prompts.Normed {
-		x, n = tw.behind(x, n, own, prompts.Tokens)
+		hidden, n = tw.behind(hidden, n, own, prompts.Tokens)
 	}
 
 	if !v.NoPreNorm {
-		x = tw.norm(x, "visual.ln_pre")
+		hidden = tw.norm(hidden, "visual.ln_pre")
 	}
 
 	if prompts.Normed {
-		x, n = tw.behind(x, n, own, prompts.Tokens)
+		hidden, n = tw.behind(hidden, n, own, prompts.Tokens)
 	}
 
 	for i := range v.Layers {
 		if i > 0 && i <= len(prompts.Deep) && prompts.Deep[i-1].OK() {
-			x, n = tw.behind(x, n, own, prompts.Deep[i-1])
+			hidden, n = tw.behind(hidden, n, own, prompts.Deep[i-1])
 		}
 		if i < v.Layers-1 {
-			x = tw.block(i).full(x, graph.Node{}, n)
+			hidden = tw.block(i).full(hidden, graph.Node{}, n)
 		}
 	}
 
 	if prompts.LastTokens {
-		return tw.block(v.Layers-1).full(x, graph.Node{}, n).Reshape(-1, n, v.Width), patches
+		return tw.block(v.Layers-1).full(hidden, graph.Node{}, n).Reshape(-1, n, v.Width), patches
 	}
 
-	return v.pool(tw, x, n, own)
+	return v.pool(tw, hidden, n, own)
 }
 
 // Tokens returns the number of tokens of an image without prompts; 0 for a ResNet, which has none.

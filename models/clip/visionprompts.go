@@ -82,21 +82,21 @@ func (v Vision) checkInputs(pixels graph.Node, prompts VisionPrompts) error {
 	return prompts.Changes.check("vision tower", v.Width, v.Layers, v.Units(), v.EmbedDim)
 }
 
-// behind appends prompt tokens [P,width] or [B,P,width] to the first own of each n rows of x [B·n,width], in place of
-// any rows there, and returns the new number of rows.
-func (t tower) behind(x graph.Node, n, own int, tokens graph.Node) (graph.Node, int) {
+// behind appends prompt tokens [P,width] or [B,P,width] to the first own of each n rows of hidden [B·n,width], in
+// place of any rows there, and returns the new number of rows.
+func (t tower) behind(hidden graph.Node, n, own int, tokens graph.Node) (graph.Node, int) {
 	if !tokens.OK() {
-		return x, n
+		return hidden, n
 	}
 
-	x = x.Reshape(-1, n, t.width)
+	hidden = hidden.Reshape(-1, n, t.width)
 	if n > own {
-		x = x.Slice(1, 0, own)
+		hidden = hidden.Slice(1, 0, own)
 	}
 
 	// The tokens are added to rows of zeros, so the batch may be symbolic.
 	p := tokens.Dim(-2)
-	room := t.pad(x, 0, 0, 0, 0, p, 0)
+	room := t.pad(hidden, 0, 0, 0, 0, p, 0)
 	if tokens.Rank() == 2 {
 		tokens = t.pad(tokens, own, 0, 0, 0)
 	} else {

@@ -34,18 +34,18 @@ func (m InputWeights) Node(g *graph.Graph, name string, shape ...int) graph.Node
 }
 
 // shaped returns the node of a tensor in another shape of the same size.
-func shaped(g *graph.Graph, name string, t *tensor.Tensor, node func(*tensor.Tensor) graph.Node,
+func shaped(g *graph.Graph, name string, weight *tensor.Tensor, node func(*tensor.Tensor) graph.Node,
 	shape []int) graph.Node {
 	switch {
-	case t == nil:
+	case weight == nil:
 		return g.Fail("weight %s is missing", name)
-	case tensor.Size(t.Shape) != tensor.Size(shape):
-		return g.Fail("weight %s is %v, the architecture needs %v", name, t.Shape, shape)
-	case slices.Equal(t.Shape, shape):
-		return node(t)
+	case tensor.Size(weight.Shape) != tensor.Size(shape):
+		return g.Fail("weight %s is %v, the architecture needs %v", name, weight.Shape, shape)
+	case slices.Equal(weight.Shape, shape):
+		return node(weight)
 	}
 
-	return node(t).Reshape(shape...)
+	return node(weight).Reshape(shape...)
 }
 
 // shapes are the shapes of tensors by OpenAI's names.
@@ -75,31 +75,31 @@ func (s shapes) blocks(prefix string, width, mlp, layers int) {
 
 // Shapes returns the tensors of the tower by OpenAI's names, without the token embedding.
 func (a TextArch) Shapes() map[string][]int {
-	s := shapes{"positional_embedding": {a.Context, a.Width}}
+	shapes := shapes{"positional_embedding": {a.Context, a.Width}}
 	norm, from := "ln_final.", a.Width
 	if a.PostNorm {
 		norm = "ln_pre."
 	}
 
-	s.pair(norm, a.Width)
+	shapes.pair(norm, a.Width)
 	if a.Hidden > 0 {
-		s["text_hidden.weight"], from = []int{a.Hidden, a.Width}, a.Hidden
+		shapes["text_hidden.weight"], from = []int{a.Hidden, a.Width}, a.Hidden
 	}
 
 	if !a.NoProjection {
-		s["text_projection"] = []int{from, a.EmbedDim}
+		shapes["text_projection"] = []int{from, a.EmbedDim}
 	}
 
 	if a.ProjectionBias {
-		s["text_projection.bias"] = []int{a.EmbedDim}
+		shapes["text_projection.bias"] = []int{a.EmbedDim}
 	}
 
 	if a.Pooler {
-		s.pair("pooler.", a.Width, a.Width)
+		shapes.pair("pooler.", a.Width, a.Width)
 	}
 
-	s.blocks("", a.Width, a.Units(), a.Layers)
-	return s
+	shapes.blocks("", a.Width, a.Units(), a.Layers)
+	return shapes
 }
 
 // Shapes returns the tensors of the tower by OpenAI's names. For a ResNet, batch normalisation is folded into the
@@ -117,32 +117,32 @@ func (a VisionArch) Shapes() map[string][]int {
 		return s
 	}
 
-	s := shapes{"visual.conv1.weight": {a.Width, 3, a.Patch, a.Patch},
+	shapes := shapes{"visual.conv1.weight": {a.Width, 3, a.Patch, a.Patch},
 		"visual.positional_embedding": {a.Tokens(), a.Width}}
-	s.pair("visual.ln_post.", a.Width)
+	shapes.pair("visual.ln_post.", a.Width)
 	if !a.NoClass {
-		s["visual.class_embedding"] = []int{a.Width}
+		shapes["visual.class_embedding"] = []int{a.Width}
 	}
 
 	if !a.NoPreNorm {
-		s.pair("visual.ln_pre.", a.Width)
+		shapes.pair("visual.ln_pre.", a.Width)
 	}
 
 	if !a.NoProjection {
-		s["visual.proj"] = []int{a.Width, a.EmbedDim}
+		shapes["visual.proj"] = []int{a.Width, a.EmbedDim}
 	}
 
 	if a.ProjectionBias {
-		s["visual_projection.bias"] = []int{a.EmbedDim}
+		shapes["visual_projection.bias"] = []int{a.EmbedDim}
 	}
 
 	if a.Pool == AttentionPool {
-		s["visual.attn_pool.probe"] = []int{1, 1, a.Width}
-		s.block("visual.attn_pool.", a.Width, a.Units())
+		shapes["visual.attn_pool.probe"] = []int{1, 1, a.Width}
+		shapes.block("visual.attn_pool.", a.Width, a.Units())
 	}
 
-	s.blocks("visual.", a.Width, a.Units(), a.Layers)
-	return s
+	shapes.blocks("visual.", a.Width, a.Units(), a.Layers)
+	return shapes
 }
 
 // TrainedShapes returns the tensors that training changes: Shapes, with the gain and bias of each batch normalisation

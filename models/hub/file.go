@@ -114,12 +114,12 @@ func unwritable(err error) error {
 
 // fetch downloads a file to path, unless it is there. The part of an earlier call is continued. The caller holds a
 // lock for path.
-func (h *Hub) fetch(ctx context.Context, f file, path string, progress Progress) error {
-	if err := f.check(ctx, path); err == nil || !errors.Is(err, errDamaged) && !errors.Is(err, fs.ErrNotExist) {
+func (h *Hub) fetch(ctx context.Context, wanted file, path string, progress Progress) error {
+	if err := wanted.check(ctx, path); err == nil || !errors.Is(err, errDamaged) && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 
-	if err := f.fits(f.size); err != nil {
+	if err := wanted.fits(wanted.size); err != nil {
 		return err
 	}
 
@@ -132,7 +132,7 @@ func (h *Hub) fetch(ctx context.Context, f file, path string, progress Progress)
 	for {
 		err := h.retry(ctx, func() (bool, error) {
 			before := sizeOf(part)
-			err := h.download(ctx, f, part, progress)
+			err := h.download(ctx, wanted, part, progress)
 			if p := (passing{}); isUnreachable(err) && !h.offline && !errors.As(err, &p) {
 				err = passing{error: err}
 			}
@@ -140,7 +140,7 @@ func (h *Hub) fetch(ctx context.Context, f file, path string, progress Progress)
 		})
 
 		if err == nil {
-			err = f.check(ctx, part)
+			err = wanted.check(ctx, part)
 		}
 
 		switch {
@@ -160,7 +160,7 @@ func (h *Hub) fetch(ctx context.Context, f file, path string, progress Progress)
 
 		if kept == 0 {
 			return fmt.Errorf("%s: %w: the file was changed on its way, or the server is wrong; nothing was kept: try "+
-				"again", f.what, err)
+				"again", wanted.what, err)
 		}
 
 		kept = 0 // what an earlier call had left was wrong
@@ -176,7 +176,7 @@ func sizeOf(path string) int64 {
 }
 
 // download makes one attempt at the rest of a file.
-func (h *Hub) download(ctx context.Context, f file, part string, progress Progress) (err error) {
+func (h *Hub) download(ctx context.Context, wanted file, part string, progress Progress) (err error) {
 	out, err := os.OpenFile(part, os.O_CREATE|os.O_WRONLY, 0o644)
 	if err != nil {
 		return unwritable(err)
@@ -193,17 +193,17 @@ func (h *Hub) download(ctx context.Context, f file, part string, progress Progre
 	}
 
 	from := had
-	if from > 0 && from == f.size {
+	if from > 0 && from == wanted.size {
 		return nil
 	}
 
-	if f.size >= 0 && from > f.size {
+	if wanted.size >= 0 && from > wanted.size {
 		from = 0
 	}
 
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	answer, err := h.send(ctx, http.MethodGet, f.address, f.what, from)
+	answer, err := h.send(ctx, http.MethodGet, wanted.address, wanted.what, from)
 	if errors.Is(err, errRange) {
 		out.Truncate(0)
 	}
@@ -228,17 +228,20 @@ func (h *Hub) download(ctx context.Context, f file, part string, progress Progre
 		return err
 	}
 
-	total := f.size
+	total := wanted.size
 	if total < 0 && answer.ContentLength >= 0 {
 		total = from + answer.ContentLength
 	}
 
-	if err := f.fits(total); err != nil {
+	if err := wanted.fits(total); err != nil {
 		return err
 	}
 
-	w := &counter{Writer: out, done: from, report: func(done int64) { progress(f.what, done, max(done, total)) }}
-	most := f.limit
+	counter := &counter{Writer: out, done: from, report: func(done int64) {
+		progress(wanted.what, done, max(done,
+			total))
+	}}
+	most := wanted.limit
 	if total >= 0 {
 		most = total
 	}
@@ -246,29 +249,30 @@ func (h *Hub) download(ctx context.Context, f file, part string, progress Progre
 	timer := time.AfterFunc(h.stall, func() { stop(errStalled) })
 	defer timer.Stop()
 	body := io.LimitReader(atomicfile.Reader{Context: ctx, R: answer.Body}, most-from+1)
-	_, err = io.Copy(w, readerFunc(func(p []byte) (int, error) {
+	_, err = io.Copy(counter, readerFunc(func(p []byte) (int, error) {
 		timer.Reset(h.stall)
 		return body.Read(p)
 	}))
 
 	switch {
-	case w.failed != nil:
-		return fmt.Errorf("%s: %w", f.what, unwritable(w.failed))
-	case w.done > most:
+	case counter.failed != nil:
+		return fmt.Errorf("%s: %w", wanted.what, unwritable(counter.failed))
+	case counter.done > most:
 		out.Truncate(0)
-		return fmt.Errorf("%s: %s sends more than the %d bytes that it announced: try again", f.what,
+		return fmt.Errorf("%s: %s sends more than the %d bytes that it announced: try again", wanted.what,
 			answer.Request.URL.Host, most)
-	case err == nil && (total < 0 || w.done == total):
+	case err == nil && (total < 0 || counter.done == total):
 		if err := out.Sync(); err != nil {
-			return fmt.Errorf("%s: %w", f.what, unwritable(err))
+			return fmt.Errorf("%s: %w", wanted.what, unwritable(err))
 		}
 		return nil
 	case err == nil:
 		err = io.ErrUnexpectedEOF
 	}
 
-	return noAnswer(f.what, answer.Request.URL.Host, fmt.Errorf("the connection broke at %d of %d bytes, which are "+
-		"kept: %w", w.done, total, causeOf(ctx, err)))
+	return noAnswer(wanted.what, answer.Request.URL.Host,
+		fmt.Errorf("the connection broke at %d of %d bytes, which are "+
+			"kept: %w", counter.done, total, causeOf(ctx, err)))
 }
 
 var errStalled = errors.New("no byte for a long time")

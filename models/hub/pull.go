@@ -70,18 +70,19 @@ func (h *Hub) Pull(ctx context.Context, model Model, progress Progress) (backbon
 
 // repository returns the checkpoint of a repository.
 func (h *Hub) repository(ctx context.Context, name bundle.HubName) (source, error) {
-	s, err := h.open(ctx, name)
+	snapshot, err := h.open(ctx, name)
 	if err != nil {
 		return source{}, err
 	}
 
-	if s.local != nil {
-		s.license = "unknown, the hub was not asked"
+	if snapshot.local != nil {
+		snapshot.license = "unknown, the hub was not asked"
 	}
 
-	return source{bundle.Origin{Source: name.Repository, Revision: s.commit, License: s.license}, s.dir(), s.local,
+	return source{bundle.Origin{Source: name.Repository, Revision: snapshot.commit, License: snapshot.license},
+		snapshot.dir(), snapshot.local,
 		func(ctx context.Context, progress Progress) (string, error) {
-			return "", s.fetch(ctx, s.checkpointFiles, progress)
+			return "", snapshot.fetch(ctx, snapshot.checkpointFiles, progress)
 		}}, nil
 }
 

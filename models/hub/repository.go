@@ -63,7 +63,7 @@ var license = regexp.MustCompile(`^license:([\w.+-]{1,80})$`)
 // open asks the hub for the commit, the files and the licence of a repository. Where the hub does not answer, the files
 // in the cache are used.
 func (h *Hub) open(ctx context.Context, name bundle.HubName) (*snapshot, error) {
-	s := &snapshot{hub: h, name: name}
+	snapshot := &snapshot{hub: h, name: name}
 	var info struct {
 		SHA      string `json:"sha"`
 		Siblings []struct {
@@ -71,7 +71,8 @@ func (h *Hub) open(ctx context.Context, name bundle.HubName) (*snapshot, error) 
 		} `json:"siblings"`
 		Tags []string `json:"tags"`
 	}
-	address := fmt.Sprintf("%s/api/models/%s/revision/%s", h.endpoint, name.Repository, url.PathEscape(s.revision()))
+	address := fmt.Sprintf("%s/api/models/%s/revision/%s", h.endpoint, name.Repository,
+		url.PathEscape(snapshot.revision()))
 	err := h.retry(ctx, func() (bool, error) {
 		answer, err := h.send(ctx, http.MethodGet, address, name.String(), 0)
 		if err != nil {
@@ -92,30 +93,30 @@ func (h *Hub) open(ctx context.Context, name bundle.HubName) (*snapshot, error) 
 		return false, nil
 	})
 
-	if isUnreachable(err) && s.cached() {
-		s.local = err
-		return s, nil
+	if isUnreachable(err) && snapshot.cached() {
+		snapshot.local = err
+		return snapshot, nil
 	}
 
 	if err != nil {
 		return nil, err
 	}
 
-	if s.commit = info.SHA; bundle.IsCommit(name.Revision) && s.commit != name.Revision {
-		return nil, fmt.Errorf("%s: %s answers with another commit, %s", name, h.endpoint.Host, s.commit)
+	if snapshot.commit = info.SHA; bundle.IsCommit(name.Revision) && snapshot.commit != name.Revision {
+		return nil, fmt.Errorf("%s: %s answers with another commit, %s", name, h.endpoint.Host, snapshot.commit)
 	}
 
 	for _, f := range info.Siblings {
-		s.files = append(s.files, f.Name)
+		snapshot.files = append(snapshot.files, f.Name)
 	}
 
 	for _, tag := range info.Tags {
 		if m := license.FindStringSubmatch(tag); m != nil {
-			s.license = m[1]
+			snapshot.license = m[1]
 		}
 	}
 
-	return s, nil
+	return snapshot, nil
 }
 
 // cached fills in commit and files from the cache, and reports whether they are there.
@@ -197,19 +198,19 @@ func (s *snapshot) file(ctx context.Context, name string, progress Progress) err
 		return nil
 	}
 
-	f, err := s.ask(ctx, name)
-	if err != nil || f.check(ctx, path) == nil {
+	wanted, err := s.ask(ctx, name)
+	if err != nil || wanted.check(ctx, path) == nil {
 		return err
 	}
 
-	release, err := lock(ctx, filepath.Join(s.hub.cache, ".locks", filepath.Base(s.folder()), f.sum+".lock"))
+	release, err := lock(ctx, filepath.Join(s.hub.cache, ".locks", filepath.Base(s.folder()), wanted.sum+".lock"))
 	if err != nil {
 		return err
 	}
 	defer release()
 
-	blob := filepath.Join(s.folder(), "blobs", f.sum)
-	if err := s.hub.fetch(ctx, f, blob, progress); err != nil {
+	blob := filepath.Join(s.folder(), "blobs", wanted.sum)
+	if err := s.hub.fetch(ctx, wanted, blob, progress); err != nil {
 		return err
 	}
 
@@ -236,17 +237,17 @@ func link(ctx context.Context, blob, path string) error {
 }
 
 // ask asks the hub for size and checksum of a file.
-func (s *snapshot) ask(ctx context.Context, name string) (f file, err error) {
-	f = file{what: name + " of " + s.name.Repository, address: fmt.Sprintf("%s/%s/resolve/%s/%s", s.hub.endpoint,
+func (s *snapshot) ask(ctx context.Context, name string) (wanted file, err error) {
+	wanted = file{what: name + " of " + s.name.Repository, address: fmt.Sprintf("%s/%s/resolve/%s/%s", s.hub.endpoint,
 		s.name.Repository, s.commit, url.PathEscape(name)), limit: maxSmall}
 	if checkpoint.IsWeights(name) {
-		f.limit = maxWeights
+		wanted.limit = maxWeights
 	}
 
 	var head http.Header
 	var size string
 	err = s.hub.retry(ctx, func() (bool, error) {
-		answer, err := s.hub.send(ctx, http.MethodHead, f.address, f.what, 0)
+		answer, err := s.hub.send(ctx, http.MethodHead, wanted.address, wanted.what, 0)
 		if err == nil {
 			head, size = answer.Header, answer.Header.Get("X-Linked-Size")
 			if size == "" && answer.StatusCode == http.StatusOK {
@@ -258,25 +259,28 @@ func (s *snapshot) ask(ctx context.Context, name string) (f file, err error) {
 	})
 
 	if err != nil {
-		return f, err
+		return wanted, err
 	}
 
 	sum := cmp.Or(head.Get("X-Linked-Etag"), head.Get("ETag"))
-	f.sum = strings.Trim(strings.TrimPrefix(sum, "W/"), `"`)
-	if f.size = -1; size != "" {
-		f.size, err = strconv.ParseInt(size, 10, 64)
+	wanted.sum = strings.Trim(strings.TrimPrefix(sum, "W/"), `"`)
+	if wanted.size = -1; size != "" {
+		wanted.size, err = strconv.ParseInt(size, 10, 64)
 	}
 
 	switch commit := head.Get("X-Repo-Commit"); {
-	case !sums.MatchString(f.sum):
-		return f, fmt.Errorf("%s: %s states no checksum (ETag %.60q), so the file cannot be checked: check HF_ENDPOINT",
-			f.what, s.hub.endpoint.Host, sum)
-	case err != nil || f.size < 0 && size != "":
-		return f, fmt.Errorf("%s: %s states a wrong size (%.60q): check HF_ENDPOINT", f.what, s.hub.endpoint.Host, size)
+	case !sums.MatchString(wanted.sum):
+		return wanted,
+			fmt.Errorf("%s: %s states no checksum (ETag %.60q), so the file cannot be checked: check HF_ENDPOINT",
+				wanted.what, s.hub.endpoint.Host, sum)
+	case err != nil || wanted.size < 0 && size != "":
+		return wanted, fmt.Errorf("%s: %s states a wrong size (%.60q): check HF_ENDPOINT", wanted.what,
+			s.hub.endpoint.Host, size)
 	case commit != "" && commit != s.commit:
-		return f, fmt.Errorf("%s: %s answers with another commit, %.60q: try again", f.what, s.hub.endpoint.Host,
+		return wanted, fmt.Errorf("%s: %s answers with another commit, %.60q: try again", wanted.what,
+			s.hub.endpoint.Host,
 			commit)
 	}
 
-	return f, nil
+	return wanted, nil
 }

@@ -124,36 +124,36 @@ func noAnswer(what, host string, err error) error {
 const byHand = "copy the model's folder here and use promptfed convert FOLDER --out BUNDLE"
 
 // refused explains an answer that is not the content.
-func (h *Hub) refused(a *http.Response, what string) error {
-	host, code := a.Request.URL.Host, a.Header.Get("X-Error-Code")
-	switch s := a.StatusCode; {
-	case s == http.StatusRequestedRangeNotSatisfiable:
+func (h *Hub) refused(answer *http.Response, what string) error {
+	host, code := answer.Request.URL.Host, answer.Header.Get("X-Error-Code")
+	switch status := answer.StatusCode; {
+	case status == http.StatusRequestedRangeNotSatisfiable:
 		return passing{error: errRange}
-	case s == http.StatusTooManyRequests || s == http.StatusRequestTimeout || s >= 500:
-		wait, _ := strconv.Atoi(a.Header.Get("Retry-After")) // no number: no wish
-		err := fmt.Errorf("%s: %s answers %s: try again later", what, host, a.Status)
-		if s == http.StatusTooManyRequests {
+	case status == http.StatusTooManyRequests || status == http.StatusRequestTimeout || status >= 500:
+		wait, _ := strconv.Atoi(answer.Header.Get("Retry-After")) // no number: no wish
+		err := fmt.Errorf("%s: %s answers %s: try again later", what, host, answer.Status)
+		if status == http.StatusTooManyRequests {
 			err = fmt.Errorf("%s: %s limits the number of requests (%s): wait some minutes, or set HF_TOKEN", what,
-				host, a.Status)
+				host, answer.Status)
 		}
 		return passing{unreachable{err}, time.Duration(wait) * time.Second}
-	case !h.own(a.Request.URL):
-		return fmt.Errorf("%s: %s answers %s: try again", what, host, a.Status)
-	case code == "GatedRepo" || s == http.StatusForbidden:
+	case !h.own(answer.Request.URL):
+		return fmt.Errorf("%s: %s answers %s: try again", what, host, answer.Status)
+	case code == "GatedRepo" || status == http.StatusForbidden:
 		return fmt.Errorf("%s: the hub gives access to some accounts only (%s): accept the terms on the model's page, "+
-			"and set HF_TOKEN to a token of that account", what, a.Status)
+			"and set HF_TOKEN to a token of that account", what, answer.Status)
 	case code == "RevisionNotFound":
 		return fmt.Errorf("%s: the hub has no such revision (%s): give a branch, a tag or a whole commit", what,
-			a.Status)
+			answer.Status)
 	case code == "EntryNotFound":
-		return fmt.Errorf("%s: the hub does not have this file (%s): try again", what, a.Status)
-	case s == http.StatusUnauthorized && h.token != "":
+		return fmt.Errorf("%s: the hub does not have this file (%s): try again", what, answer.Status)
+	case status == http.StatusUnauthorized && h.token != "":
 		return fmt.Errorf("%s: the hub refuses the token of HF_TOKEN, or hides the model from it (%s): check the name "+
-			"and the token", what, a.Status)
-	case s == http.StatusUnauthorized || s == http.StatusNotFound:
+			"and the token", what, answer.Status)
+	case status == http.StatusUnauthorized || status == http.StatusNotFound:
 		return fmt.Errorf("%s: the hub shows no such model (%s): check the name; a private one needs HF_TOKEN", what,
-			a.Status)
+			answer.Status)
 	}
 
-	return fmt.Errorf("%s: %s answers %s, which is not expected: check HF_ENDPOINT", what, host, a.Status)
+	return fmt.Errorf("%s: %s answers %s, which is not expected: check HF_ENDPOINT", what, host, answer.Status)
 }

@@ -34,27 +34,27 @@ func (p Preprocess) whole() frame { return frame{width: p.Size, height: p.Size, 
 
 // randomBox draws area and aspect ratio (log-uniform) up to cropTries times; if no box fits, it returns the largest
 // central one with an allowed aspect ratio.
-func randomBox(w, h int, uniform func() float64) box {
+func randomBox(width, height int, uniform func() float64) box {
 	low, high := math.Log(minRatio), math.Log(maxRatio)
 	for range cropTries {
-		area := float64(w) * float64(h) * (minScale + float64((maxScale-minScale)*uniform()))
+		area := float64(width) * float64(height) * (minScale + float64((maxScale-minScale)*uniform()))
 		aspect := math.Exp(low + float64((high-low)*uniform()))
 		bw := int(math.RoundToEven(math.Sqrt(area * aspect)))
 		bh := int(math.RoundToEven(math.Sqrt(area / aspect)))
-		if bw > 0 && bw <= w && bh > 0 && bh <= h {
-			top := int(uniform() * float64(h-bh+1))
-			left := int(uniform() * float64(w-bw+1))
+		if bw > 0 && bw <= width && bh > 0 && bh <= height {
+			top := int(uniform() * float64(height-bh+1))
+			left := int(uniform() * float64(width-bw+1))
 			return box{left, top, bw, bh}
 		}
 	}
 
-	bw, bh := w, h
+	bw, bh := width, height
 	switch {
-	case float64(w) < minRatio*float64(h):
-		bh = int(math.RoundToEven(float64(w) / minRatio))
-	case float64(w) > maxRatio*float64(h):
-		bw = int(math.RoundToEven(float64(h) * maxRatio))
+	case float64(width) < minRatio*float64(height):
+		bh = int(math.RoundToEven(float64(width) / minRatio))
+	case float64(width) > maxRatio*float64(height):
+		bw = int(math.RoundToEven(float64(height) * maxRatio))
 	}
 
-	return box{(w - bw) / 2, (h - bh) / 2, bw, bh}
+	return box{(width - bw) / 2, (height - bh) / 2, bw, bh}
 }

@@ -45,7 +45,7 @@ func readFields(data []byte, into any, unread map[string][]string) error {
 // FromHF reads Hugging Face's preprocessor_config.json. Settings that no CLIP uses (no resize, other filters, a crop of
 // another size than the resize) are errors. Missing fields have the values of OpenAI's models.
 func FromHF(data []byte) (Preprocess, error) {
-	f := struct {
+	fields := struct {
 		Resize    *bool     `json:"do_resize"`
 		Crop      *bool     `json:"do_center_crop"`
 		Rescale   *bool     `json:"do_rescale"`
@@ -58,7 +58,7 @@ func FromHF(data []byte) (Preprocess, error) {
 		Std       []float32 `json:"image_std"`
 	}{}
 
-	if err := readFields(data, &f, hfUnread); err != nil {
+	if err := readFields(data, &fields, hfUnread); err != nil {
 		return Preprocess{}, fmt.Errorf("preprocessor_config.json: %w", err)
 	}
 
@@ -67,36 +67,37 @@ func FromHF(data []byte) (Preprocess, error) {
 	}
 	on := func(b *bool) bool { return b == nil || *b }
 	preprocess := CLIP(224)
-	preprocess.Crop = on(f.Crop) && (f.Crop != nil || !f.Size.square) // SigLIP's file has no crop field
+	preprocess.Crop = on(fields.Crop) && (fields.Crop != nil || !fields.Size.square) // SigLIP's file has no crop field
 	switch {
-	case !on(f.Resize) || !on(f.Rescale):
+	case !on(fields.Resize) || !on(fields.Rescale):
 		return fail("do_resize and do_rescale must be true")
-	case f.Factor != nil && (*f.Factor < 0.00392 || *f.Factor > 0.00393):
-		return fail("rescale_factor %v, need 1/255", *f.Factor)
-	case preprocess.Crop && f.Size.pixels > 0 && f.CropSize.pixels > 0 && f.Size.pixels != f.CropSize.pixels:
-		return fail("crop_size %d differs from size %d: not supported", f.CropSize.pixels, f.Size.pixels)
-	case preprocess.Crop && f.Size.square || !preprocess.Crop && f.Size.pixels > 0 && !f.Size.square:
+	case fields.Factor != nil && (*fields.Factor < 0.00392 || *fields.Factor > 0.00393):
+		return fail("rescale_factor %v, need 1/255", *fields.Factor)
+	case preprocess.Crop && fields.Size.pixels > 0 && fields.CropSize.pixels > 0 &&
+		fields.Size.pixels != fields.CropSize.pixels:
+		return fail("crop_size %d differs from size %d: not supported", fields.CropSize.pixels, fields.Size.pixels)
+	case preprocess.Crop && fields.Size.square || !preprocess.Crop && fields.Size.pixels > 0 && !fields.Size.square:
 		return fail("do_center_crop %v does not go with the form of size: need shortest_edge with a crop, height and "+
 			"width without", preprocess.Crop)
-	case f.Size.pixels > 0:
-		preprocess.Size = f.Size.pixels
-	case f.CropSize.pixels > 0:
-		preprocess.Size = f.CropSize.pixels
+	case fields.Size.pixels > 0:
+		preprocess.Size = fields.Size.pixels
+	case fields.CropSize.pixels > 0:
+		preprocess.Size = fields.CropSize.pixels
 	}
 
-	if f.Resample != nil {
-		name, ok := map[int]string{2: Bilinear, 3: Bicubic}[*f.Resample]
+	if fields.Resample != nil {
+		name, ok := map[int]string{2: Bilinear, 3: Bicubic}[*fields.Resample]
 		if !ok {
-			return fail("resample %d, need 3 (bicubic) or 2 (bilinear)", *f.Resample)
+			return fail("resample %d, need 3 (bicubic) or 2 (bilinear)", *fields.Resample)
 		}
 		preprocess.Resize = name
 	}
 
-	if !on(f.Normalize) {
-		f.Mean, f.Std = []float32{0, 0, 0}, []float32{1, 1, 1}
+	if !on(fields.Normalize) {
+		fields.Mean, fields.Std = []float32{0, 0, 0}, []float32{1, 1, 1}
 	}
 
-	if err := preprocess.colours(f.Mean, f.Std); err != nil {
+	if err := preprocess.colours(fields.Mean, fields.Std); err != nil {
 		return fail("%w", err)
 	}
 
@@ -106,7 +107,7 @@ func FromHF(data []byte) (Preprocess, error) {
 // FromOpenCLIP reads the preprocess_cfg object of OpenCLIP's open_clip_config.json; size is the model's image size,
 // which is used if the object has none. Empty data means OpenAI's preprocessing, as in OpenCLIP.
 func FromOpenCLIP(data []byte, size int) (Preprocess, error) {
-	f := struct {
+	fields := struct {
 		Size          json.RawMessage `json:"size"`
 		Mode          string          `json:"mode"`
 		Interpolation string          `json:"interpolation"`
@@ -117,34 +118,35 @@ func FromOpenCLIP(data []byte, size int) (Preprocess, error) {
 	}{Mode: "RGB", Interpolation: Bicubic, ResizeMode: "shortest"}
 
 	if len(data) > 0 {
-		if err := readFields(data, &f, nil); err != nil {
+		if err := readFields(data, &fields, nil); err != nil {
 			return Preprocess{}, fmt.Errorf("preprocess_cfg: %w", err)
 		}
 	}
 
 	preprocess := CLIP(size)
-	preprocess.Resize, preprocess.Crop = f.Interpolation, f.ResizeMode == "shortest"
-	if len(f.Size) > 0 {
+	preprocess.Resize, preprocess.Crop = fields.Interpolation, fields.ResizeMode == "shortest"
+	if len(fields.Size) > 0 {
 		var pair [2]int
-		if json.Unmarshal(f.Size, &preprocess.Size) != nil {
-			if err := json.Unmarshal(f.Size, &pair); err != nil || pair[0] != pair[1] {
-				return Preprocess{}, fmt.Errorf("preprocess_cfg: size %.40s, need one number or two equal ones", f.Size)
+		if json.Unmarshal(fields.Size, &preprocess.Size) != nil {
+			if err := json.Unmarshal(fields.Size, &pair); err != nil || pair[0] != pair[1] {
+				return Preprocess{}, fmt.Errorf("preprocess_cfg: size %.40s, need one number or two equal ones",
+					fields.Size)
 			}
 			preprocess.Size = pair[0]
 		}
 	}
 
-	if preprocess.Longest = f.ResizeMode == "longest"; preprocess.Longest && len(f.Fill) > 0 &&
-		json.Unmarshal(f.Fill, &preprocess.Fill) != nil {
-		return Preprocess{}, fmt.Errorf("preprocess_cfg: fill_color %.40s, need one level from 0 to 255", f.Fill)
+	if preprocess.Longest = fields.ResizeMode == "longest"; preprocess.Longest && len(fields.Fill) > 0 &&
+		json.Unmarshal(fields.Fill, &preprocess.Fill) != nil {
+		return Preprocess{}, fmt.Errorf("preprocess_cfg: fill_color %.40s, need one level from 0 to 255", fields.Fill)
 	}
 
-	if f.Mode != "RGB" || !preprocess.Crop && !preprocess.Longest && f.ResizeMode != "squash" {
+	if fields.Mode != "RGB" || !preprocess.Crop && !preprocess.Longest && fields.ResizeMode != "squash" {
 		return Preprocess{}, fmt.Errorf("preprocess_cfg: mode %q with resize_mode %q, need RGB with shortest, longest "+
-			"or squash", f.Mode, f.ResizeMode)
+			"or squash", fields.Mode, fields.ResizeMode)
 	}
 
-	if err := preprocess.colours(f.Mean, f.Std); err != nil {
+	if err := preprocess.colours(fields.Mean, fields.Std); err != nil {
 		return Preprocess{}, fmt.Errorf("preprocess_cfg: %w", err)
 	}
 
@@ -181,21 +183,21 @@ func (s *side) UnmarshalJSON(data []byte) error {
 		return nil
 	}
 
-	f := struct {
+	fields := struct {
 		Edge   int `json:"shortest_edge"`
 		Height int `json:"height"`
 		Width  int `json:"width"`
 	}{}
 
-	if err := json.Unmarshal(data, &f); err != nil {
+	if err := json.Unmarshal(data, &fields); err != nil {
 		return err
 	}
 
 	switch {
-	case f.Edge > 0:
-		s.pixels = f.Edge
-	case f.Height > 0 && f.Height == f.Width:
-		s.pixels, s.square = f.Height, true
+	case fields.Edge > 0:
+		s.pixels = fields.Edge
+	case fields.Height > 0 && fields.Height == fields.Width:
+		s.pixels, s.square = fields.Height, true
 	default:
 		return fmt.Errorf("size %.60s, need a number, shortest_edge, or equal height and width", data)
 	}

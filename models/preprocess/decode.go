@@ -49,7 +49,7 @@ func decode(r io.Reader, pixels int, allow func(pixels int) error) (img image.Im
 		}
 	}()
 
-	c, format, err := image.DecodeConfig(bytes.NewReader(data))
+	config, format, err := image.DecodeConfig(bytes.NewReader(data))
 	if errors.Is(err, image.ErrFormat) {
 		return nil, errors.New("image: not a JPEG, PNG, GIF, WebP, BMP or TIFF file")
 	}
@@ -58,29 +58,29 @@ func decode(r io.Reader, pixels int, allow func(pixels int) error) (img image.Im
 		return nil, fmt.Errorf("image: damaged %s header: %w", format, err)
 	}
 
-	if err := fits(c.Width, c.Height, pixels); err != nil {
+	if err := fits(config.Width, config.Height, pixels); err != nil {
 		return nil, err
 	}
 
-	if err := allow(c.Width * c.Height); err != nil {
+	if err := allow(config.Width * config.Height); err != nil {
 		return nil, err
 	}
 
-	m, _, err := image.Decode(bytes.NewReader(data))
+	decoded, _, err := image.Decode(bytes.NewReader(data))
 	if err != nil {
 		return nil, fmt.Errorf("image: damaged %s: %w", format, err)
 	}
 
-	size := m.Bounds()
+	size := decoded.Bounds()
 	if err := fits(size.Dx(), size.Dy(), pixels); err != nil {
 		return nil, err
 	}
 
 	if format == "webp" {
-		m = studioRange(m)
+		decoded = studioRange(decoded)
 	}
 
-	return rasterOf(m), nil
+	return rasterOf(decoded), nil
 }
 
 func fits(w, h, pixels int) error {

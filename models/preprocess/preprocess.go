@@ -116,18 +116,18 @@ func (p Preprocess) Levels(img image.Image, rng *rand.Rand) []byte {
 
 // shorterSide is the rule of torchvision's Resize with one number: the shorter side becomes size, the longer one is
 // rounded down.
-func shorterSide(w, h, size int) (int, int) {
+func shorterSide(width, height, size int) (int, int) {
 	long := func(long, short int) int {
 		return int(float64(int64(size)*int64(long)) / float64(short))
 	}
 	switch {
-	case w == 0 || h == 0:
+	case width == 0 || height == 0:
 		return size, size
-	case w <= h:
-		return size, long(h, w)
+	case width <= height:
+		return size, long(height, width)
 	}
 
-	return long(w, h), size
+	return long(width, height), size
 }
 
 // longerSide is OpenCLIP's rule: the longer side becomes size, the shorter one is rounded to even.

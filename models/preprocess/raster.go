@@ -52,51 +52,51 @@ func RGB(img image.Image) (pixels []byte, width, height int) {
 
 // reader returns a function that reads a pixel as red, green and blue.
 func reader(img image.Image) func(x, y int) (r, g, b byte) {
-	switch m := img.(type) {
+	switch source := img.(type) {
 	case *image.Gray:
 		return func(x, y int) (byte, byte, byte) {
-			v := m.Pix[m.PixOffset(x, y)]
+			v := source.Pix[source.PixOffset(x, y)]
 			return v, v, v
 		}
 	case *image.Gray16:
 		return func(x, y int) (byte, byte, byte) {
-			v := m.Pix[m.PixOffset(x, y)]
+			v := source.Pix[source.PixOffset(x, y)]
 			return v, v, v
 		}
 	case *image.NRGBA64:
 		return func(x, y int) (byte, byte, byte) {
-			p := m.Pix[m.PixOffset(x, y):]
+			p := source.Pix[source.PixOffset(x, y):]
 			return p[0], p[2], p[4]
 		}
 	case *image.YCbCr:
 		return func(x, y int) (byte, byte, byte) {
-			at, c := m.YOffset(x, y), m.COffset(x, y)
-			return color.YCbCrToRGB(m.Y[at], m.Cb[c], m.Cr[c])
+			at, c := source.YOffset(x, y), source.COffset(x, y)
+			return color.YCbCrToRGB(source.Y[at], source.Cb[c], source.Cr[c])
 		}
 	case studio:
 		return func(x, y int) (byte, byte, byte) {
-			at, c := m.YOffset(x, y), m.COffset(x, y)
-			return m.rgb(m.Y[at], m.Cb[c], m.Cr[c])
+			at, c := source.YOffset(x, y), source.COffset(x, y)
+			return source.rgb(source.Y[at], source.Cb[c], source.Cr[c])
 		}
 	case *image.NYCbCrA:
-		return reader(&m.YCbCr)
+		return reader(&source.YCbCr)
 	case *image.CMYK:
 		return func(x, y int) (byte, byte, byte) {
-			c := m.CMYKAt(x, y)
+			c := source.CMYKAt(x, y)
 			return ink(c.C, c.K), ink(c.M, c.K), ink(c.Y, c.K)
 		}
 	case *image.Paletted:
 		var table [256]color.NRGBA // a damaged file has indices without a colour
-		for i, c := range m.Palette[:min(len(m.Palette), len(table))] {
+		for i, c := range source.Palette[:min(len(source.Palette), len(table))] {
 			table[i] = color.NRGBAModel.Convert(c).(color.NRGBA)
 		}
 		return func(x, y int) (byte, byte, byte) {
-			c := table[m.ColorIndexAt(x, y)]
+			c := table[source.ColorIndexAt(x, y)]
 			return c.R, c.G, c.B
 		}
 	case *image.NRGBA:
 		return func(x, y int) (byte, byte, byte) {
-			c := m.NRGBAAt(x, y)
+			c := source.NRGBAAt(x, y)
 			return c.R, c.G, c.B
 		}
 	}

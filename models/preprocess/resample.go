@@ -60,15 +60,15 @@ type weights struct {
 	stride       int
 }
 
-func (w *weights) set(in, out, from, n int, f filter) {
+func (w *weights) set(in, out, from, n int, filter filter) {
 	scale := float64(in) / float64(out)
 	wide := max(scale, 1)
-	support := float64(f.support * wide)
+	support := float64(filter.support * wide)
 	w.stride = int(math.Ceil(support))*2 + 1
 	w.first = grow(w.first, n)
 	w.count = grow(w.count, n)
 	w.value = grow(w.value, n*w.stride)
-	k := make([]float64, w.stride)
+	kernel := make([]float64, w.stride)
 	inverse := 1 / wide
 	for i := range n {
 		middle := float64((float64(from+i) + 0.5) * scale)
@@ -76,13 +76,13 @@ func (w *weights) set(in, out, from, n int, f filter) {
 		hi := min(int(middle+support+0.5), in)
 		sum := 0.0
 		for x := lo; x < hi; x++ {
-			k[x-lo] = f.at(float64((float64(x) - middle + 0.5) * inverse))
-			sum += k[x-lo]
+			kernel[x-lo] = filter.at(float64((float64(x) - middle + 0.5) * inverse))
+			sum += kernel[x-lo]
 		}
 
 		w.first[i], w.count[i] = lo, hi-lo
 		for x := range hi - lo {
-			v := k[x]
+			v := kernel[x]
 			if sum != 0 {
 				v /= sum
 			}
@@ -105,27 +105,27 @@ type scratch struct {
 }
 
 // resample returns the frame as size x size pixels of red, green and blue. The result is valid until the next call.
-func (s *scratch) resample(src *raster, b box, f frame, k filter) []byte {
-	columns, n := min(f.size, f.width), min(f.size, f.height)
-	s.out = grow(s.out, 3*f.size*f.size)
-	if b.width == 0 || b.height == 0 {
+func (s *scratch) resample(src *raster, box box, frame frame, filter filter) []byte {
+	columns, lines := min(frame.size, frame.width), min(frame.size, frame.height)
+	s.out = grow(s.out, 3*frame.size*frame.size)
+	if box.width == 0 || box.height == 0 {
 		clear(s.out)
 		return s.out
 	}
 
-	if columns < f.size || n < f.size {
+	if columns < frame.size || lines < frame.size {
 		for i := range s.out {
-			s.out[i] = f.fill
+			s.out[i] = frame.fill
 		}
 	}
 
-	s.across.set(b.width, f.width, f.left, columns, k)
-	s.down.set(b.height, f.height, f.top, n, k)
+	s.across.set(box.width, frame.width, frame.left, columns, filter)
+	s.down.set(box.height, frame.height, frame.top, lines, filter)
 	lo := s.down.first[0]
-	hi := s.down.first[n-1] + s.down.count[n-1]
+	hi := s.down.first[lines-1] + s.down.count[lines-1]
 	s.rows = grow(s.rows, 3*columns*(hi-lo))
 	for y := lo; y < hi; y++ {
-		line := src.pix[3*((b.top+y)*src.w+b.left):][:3*b.width]
+		line := src.pix[3*((box.top+y)*src.w+box.left):][:3*box.width]
 		into := s.rows[3*columns*(y-lo):][:3*columns]
 		for x := range columns {
 			first, count := s.across.first[x], s.across.count[x]
@@ -142,19 +142,19 @@ func (s *scratch) resample(src *raster, b box, f frame, k filter) []byte {
 	}
 
 	sums := make([]int32, 3*columns)
-	place := 3 * ((f.size-n)/2*f.size + (f.size-columns)/2)
-	for y := range n {
+	place := 3 * ((frame.size-lines)/2*frame.size + (frame.size-columns)/2)
+	for row := range lines {
 		for i := range sums {
 			sums[i] = 1 << (precision - 1)
 		}
-		for i, v := range s.down.value[y*s.down.stride:][:s.down.count[y]] {
-			line := s.rows[3*columns*(s.down.first[y]+i-lo):][:3*columns]
+		for i, v := range s.down.value[row*s.down.stride:][:s.down.count[row]] {
+			line := s.rows[3*columns*(s.down.first[row]+i-lo):][:3*columns]
 			for x, p := range line {
 				sums[x] += int32(p) * v
 			}
 		}
 		for x, v := range sums {
-			s.out[place+3*f.size*y+x] = clip(v)
+			s.out[place+3*frame.size*row+x] = clip(v)
 		}
 	}
 

@@ -45,41 +45,41 @@ func (v *scene) shade(r role) func(x, y int) rgb {
 }
 
 // photo draws soft light and shadow on an uneven background, with sensor noise.
-func photo(v *scene) {
-	far, near := v.field(v.size/3), v.field(v.size/9)
-	other := v.ground.gain(150 + v.rng.Int32N(160))
-	tilt := v.rng.Int32N(81) - 40
-	v.each(func(x, y int, _ rgb) rgb {
-		c := mix(v.ground, other, far(x, y))
-		return c.gain(216 + near(x, y)*80/256 + tilt*int32(2*y-v.size)/int32(v.size))
+func photo(scene *scene) {
+	far, near := scene.field(scene.size/3), scene.field(scene.size/9)
+	other := scene.ground.gain(150 + scene.rng.Int32N(160))
+	tilt := scene.rng.Int32N(81) - 40
+	scene.each(func(x, y int, _ rgb) rgb {
+		c := mix(scene.ground, other, far(x, y))
+		return c.gain(216 + near(x, y)*80/256 + tilt*int32(2*y-scene.size)/int32(scene.size))
 	})
 
-	v.items(v.behind, 0)
-	whole := v.silhouette()
-	r := max(1, v.size/20)
-	soft := blur(whole, v.size, r)
-	s, c := math.Sincos(v.rng.Float64() * 2 * math.Pi)
+	scene.items(scene.behind, 0)
+	whole := scene.silhouette()
+	radius := max(1, scene.size/20)
+	soft := blur(whole, scene.size, radius)
+	s, c := math.Sincos(scene.rng.Float64() * 2 * math.Pi)
 	lx, ly := int(math.Round(256*c)), int(math.Round(256*s))
-	dx, dy := int(math.Round(c*2.5*v.unit)), int(math.Round(s*2.5*v.unit))
-	v.paint(moved(soft, v.size, dx, dy), 130, solid(rgb{10, 10, 14}))
-	height := blur(soft, v.size, r)
+	dx, dy := int(math.Round(c*2.5*scene.unit)), int(math.Round(s*2.5*scene.unit))
+	scene.paint(moved(soft, scene.size, dx, dy), 130, solid(rgb{10, 10, 14}))
+	height := blur(soft, scene.size, radius)
 
 	at := func(x, y int) int32 {
-		return int32(height[min(max(y, 0), v.size-1)*v.size+min(max(x, 0), v.size-1)])
+		return int32(height[min(max(y, 0), scene.size-1)*scene.size+min(max(x, 0), scene.size-1)])
 	}
-	for _, o := range v.figure {
-		flat := v.shade(o.role)
-		v.paint(v.raster.cover(o), 256, func(x, y int) rgb {
-			slope := ((at(x+r, y)-at(x-r, y))*int32(lx) + (at(x, y+r)-at(x, y-r))*int32(ly)) >> 8
+	for _, o := range scene.figure {
+		flat := scene.shade(o.role)
+		scene.paint(scene.raster.cover(o), 256, func(x, y int) rgb {
+			slope := ((at(x+radius, y)-at(x-radius, y))*int32(lx) + (at(x, y+radius)-at(x, y-radius))*int32(ly)) >> 8
 			return flat(x, y).gain(246 + slope*2/3)
 		})
 	}
 
-	v.items(v.before, 0)
-	warm := v.rng.Int32N(31) - 15
-	g := v.style.Grain
-	v.each(func(x, y int, c rgb) rgb {
-		n := v.rng.Uint64()
+	scene.items(scene.before, 0)
+	warm := scene.rng.Int32N(31) - 15
+	g := scene.style.Grain
+	scene.each(func(x, y int, c rgb) rgb {
+		n := scene.rng.Uint64()
 		for i := range c {
 			c[i] += int32(n>>(16*i)&0xff) * g >> 8
 			c[i] -= g / 2

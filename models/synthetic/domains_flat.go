@@ -1,20 +1,20 @@
 package synthetic
 
 // mosaic draws a flat picture that is cut into uneven square tiles with grout between them.
-func mosaic(v *scene) {
-	v.flat(v.ground)
-	v.items(v.behind, 0)
-	for _, o := range v.figure {
-		v.paint(v.raster.cover(o), 256, v.shade(o.role))
+func mosaic(scene *scene) {
+	scene.flat(scene.ground)
+	scene.items(scene.behind, 0)
+	for _, o := range scene.figure {
+		scene.paint(scene.raster.cover(o), 256, scene.shade(o.role))
 	}
 
-	v.items(v.before, 0)
-	tile := max(2, v.size/20)
-	grout := mix(v.ground, rgb{90, 88, 84}, 150)
-	x0, y0 := v.rng.IntN(tile), v.rng.IntN(tile)
-	for ty := -y0; ty < v.size; ty += tile {
-		for tx := -x0; tx < v.size; tx += tile {
-			v.tile(max(tx, 0), max(ty, 0), min(tx+tile, v.size), min(ty+tile, v.size), grout)
+	scene.items(scene.before, 0)
+	tile := max(2, scene.size/20)
+	grout := mix(scene.ground, rgb{90, 88, 84}, 150)
+	x0, y0 := scene.rng.IntN(tile), scene.rng.IntN(tile)
+	for ty := -y0; ty < scene.size; ty += tile {
+		for tx := -x0; tx < scene.size; tx += tile {
+			scene.tile(max(tx, 0), max(ty, 0), min(tx+tile, scene.size), min(ty+tile, scene.size), grout)
 		}
 	}
 }
@@ -50,21 +50,21 @@ func (v *scene) tile(x0, y0, x1, y1 int, grout rgb) {
 }
 
 // silhouette draws one dark shape before a bright gradient; details are bright.
-func silhouette(v *scene) {
-	a, b := mix(v.ground, rgb{250, 225, 180}, 120+v.rng.Int32N(80)), mix(v.ground, rgb{190, 215, 250},
-		120+v.rng.Int32N(80))
-	v.each(func(x, y int, _ rgb) rgb { return mix(a, b, int32(256*y/v.size)) })
-	dark := v.main.gain(40)
+func silhouette(scene *scene) {
+	a, b := mix(scene.ground, rgb{250, 225, 180}, 120+scene.rng.Int32N(80)), mix(scene.ground, rgb{190, 215, 250},
+		120+scene.rng.Int32N(80))
+	scene.each(func(x, y int, _ rgb) rgb { return mix(a, b, int32(256*y/scene.size)) })
+	dark := scene.main.gain(40)
 	bright := mix(a, b, 128)
-	for _, it := range v.behind {
-		v.paint(v.raster.cover(it.op), 90, solid(dark))
+	for _, it := range scene.behind {
+		scene.paint(scene.raster.cover(it.op), 90, solid(dark))
 	}
 
-	for _, o := range v.figure {
-		mask := v.raster.cover(o)
-		if o.role == ink || o.role == light {
-			v.paint(mask, 220, func(x, y int) rgb {
-				pix := v.img.Pix[4*(y*v.size+x):]
+	for _, op := range scene.figure {
+		mask := scene.raster.cover(op)
+		if op.role == ink || op.role == light {
+			scene.paint(mask, 220, func(x, y int) rgb {
+				pix := scene.img.Pix[4*(y*scene.size+x):]
 				if (rgb{int32(pix[0]), int32(pix[1]), int32(pix[2])}).luma() < bright.luma()/2 {
 					return bright
 				}
@@ -73,13 +73,13 @@ func silhouette(v *scene) {
 			continue
 		}
 
-		v.paint(mask, 256, solid(dark))
-		if o.role == body && v.weave.at != nil {
-			v.paint(mask, 110, func(x, y int) rgb { return mix(dark, bright, v.weave.level(x, y)) })
+		scene.paint(mask, 256, solid(dark))
+		if op.role == body && scene.weave.at != nil {
+			scene.paint(mask, 110, func(x, y int) rgb { return mix(dark, bright, scene.weave.level(x, y)) })
 		}
 	}
 
-	for _, it := range v.before {
-		v.paint(v.raster.cover(it.op), 200, solid(dark))
+	for _, it := range scene.before {
+		scene.paint(scene.raster.cover(it.op), 200, solid(dark))
 	}
 }

@@ -1,47 +1,47 @@
 package synthetic
 
 // sketch draws shaky dark strokes on paper; a texture becomes hatching.
-func sketch(v *scene) {
-	paper := v.field(max(2, v.size/24))
-	v.each(func(x, y int, _ rgb) rgb { return v.ground.gain(236 + paper(x, y)*24/256 + v.rng.Int32N(9)) })
-	lead := v.main.gain(60).jitter(v.rng, 10)
-	draw := func(o op, strength int32) {
-		width := (0.8 + 0.5*v.rng.Float64()) * v.unit
-		if o.width > 0 && o.role == ink {
-			v.paint(v.raster.stroke(v.shaky(o.area), width, o.closed), strength, solid(lead))
+func sketch(scene *scene) {
+	paper := scene.field(max(2, scene.size/24))
+	scene.each(func(x, y int, _ rgb) rgb { return scene.ground.gain(236 + paper(x, y)*24/256 + scene.rng.Int32N(9)) })
+	lead := scene.main.gain(60).jitter(scene.rng, 10)
+	draw := func(op op, strength int32) {
+		width := (0.8 + 0.5*scene.rng.Float64()) * scene.unit
+		if op.width > 0 && op.role == ink {
+			scene.paint(scene.raster.stroke(scene.shaky(op.area), width, op.closed), strength, solid(lead))
 			return
 		}
 
-		mask := v.raster.cover(o)
-		v.paint(mask, 256, func(x, y int) rgb { return v.ground })
+		mask := scene.raster.cover(op)
+		scene.paint(mask, 256, func(x, y int) rgb { return scene.ground })
 		switch {
-		case o.role == ink:
-			v.paint(mask, 150, solid(lead))
-		case o.role == body && v.weave.at != nil:
-			v.paint(mask, 140, func(x, y int) rgb { return mix(v.ground, lead, v.weave.level(x, y)) })
-		case o.role == part:
-			v.paint(mask, 60, solid(lead))
+		case op.role == ink:
+			scene.paint(mask, 150, solid(lead))
+		case op.role == body && scene.weave.at != nil:
+			scene.paint(mask, 140, func(x, y int) rgb { return mix(scene.ground, lead, scene.weave.level(x, y)) })
+		case op.role == part:
+			scene.paint(mask, 60, solid(lead))
 		}
 
-		if o.width > 0 {
-			v.paint(v.raster.cover(o), 170, solid(lead))
+		if op.width > 0 {
+			scene.paint(scene.raster.cover(op), 170, solid(lead))
 			return
 		}
 
 		for range 2 {
-			v.paint(v.raster.stroke(v.shaky(o.area), width, true), strength, solid(lead))
+			scene.paint(scene.raster.stroke(scene.shaky(op.area), width, true), strength, solid(lead))
 		}
 	}
 
-	for _, it := range v.behind {
+	for _, it := range scene.behind {
 		draw(op{ink, max(it.width, 0.01), it.width == 0, it.area}, 110)
 	}
 
-	for _, o := range v.figure {
+	for _, o := range scene.figure {
 		draw(o, 215)
 	}
 
-	for _, it := range v.before {
+	for _, it := range scene.before {
 		draw(op{ink, max(it.width, 0.01), it.width == 0, it.area}, 180)
 	}
 }
@@ -62,13 +62,13 @@ func (v *scene) shaky(cs []contour) []contour {
 }
 
 // neon draws glowing tubes on a dark wall.
-func neon(v *scene) {
-	wall := v.field(max(2, v.size/8))
-	v.each(func(x, y int, _ rgb) rgb { return v.ground.gain(200 + wall(x, y)*2/3) })
+func neon(scene *scene) {
+	wall := scene.field(max(2, scene.size/8))
+	scene.each(func(x, y int, _ rgb) rgb { return scene.ground.gain(200 + wall(x, y)*2/3) })
 	tube := func(cs []contour, closed bool, c rgb, strength int32) {
-		glow := blur(v.raster.stroke(cs, 2.6*v.unit, closed), v.size, max(1, v.size/32))
-		v.paint(glow, strength*3/4, solid(c))
-		v.paint(v.raster.stroke(cs, 1.3*v.unit, closed), strength, solid(mix(c, rgb{255, 255, 255}, 90)))
+		glow := blur(scene.raster.stroke(cs, 2.6*scene.unit, closed), scene.size, max(1, scene.size/32))
+		scene.paint(glow, strength*3/4, solid(c))
+		scene.paint(scene.raster.stroke(cs, 1.3*scene.unit, closed), strength, solid(mix(c, rgb{255, 255, 255}, 90)))
 	}
 
 	bright := func(c rgb) rgb {
@@ -79,27 +79,28 @@ func neon(v *scene) {
 		return c
 	}
 
-	colours := map[role]rgb{body: bright(v.main), part: bright(v.second), ink: bright(mix(v.main, v.second, 128)),
+	colours := map[role]rgb{body: bright(scene.main), part: bright(scene.second), ink: bright(mix(scene.main,
+		scene.second, 128)),
 		light: {240, 235, 225}}
-	for _, it := range v.behind {
+	for _, it := range scene.behind {
 		tube(it.area, it.width == 0, bright(it.colour), 110)
 	}
 
-	for _, o := range v.figure {
-		c := colours[o.role]
-		if o.width > 0 {
-			tube(o.area, o.closed, c, 256)
+	for _, op := range scene.figure {
+		c := colours[op.role]
+		if op.width > 0 {
+			tube(op.area, op.closed, c, 256)
 			continue
 		}
-		mask := v.raster.cover(o)
-		v.paint(mask, 200, solid(v.ground))
-		if o.role == body && v.weave.at != nil {
-			v.paint(mask, 150, func(x, y int) rgb { return mix(v.ground, c, v.weave.level(x, y)) })
+		mask := scene.raster.cover(op)
+		scene.paint(mask, 200, solid(scene.ground))
+		if op.role == body && scene.weave.at != nil {
+			scene.paint(mask, 150, func(x, y int) rgb { return mix(scene.ground, c, scene.weave.level(x, y)) })
 		}
-		tube(o.area, true, c, 256)
+		tube(op.area, true, c, 256)
 	}
 
-	for _, it := range v.before {
+	for _, it := range scene.before {
 		tube(it.area, it.width == 0, bright(it.colour), 200)
 	}
 }

@@ -116,17 +116,17 @@ func (c contour) each(f func(point) point) contour {
 	return convert.Slice(c, f)
 }
 
-// positive returns c running in the direction of positive signed area, so that overlapping contours add up.
-func positive(c contour) contour {
+// positive returns a contour running in the direction of positive signed area, so that overlapping contours add up.
+func positive(contour contour) contour {
 	area := 0.0
-	for i, p := range c {
-		q := c[(i+1)%len(c)]
+	for i, p := range contour {
+		q := contour[(i+1)%len(contour)]
 		area += p.X*q.Y - q.X*p.Y
 	}
 
 	if area < 0 {
-		return reversed(c)
+		return reversed(contour)
 	}
 
-	return c
+	return contour
 }

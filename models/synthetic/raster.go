@@ -49,32 +49,32 @@ func (k *raster) cover(o op) []uint8 {
 // stroke returns the coverage of lines of the given width, valid until the next call.
 func (k *raster) stroke(cs []contour, width float64, closed bool) []uint8 {
 	k.rasterizer.Reset(k.mask.Rect.Dx(), k.mask.Rect.Dy())
-	h := width / 2
-	for _, c := range cs {
-		last := len(c) - 1
+	half := width / 2
+	for _, line := range cs {
+		last := len(line) - 1
 		if closed {
-			last = len(c)
+			last = len(line)
 		}
 
 		var px, py float64
 		for i := range last {
-			p, q := c[i], c[(i+1)%len(c)]
+			p, q := line[i], line[(i+1)%len(line)]
 			dx, dy := q.X-p.X, q.Y-p.Y
 			l := math.Hypot(dx, dy)
 			if l < 1e-6 {
 				continue
 			}
 			dx, dy = dx/l, dy/l
-			nx, ny := -dy*h, dx*h
+			nx, ny := -dy*half, dx*half
 			k.add(contour{{p.X + nx, p.Y + ny}, {q.X + nx, q.Y + ny}, {q.X - nx, q.Y - ny}, {p.X - nx, p.Y - ny}})
 			if px*dx+py*dy < 0.9 {
-				k.add(reversed(circleAt(p, h)))
+				k.add(reversed(circleAt(p, half)))
 			}
 			px, py = dx, dy
 		}
 
-		if !closed && len(c) > 0 {
-			k.add(reversed(circleAt(c[len(c)-1], h)))
+		if !closed && len(line) > 0 {
+			k.add(reversed(circleAt(line[len(line)-1], half)))
 		}
 	}
 

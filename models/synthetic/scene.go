@@ -51,7 +51,7 @@ func (s Sample) Image(size int) (*image.RGBA, error) {
 
 func (s Sample) scene(d domain, size int) *scene {
 	rng := s.source(1)
-	v := &scene{Sample: s, size: size, img: image.NewRGBA(image.Rect(0, 0, size, size)), raster: newRaster(size),
+	scene := &scene{Sample: s, size: size, img: image.NewRGBA(image.Rect(0, 0, size, size)), raster: newRaster(size),
 		rng: s.source(2), unit: float64(size) / 64}
 	main, _ := named(palette, s.Colour)
 	ground, _ := named(palette, s.Ground)
@@ -59,23 +59,23 @@ func (s Sample) scene(d domain, size int) *scene {
 		ground.value = *d.ground
 	}
 
-	v.ground, v.main = ground.value.jitter(rng, 18), main.value.jitter(rng, 18)
-	v.second = against(rng, 70, v.main, v.ground).value.jitter(rng, 18)
-	v.lay(rng)
-	return v
+	scene.ground, scene.main = ground.value.jitter(rng, 18), main.value.jitter(rng, 18)
+	scene.second = against(rng, 70, scene.main, scene.ground).value.jitter(rng, 18)
+	scene.lay(rng)
+	return scene
 }
 
 // lay places figure, texture and distractors.
 func (v *scene) lay(rng *rand.Rand) {
 	st := v.style
 	size := float64(v.size)
-	p := &pen{rng: rng}
+	drawn := &pen{rng: rng}
 	period := size * (0.09 + 0.07*rng.Float64())
 	v.weave.texture, _ = named(textures, v.Texture)
 	if f, ok := named(figures, v.Class); ok {
-		f.draw(p)
+		f.draw(drawn)
 	} else { // a pattern
-		p.fill(body, rect(-3, -3, 3, 3))
+		drawn.fill(body, rect(-3, -3, 3, 3))
 		period = size * (0.12 + 0.14*rng.Float64())
 	}
 
@@ -84,7 +84,7 @@ func (v *scene) lay(rng *rand.Rand) {
 	v.weave.du, v.weave.dv = rng.Float64(), rng.Float64()
 
 	d := st.Scale[0] + (st.Scale[1]-st.Scale[0])*rng.Float64()
-	v.figure = v.place(rng, p.ops, d, st)
+	v.figure = v.place(rng, drawn.ops, d, st)
 	for range rng.IntN(st.Clutter + 1) {
 		q := &pen{rng: rng}
 		shapes := [...]contour{circle(0, 0, 1), rect(-1, -0.6, 1, 0.6), regular(3, 1, 0), regular(6, 1, 0)}
@@ -110,10 +110,10 @@ func (v *scene) lay(rng *rand.Rand) {
 func (v *scene) place(rng *rand.Rand, ops []op, diameter float64, st Style) []op {
 	spread := func(a float64) float64 { return a * (2*rng.Float64() - 1) }
 	size := float64(v.size)
-	r := diameter * size / 2
+	radius := diameter * size / 2
 	kx, ky, shear := 1+spread(st.Stretch)/2, 1+spread(st.Stretch)/2, spread(st.Stretch)
 	sin, cos := math.Sincos(spread(st.Rotate) * math.Pi / 180)
-	free := (size/2 - 0.85*r) * st.Shift
+	free := (size/2 - 0.85*radius) * st.Shift
 	cx, cy := size/2+spread(free), size/2+spread(free)
 	var ph [4]float64
 	for i := range ph {
@@ -124,7 +124,7 @@ func (v *scene) place(rng *rand.Rand, ops []op, diameter float64, st Style) []op
 		p = point{p.X + st.Warp*math.Sin(2.5*p.Y+ph[0]) + st.Warp/2*math.Sin(5*p.X+ph[1]),
 			p.Y + st.Warp*math.Sin(2.5*p.X+ph[2]) + st.Warp/2*math.Sin(5*p.Y+ph[3])}
 		x, y := kx*(p.X+shear*p.Y), ky*p.Y
-		return point{cx + r*(cos*x-sin*y), cy + r*(sin*x+cos*y)}
+		return point{cx + radius*(cos*x-sin*y), cy + radius*(sin*x+cos*y)}
 	}
 
 	out := make([]op, len(ops))
@@ -133,7 +133,7 @@ func (v *scene) place(rng *rand.Rand, ops []op, diameter float64, st Style) []op
 		for j, c := range o.area {
 			area[j] = refine(c, o.width == 0 || o.closed).each(move)
 		}
-		out[i] = op{o.role, o.width * r, o.closed, area}
+		out[i] = op{o.role, o.width * radius, o.closed, area}
 	}
 
 	return out

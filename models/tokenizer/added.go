@@ -49,37 +49,39 @@ type part struct {
 }
 
 // split splits a text at its added tokens; a token may also consume the white space beside it.
-func (a *addedTokens) split(s string, first bool) (out []part) {
+func (a *addedTokens) split(input string, first bool) (out []part) {
 	from := 0
 	text := func(to int) {
 		if to > from {
-			out = append(out, part{s[from:to], first && from == 0, -1})
+			out = append(out, part{input[from:to], first && from == 0, -1})
 		}
 	}
 
-	for i := 0; i < len(s) && len(a.list) > 0; i++ {
-		addedToken := a.longest(s[i:])
+	for i := 0; i < len(input) && len(a.list) > 0; i++ {
+		addedToken := a.longest(input[i:])
 		if addedToken == nil {
 			continue
 		}
 
 		start, end := i, i+len(addedToken.text)
-		if before, _ := utf8.DecodeLastRuneInString(s[:start]); addedToken.singleWord && start > 0 && isWord(before) {
+		if before, _ := utf8.DecodeLastRuneInString(input[:start]); addedToken.singleWord && start > 0 &&
+			isWord(before) {
 			i = end - 1
 			continue
 		}
 
-		if after, _ := utf8.DecodeRuneInString(s[end:]); addedToken.singleWord && end < len(s) && isWord(after) {
+		if after, _ := utf8.DecodeRuneInString(input[end:]); addedToken.singleWord && end < len(input) &&
+			isWord(after) {
 			i = end - 1
 			continue
 		}
 
 		if addedToken.left {
-			start = max(from, len(strings.TrimRightFunc(s[:start], unicode.IsSpace)))
+			start = max(from, len(strings.TrimRightFunc(input[:start], unicode.IsSpace)))
 		}
 
 		if addedToken.right {
-			end = len(s) - len(strings.TrimLeftFunc(s[end:], unicode.IsSpace))
+			end = len(input) - len(strings.TrimLeftFunc(input[end:], unicode.IsSpace))
 		}
 
 		text(start)
@@ -87,7 +89,7 @@ func (a *addedTokens) split(s string, first bool) (out []part) {
 		i, from = max(i+len(addedToken.text), end)-1, end
 	}
 
-	text(len(s))
+	text(len(input))
 	return out
 }
 

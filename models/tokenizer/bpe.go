@@ -23,10 +23,10 @@ type bpe struct {
 }
 
 func (f hfModel) bpe() (*bpe, error) {
-	b := &bpe{ids: f.Vocab, join: make(map[[2]int]merge, len(f.Merges)), unknown: -1, fuse: f.FuseUnknown,
+	bpe := &bpe{ids: f.Vocab, join: make(map[[2]int]merge, len(f.Merges)), unknown: -1, fuse: f.FuseUnknown,
 		fallback: f.ByteFallback, prefix: f.Prefix, suffix: f.EndOfWord}
 	if f.IgnoreMerges {
-		b.whole = b.ids
+		bpe.whole = bpe.ids
 	}
 
 	if f.Dropout > 0 {
@@ -35,27 +35,27 @@ func (f hfModel) bpe() (*bpe, error) {
 
 	if f.Unknown != "" {
 		var err error
-		if b.unknown, err = f.unknownID(); err != nil {
+		if bpe.unknown, err = f.unknownID(); err != nil {
 			return nil, err
 		}
 	}
 
 	var made []byte
 	for i, m := range f.Merges {
-		sides, err := parts(b.ids, i, m)
+		sides, err := parts(bpe.ids, i, m)
 		if err != nil {
 			return nil, err
 		}
-		made = append(append(made[:0], m.left...), strings.TrimPrefix(m.right, b.prefix)...)
-		id, ok := b.ids[string(made)]
+		made = append(append(made[:0], m.left...), strings.TrimPrefix(m.right, bpe.prefix)...)
+		id, ok := bpe.ids[string(made)]
 		if !ok {
 			return nil, fmt.Errorf("merge %d makes %s, which is not a token: vocabulary and merges do not belong "+
 				"together", i+1, quote(string(made)))
 		}
-		b.join[sides] = merge{rank: i, id: id}
+		bpe.join[sides] = merge{rank: i, id: id}
 	}
 
-	return b, nil
+	return bpe, nil
 }
 
 // byteTokens returns the ids of <0x00> to <0xFF> for the bytes of a text; nil if one is missing.
@@ -84,20 +84,20 @@ func (b *bpe) encode(s string) ([]int, error) {
 func (b *bpe) symbols(s string) (out []int, err error) {
 	pending := false // the last of out is an unknown character
 	for i, r := range s {
-		c := string(r)
-		last := i+len(c) == len(s)
+		character := string(r)
+		last := i+len(character) == len(s)
 		if i > 0 {
-			c = b.prefix + c
+			character = b.prefix + character
 		}
 
 		if last {
-			c += b.suffix
+			character += b.suffix
 		}
 
-		id, ok := b.ids[c]
+		id, ok := b.ids[character]
 		var bytes []int
 		if !ok && b.fallback {
-			bytes = byteTokens(b.ids, c)
+			bytes = byteTokens(b.ids, character)
 		}
 
 		switch {
@@ -108,7 +108,7 @@ func (b *bpe) symbols(s string) (out []int, err error) {
 		case b.unknown >= 0 && !(pending && b.fuse):
 			out, pending = append(out, b.unknown), true
 		case b.strict:
-			return nil, fmt.Errorf("the vocabulary has no token for %s", quote(c))
+			return nil, fmt.Errorf("the vocabulary has no token for %s", quote(character))
 		}
 	}
 
@@ -142,11 +142,11 @@ func (b *bpe) merge(ids []int) []int {
 		next[i], before[i] = i+1, i-1
 	}
 
-	var q queue
+	var queue queue
 	look := func(at int) {
 		if at >= 0 && next[at] < n {
 			if m, ok := b.join[[2]int{ids[at], ids[next[at]]}]; ok {
-				heap.Push(&q, candidate{m.rank, at, m.id})
+				heap.Push(&queue, candidate{m.rank, at, m.id})
 			}
 		}
 	}
@@ -155,24 +155,24 @@ func (b *bpe) merge(ids []int) []int {
 		look(i)
 	}
 
-	for q.Len() > 0 {
-		c := heap.Pop(&q).(candidate)
-		if ids[c.at] < 0 || next[c.at] >= n {
+	for queue.Len() > 0 {
+		candidate := heap.Pop(&queue).(candidate)
+		if ids[candidate.at] < 0 || next[candidate.at] >= n {
 			continue
 		}
 
-		right := next[c.at]
-		if m, ok := b.join[[2]int{ids[c.at], ids[right]}]; !ok || m.id != c.id {
+		right := next[candidate.at]
+		if m, ok := b.join[[2]int{ids[candidate.at], ids[right]}]; !ok || m.id != candidate.id {
 			continue // one of the symbols has changed
 		}
 
-		ids[c.at], ids[right], next[c.at] = c.id, -1, next[right]
+		ids[candidate.at], ids[right], next[candidate.at] = candidate.id, -1, next[right]
 		if next[right] < n {
-			before[next[right]] = c.at
+			before[next[right]] = candidate.at
 		}
 
-		look(before[c.at])
-		look(c.at)
+		look(before[candidate.at])
+		look(candidate.at)
 	}
 
 	out := ids[:0]

@@ -41,25 +41,25 @@ func readCharsmap(data []byte) (charsmap, error) {
 // normalize replaces as Hugging Face does: a whole grapheme if it is shorter than 6 bytes and in the table, else each
 // character.
 func (m charsmap) normalize(s string) string {
-	var b strings.Builder
+	var out strings.Builder
 	state := -1
 	for s != "" {
 		var grapheme string
 		grapheme, s, _, state = uniseg.FirstGraphemeClusterInString(s, state)
 		if to, ok := m.replace(grapheme); ok && len(grapheme) < 6 {
-			b.WriteString(to)
+			out.WriteString(to)
 			continue
 		}
 		for _, r := range grapheme {
 			if to, ok := m.replace(string(r)); ok {
-				b.WriteString(to)
+				out.WriteString(to)
 			} else {
-				b.WriteRune(r)
+				out.WriteRune(r)
 			}
 		}
 	}
 
-	return b.String()
+	return out.String()
 }
 
 // replace looks up the shortest entry that s begins with.

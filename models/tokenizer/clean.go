@@ -94,8 +94,8 @@ func unescape(text string) string {
 		return html.UnescapeString(text)
 	}
 
-	return html.UnescapeString(codePoint.ReplaceAllStringFunc(text, func(s string) string {
-		parts := codePoint.FindStringSubmatch(s)
+	return html.UnescapeString(codePoint.ReplaceAllStringFunc(text, func(reference string) string {
+		parts := codePoint.FindStringSubmatch(reference)
 		digits, base := parts[1], 10
 		if digits == "" {
 			digits, base = parts[2], 16
@@ -105,47 +105,48 @@ func unescape(text string) string {
 			unicode.Is(unicode.Noncharacter_Code_Point, r)) {
 			return ""
 		}
-		return s
+		return reference
 	}))
 }
 
 // unescapeWhole keeps an entity if only a prefix of its name is known. For an unknown name in capitals, it returns the
 // capital of the lower-case name's character, as in &NTILDE;.
-func unescapeWhole(s string) string {
-	if u := unescape(s); !strings.HasSuffix(u, ";") {
+func unescapeWhole(reference string) string {
+	if u := unescape(reference); !strings.HasSuffix(u, ";") {
 		return u
 	}
 
-	if s == strings.ToUpper(s) {
-		if u := unescape(strings.ToLower(s)); !strings.HasSuffix(u, ";") {
+	if reference == strings.ToUpper(reference) {
+		if u := unescape(strings.ToLower(reference)); !strings.HasSuffix(u, ";") {
 			return strings.ToUpper(u)
 		}
 	}
 
-	return s
+	return reference
 }
 
-func fixRune(b *strings.Builder, r rune) {
+func fixRune(out *strings.Builder, character rune) {
 	switch {
-	case r >= 0x80 && r <= 0x9f: // Windows-1252 that was decoded as Latin-1
-		if known := charmap.Windows1252.DecodeByte(byte(r)); known != utf8.RuneError {
-			r = known
+	case character >= 0x80 && character <= 0x9f: // Windows-1252 that was decoded as Latin-1
+		if known := charmap.Windows1252.DecodeByte(byte(character)); known != utf8.RuneError {
+			character = known
 		}
-		b.WriteRune(r)
-	case r == 0x02bc || r >= 0x2018 && r <= 0x201b:
-		b.WriteByte('\'')
-	case r >= 0x201c && r <= 0x201f:
-		b.WriteByte('"')
-	case r == 0x0149: // apostrophe and n as one character
-		b.WriteString("'n")
-	case r == 0xfb05: // long s and t: compatibility composition would return a plain s
-		b.WriteString("\u017ft")
-	case r == 0x0132 || r == 0x0133 || r >= 0x01c4 && r <= 0x01cc || r >= 0x01f1 && r <= 0x01f3,
-		r >= 0xfb00 && r <= 0xfb06, r >= 0xff01 && r <= 0xfff0:
-		b.WriteString(norm.NFKC.String(string(r)))
-	case isControl(r):
+		out.WriteRune(character)
+	case character == 0x02bc || character >= 0x2018 && character <= 0x201b:
+		out.WriteByte('\'')
+	case character >= 0x201c && character <= 0x201f:
+		out.WriteByte('"')
+	case character == 0x0149: // apostrophe and n as one character
+		out.WriteString("'n")
+	case character == 0xfb05: // long s and t: compatibility composition would return a plain s
+		out.WriteString("\u017ft")
+	case character == 0x0132 || character == 0x0133 || character >= 0x01c4 && character <= 0x01cc ||
+		character >= 0x01f1 && character <= 0x01f3,
+		character >= 0xfb00 && character <= 0xfb06, character >= 0xff01 && character <= 0xfff0:
+		out.WriteString(norm.NFKC.String(string(character)))
+	case isControl(character):
 	default:
-		b.WriteRune(r)
+		out.WriteRune(character)
 	}
 }
 

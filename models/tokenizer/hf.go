@@ -66,18 +66,18 @@ const maxTokens = 1 << 20
 type vocabulary map[string]int
 
 // UnmarshalJSONFrom implements jsonv2.UnmarshalerFrom.
-func (v *vocabulary) UnmarshalJSONFrom(d *jsontext.Decoder) error {
-	if d.PeekKind() == 'n' {
-		return d.SkipValue()
+func (v *vocabulary) UnmarshalJSONFrom(decoder *jsontext.Decoder) error {
+	if decoder.PeekKind() == 'n' {
+		return decoder.SkipValue()
 	}
 
-	if t, err := d.ReadToken(); err != nil || t.Kind() != '{' {
+	if t, err := decoder.ReadToken(); err != nil || t.Kind() != '{' {
 		return errors.New("vocab is not an object of token and id")
 	}
 
 	*v = vocabulary{}
-	for d.PeekKind() == '"' {
-		t, err := d.ReadToken()
+	for decoder.PeekKind() == '"' {
+		t, err := decoder.ReadToken()
 		if err != nil {
 			return err
 		}
@@ -91,7 +91,7 @@ func (v *vocabulary) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 			return fmt.Errorf("token %s is listed twice", quote(token))
 		}
 
-		number, err := d.ReadValue()
+		number, err := decoder.ReadValue()
 		if err != nil {
 			return err
 		}
@@ -101,7 +101,7 @@ func (v *vocabulary) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 		}
 	}
 
-	_, err := d.ReadToken() // the brace
+	_, err := decoder.ReadToken() // the brace
 	return err
 }
 
@@ -136,7 +136,7 @@ const hfHead = `{
 // Write stores the tokenizer as Hugging Face's tokenizer.json, with CLIP's tokens in the order of their ids. Equal
 // tokenizers give equal bytes.
 func (t *Tokenizer) Write(w io.Writer) error {
-	var b bytes.Buffer
+	var out bytes.Buffer
 	if t.file != nil {
 		data, err := json.Marshal(t.file)
 		if err == nil {
@@ -145,7 +145,7 @@ func (t *Tokenizer) Write(w io.Writer) error {
 		return err
 	}
 
-	fmt.Fprintf(&b, hfHead, t.sos, t.eot, StartOfText, EndOfText)
+	fmt.Fprintf(&out, hfHead, t.sos, t.eot, StartOfText, EndOfText)
 	var vocab, merges []string
 	for _, id := range slices.Sorted(maps.Keys(t.tokens)) {
 		vocab = append(vocab, fmt.Sprintf("%s: %d", jsonString(t.tokens[id]), id))
@@ -155,8 +155,8 @@ func (t *Tokenizer) Write(w io.Writer) error {
 		merges = append(merges, jsonString(m.left+" "+m.right))
 	}
 
-	fmt.Fprintf(&b, "%s},\n\"merges\": [\n%s]\n}\n}\n", strings.Join(vocab, ",\n"), strings.Join(merges, ",\n"))
-	_, err := w.Write(b.Bytes())
+	fmt.Fprintf(&out, "%s},\n\"merges\": [\n%s]\n}\n}\n", strings.Join(vocab, ",\n"), strings.Join(merges, ",\n"))
+	_, err := w.Write(out.Bytes())
 	return err
 }
 

@@ -82,8 +82,9 @@ func (f hfFile) clip() bool {
 
 // tokenizer builds the tokenizer that the file describes.
 func (f hfFile) tokenizer(list []scored) (*Tokenizer, error) {
-	p := &pipeline{}
-	tokenizer := &Tokenizer{pipe: p, ids: map[string]int{}, tokens: map[int]string{}, size: len(list), sos: -1, pad: -1,
+	pipeline := &pipeline{}
+	tokenizer := &Tokenizer{pipe: pipeline, ids: map[string]int{}, tokens: map[int]string{}, size: len(list), sos: -1,
+		pad: -1,
 		sep: -1}
 	for token, id := range f.Model.Vocab {
 		if err := tokenizer.add(token, id); err != nil {
@@ -92,15 +93,15 @@ func (f hfFile) tokenizer(list []scored) (*Tokenizer, error) {
 	}
 
 	var err error
-	if p.model, err = f.Model.build(list); err != nil {
+	if pipeline.model, err = f.Model.build(list); err != nil {
 		return nil, fmt.Errorf("model: %w", err)
 	}
 
-	if p.normalizer, err = readNormalizer(f.Normalizer, 0); err != nil {
+	if pipeline.normalizer, err = readNormalizer(f.Normalizer, 0); err != nil {
 		return nil, err
 	}
 
-	if p.pre, err = readPreTokenizer(f.Pre, 0); err != nil {
+	if pipeline.pre, err = readPreTokenizer(f.Pre, 0); err != nil {
 		return nil, err
 	}
 
@@ -109,11 +110,11 @@ func (f hfFile) tokenizer(list []scored) (*Tokenizer, error) {
 			return nil, err
 		}
 
-		at, added := &p.raw, addedToken{id: a.ID, text: a.Content, singleWord: a.SingleWord, left: a.Left,
+		at, added := &pipeline.raw, addedToken{id: a.ID, text: a.Content, singleWord: a.SingleWord, left: a.Left,
 			right: a.Right}
 		if a.Normalized != nil && *a.Normalized || a.Normalized == nil && !a.Special {
-			at = &p.normal
-			if added.text, err = p.normalizer.apply(a.Content); err != nil {
+			at = &pipeline.normal
+			if added.text, err = pipeline.normalizer.apply(a.Content); err != nil {
 				return nil, err
 			}
 		}

@@ -50,25 +50,25 @@ type component struct {
 const maxDepth, maxSteps = 8, 64
 
 // read decodes a component; kind names it in errors. A missing component is the zero value.
-func read(kind string, data json.RawMessage, depth int) (c component, err error) {
+func read(kind string, data json.RawMessage, depth int) (component component, err error) {
 	if len(data) == 0 || string(data) == "null" {
-		return c, nil
+		return component, nil
 	}
 
-	if err := json.Unmarshal(data, &c); err != nil {
-		return c, fmt.Errorf("%s: %w", kind, err)
+	if err := json.Unmarshal(data, &component); err != nil {
+		return component, fmt.Errorf("%s: %w", kind, err)
 	}
 
-	if depth > maxDepth || len(c.Steps)+len(c.PreSteps)+len(c.Post) > maxSteps {
-		return c, fmt.Errorf("%s: sequences nest more than %d deep or have more than %d steps", kind, maxDepth,
+	if depth > maxDepth || len(component.Steps)+len(component.PreSteps)+len(component.Post) > maxSteps {
+		return component, fmt.Errorf("%s: sequences nest more than %d deep or have more than %d steps", kind, maxDepth,
 			maxSteps)
 	}
 
-	if c.Type == "" {
-		return c, fmt.Errorf("%s has no type", kind)
+	if component.Type == "" {
+		return component, fmt.Errorf("%s has no type", kind)
 	}
 
-	return c, nil
+	return component, nil
 }
 
 func orTrue(b *bool) bool { return b == nil || *b }
@@ -146,19 +146,19 @@ func readNormalizer(data json.RawMessage, depth int) (normalizer, error) {
 				return "", err
 			}
 
-			var b strings.Builder
+			var out strings.Builder
 			for _, p := range parts {
 				if p.match {
-					b.WriteString(component.Content)
+					out.WriteString(component.Content)
 				} else {
-					b.WriteString(p.text)
+					out.WriteString(p.text)
 				}
-				if b.Len() > maxGrown {
+				if out.Len() > maxGrown {
 					return "", fmt.Errorf("replacing makes more than %d bytes of it", maxGrown)
 				}
 			}
 
-			return b.String(), nil
+			return out.String(), nil
 		}, nil
 	case "Precompiled":
 		m, err := readCharsmap(component.Charsmap)
@@ -213,9 +213,9 @@ func (c component) bert() func(string) string {
 		accents = *c.StripAccents
 	}
 
-	return func(s string) string {
+	return func(text string) string {
 		if orTrue(c.CleanText) {
-			s = mapped(s, func(r rune) string {
+			text = mapped(text, func(r rune) string {
 				switch {
 				case r == 0 || r == 0xfffd || isOther(r):
 					return ""
@@ -227,7 +227,7 @@ func (c component) bert() func(string) string {
 		}
 
 		if orTrue(c.Chinese) {
-			s = mapped(s, func(r rune) string {
+			text = mapped(text, func(r rune) string {
 				if isIdeograph(r) {
 					return " " + string(r) + " "
 				}
@@ -236,14 +236,14 @@ func (c component) bert() func(string) string {
 		}
 
 		if accents {
-			s = mapped(norm.NFD.String(s), func(r rune) string { return unless(unicode.Is(unicode.Mn, r), r) })
+			text = mapped(norm.NFD.String(text), func(r rune) string { return unless(unicode.Is(unicode.Mn, r), r) })
 		}
 
 		if orTrue(c.Lowercase) {
-			s = mapped(s, lower)
+			text = mapped(text, lower)
 		}
 
-		return s
+		return text
 	}
 }
 

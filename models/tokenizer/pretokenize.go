@@ -103,8 +103,8 @@ func expression(text string) (finder, error) {
 	}
 
 	re.MatchTimeout = maxMatch
-	return func(s string) ([]piece, error) {
-		runes := []rune(s)
+	return func(input string) ([]piece, error) {
+		runes := []rune(input)
 		var found [][]int
 		from, at := 0, 0 // in runes and bytes
 		m, err := re.FindRunesMatch(runes)
@@ -116,7 +116,7 @@ func expression(text string) (finder, error) {
 		if err != nil {
 			return nil, fmt.Errorf("regular expression %s: %w", quote(text), err)
 		}
-		return matches(func(string) [][]int { return found })(s)
+		return matches(func(string) [][]int { return found })(input)
 	}, nil
 }
 
@@ -134,18 +134,18 @@ func single(f func(rune) bool) finder {
 
 // runs matches runs of characters of one class; class 0 does not match.
 func runs(class func(rune) int) finder {
-	return func(s string) ([]piece, error) {
+	return func(input string) ([]piece, error) {
 		var out []piece
 		from, last := 0, -1
-		for i, r := range s {
+		for i, r := range input {
 			if c := class(r); c != last {
 				if i > 0 {
-					out = append(out, piece{text: s[from:i], match: last > 0})
+					out = append(out, piece{text: input[from:i], match: last > 0})
 				}
 				from, last = i, c
 			}
 		}
-		return append(out, piece{text: s[from:], match: last > 0}), nil
+		return append(out, piece{text: input[from:], match: last > 0}), nil
 	}
 }
 
@@ -170,8 +170,8 @@ func cut(find finder, behavior string, invert bool) (preTokenizer, error) {
 	}
 
 	return func(in []piece) (out []piece, err error) {
-		for _, p := range in {
-			parts, err := find(p.text)
+		for _, whole := range in {
+			parts, err := find(whole.text)
 			if err != nil {
 				return nil, err
 			}
@@ -186,7 +186,7 @@ func cut(find finder, behavior string, invert bool) (preTokenizer, error) {
 					text.WriteString(q.text)
 				}
 				if removed := behavior == "Removed" && parts[at].match != invert; !removed && text.Len() > 0 {
-					out = append(out, piece{text: text.String(), first: p.first && at == 0})
+					out = append(out, piece{text: text.String(), first: whole.first && at == 0})
 				}
 				at = end
 			}

@@ -143,36 +143,36 @@ func (p *tokenName) UnmarshalJSON(data []byte) error {
 }
 
 // readConfig reads the tokenizer_config.json beside a file. A missing or unreadable one is the zero value.
-func readConfig(path string) (c hfConfig) {
+func readConfig(path string) (config hfConfig) {
 	f, err := os.Open(filepath.Join(filepath.Dir(path), ConfigName))
 	if err != nil {
-		return c
+		return config
 	}
 	defer f.Close()
 
-	if decodeJSON(f, &c) != nil {
+	if decodeJSON(f, &config) != nil {
 		return hfConfig{}
 	}
 
-	return c
+	return config
 }
 
 // configured sets the separator of tokenizer_config.json, and its padding token or a token with a usual name for
 // padding.
-func (t *Tokenizer) configured(c hfConfig) *Tokenizer {
+func (t *Tokenizer) configured(config hfConfig) *Tokenizer {
 	if t == nil || t.clip {
 		return t
 	}
 
-	if c.Sep != "" {
-		t.sep = t.find(string(c.Sep))
+	if config.Sep != "" {
+		t.sep = t.find(string(config.Sep))
 	}
 
 	if t.pad >= 0 {
 		return t
 	}
 
-	for _, name := range []string{string(c.Pad), "<pad>", "[PAD]", t.tokens[t.eot]} {
+	for _, name := range []string{string(config.Pad), "<pad>", "[PAD]", t.tokens[t.eot]} {
 		if id, ok := t.ids[name]; ok && name != "" {
 			return t.WithPad(id)
 		}

@@ -44,15 +44,15 @@ func (to targets) read(data []byte) error {
 		}
 
 		data = data[size:]
-		var n uint64
+		var integer uint64
 		var value []byte
 		switch kind {
 		case protowire.VarintType:
-			n, size = protowire.ConsumeVarint(data)
+			integer, size = protowire.ConsumeVarint(data)
 		case protowire.Fixed32Type:
 			var v uint32
 			v, size = protowire.ConsumeFixed32(data)
-			n = uint64(v)
+			integer = uint64(v)
 		case protowire.BytesType:
 			value, size = protowire.ConsumeBytes(data)
 		default:
@@ -66,9 +66,9 @@ func (to targets) read(data []byte) error {
 		data = data[size:]
 		switch t := to[number].(type) {
 		case *uint64:
-			*t = n
+			*t = integer
 		case *bool:
-			*t = n != 0
+			*t = integer != 0
 		case *[]byte:
 			*t = value
 		case func([]byte) error:

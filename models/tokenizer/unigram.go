@@ -68,10 +68,10 @@ func newUnigram(list []scored, unknown *int, fallback bool) (*unigram, error) {
 		return nil, errors.New("the vocabulary is empty")
 	}
 
-	u := &unigram{ids: make(map[string]int, len(list)), unknown: -1, fallback: fallback, worst: math.Inf(1)}
+	unigram := &unigram{ids: make(map[string]int, len(list)), unknown: -1, fallback: fallback, worst: math.Inf(1)}
 	if unknown != nil {
-		if u.unknown = *unknown; u.unknown < 0 || u.unknown >= len(list) {
-			return nil, fmt.Errorf("unk_id %d is outside the vocabulary of %d tokens", u.unknown, len(list))
+		if unigram.unknown = *unknown; unigram.unknown < 0 || unigram.unknown >= len(list) {
+			return nil, fmt.Errorf("unk_id %d is outside the vocabulary of %d tokens", unigram.unknown, len(list))
 		}
 	}
 
@@ -80,14 +80,15 @@ func newUnigram(list []scored, unknown *int, fallback bool) (*unigram, error) {
 		if total += len(p.token); total > maxFile {
 			return nil, fmt.Errorf("tokens of more than %d bytes together", maxFile)
 		}
-		u.ids[p.token], u.scores, u.worst = id, append(u.scores, p.score), min(u.worst, p.score)
+		unigram.ids[p.token], unigram.scores, unigram.worst = id, append(unigram.scores, p.score), min(unigram.worst,
+			p.score)
 	}
 
-	for token, id := range u.ids {
-		u.pieces.add(token, id)
+	for token, id := range unigram.ids {
+		unigram.pieces.add(token, id)
 	}
 
-	return u, nil
+	return unigram, nil
 }
 
 // trie finds the tokens at the start of a text. Nodes are numbered; 0 is the root.
@@ -128,8 +129,8 @@ type best struct {
 	id    int
 }
 
-func (u *unigram) encode(s string) ([]int, error) {
-	ends := make([]best, len(s)+1)
+func (u *unigram) encode(text string) ([]int, error) {
+	ends := make([]best, len(text)+1)
 	for i := range ends {
 		ends[i].start = -1
 	}
@@ -140,13 +141,13 @@ func (u *unigram) encode(s string) ([]int, error) {
 		}
 	}
 
-	for from := 0; from < len(s); {
-		_, width := utf8.DecodeRuneInString(s[from:])
+	for from := 0; from < len(text); {
+		_, width := utf8.DecodeRuneInString(text[from:])
 		known := false
 		node := int32(0)
-		for to := from; to < len(s); to++ {
+		for to := from; to < len(text); to++ {
 			var ok bool
-			if node, ok = u.pieces.next[trieEdge{node, s[to]}]; !ok {
+			if node, ok = u.pieces.next[trieEdge{node, text[to]}]; !ok {
 				break
 			}
 			if id := u.pieces.at[node]; id >= 0 {
@@ -158,7 +159,7 @@ func (u *unigram) encode(s string) ([]int, error) {
 		if !known {
 			if u.unknown < 0 {
 				return nil, fmt.Errorf("character %q has no token, and the vocabulary none for unknown ones",
-					s[from:from+width])
+					text[from:from+width])
 			}
 			reach(from, from+width, u.unknown, u.worst-unknownPenalty)
 		}
@@ -168,12 +169,12 @@ func (u *unigram) encode(s string) ([]int, error) {
 
 	var cuts []string // in reverse; adjacent unknown characters are one
 	last := false
-	for to := len(s); to > 0; to = ends[to].start {
+	for to := len(text); to > 0; to = ends[to].start {
 		e := ends[to]
 		if unknown := e.id == u.unknown; unknown && last {
-			cuts[len(cuts)-1] = s[e.start:to] + cuts[len(cuts)-1]
+			cuts[len(cuts)-1] = text[e.start:to] + cuts[len(cuts)-1]
 		} else {
-			cuts, last = append(cuts, s[e.start:to]), unknown
+			cuts, last = append(cuts, text[e.start:to]), unknown
 		}
 	}
 

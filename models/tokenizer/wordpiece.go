@@ -21,18 +21,18 @@ type wordPiece struct {
 const maxWord = 1000
 
 func (f hfModel) wordPiece() (*wordPiece, error) {
-	w := &wordPiece{ids: f.Vocab, prefix: f.Prefix, longest: 100}
+	wordPiece := &wordPiece{ids: f.Vocab, prefix: f.Prefix, longest: 100}
 	if f.MaxInput != nil {
-		w.longest = *f.MaxInput
+		wordPiece.longest = *f.MaxInput
 	}
 
-	if w.longest < 0 || w.longest > maxWord {
-		return nil, fmt.Errorf("max_input_chars_per_word %d, must be 0 to %d", w.longest, maxWord)
+	if wordPiece.longest < 0 || wordPiece.longest > maxWord {
+		return nil, fmt.Errorf("max_input_chars_per_word %d, must be 0 to %d", wordPiece.longest, maxWord)
 	}
 
 	var err error
-	w.unknown, err = f.unknownID()
-	return w, err
+	wordPiece.unknown, err = f.unknownID()
+	return wordPiece, err
 }
 
 // unknownID returns the id of the unknown token.

@@ -66,12 +66,12 @@ func Pullback(outputs []graph.Output, wrt ...string) ([]graph.Output, error) {
 	return out, nil
 }
 
-// VJPModel returns a model of the vector-Jacobian product of an ONNX model. Its inputs are all inputs of f, and
-// Cotangent+OUTPUT for each output in of. Its outputs are those in of and Gradient+INPUT for each input in wrt, in that
-// order. Metadata and references to weights in other files are those of f, so the result must be saved in the same
-// folder.
-func VJPModel(f *graph.File, targets, wrt []string) (*onnx.ModelProto, error) {
-	outputs, err := SelectOutputs(f, targets, wrt)
+// VJPModel returns a model of the vector-Jacobian product of an ONNX model. Its inputs are all inputs of the file,
+// and Cotangent+OUTPUT for each output in targets. Its outputs are those in targets and Gradient+INPUT for each
+// input in wrt, in that order. Metadata and references to weights in other files are those of the file, so the
+// result must be saved in the same folder.
+func VJPModel(file *graph.File, targets, wrt []string) (*onnx.ModelProto, error) {
+	outputs, err := SelectOutputs(file, targets, wrt)
 	if err != nil {
 		return nil, err
 	}
@@ -81,7 +81,7 @@ func VJPModel(f *graph.File, targets, wrt []string) (*onnx.ModelProto, error) {
 		return nil, err
 	}
 
-	return f.Model(all...)
+	return file.Model(all...)
 }
 
 // WithPullback returns outputs and their Pullback in standard operators, as a file needs them.

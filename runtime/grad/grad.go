@@ -153,18 +153,18 @@ func apply(op *graph.Op, sum map[node]node, depends map[node]bool) ([]node, erro
 			def.MinRank)
 	}
 
-	c, rule := &graph.Backward{Op: op, DY: dy, Needs: need}, def.VJP
+	backward, rule := &graph.Backward{Op: op, DY: dy, Needs: need}, def.VJP
 	if rule == nil {
 		rule = decompose
 	}
 
-	dx := rule(c)
-	if c.Err != nil {
-		return nil, fmt.Errorf("gradient of %s: %w", op.Label(), c.Err)
+	dx := rule(backward)
+	if backward.Err != nil {
+		return nil, fmt.Errorf("gradient of %s: %w", op.Label(), backward.Err)
 	}
 
 	for i := range op.In {
-		if c.NeedsGrad(i) && (i >= len(dx) || !dx[i].OK()) {
+		if backward.NeedsGrad(i) && (i >= len(dx) || !dx[i].OK()) {
 			return nil, fmt.Errorf("gradient of %s: the gradient of its input %d is not supported", op.Label(), i)
 		}
 	}

@@ -54,46 +54,47 @@ type Result struct {
 
 // Check compares the gradient of sum <c, output>, with random c, with respect to each graph input in wrt, at the point
 // in feeds.
-func Check(ctx context.Context, outputs []graph.Output, wrt []string, feeds tensor.Map, o Options) ([]Result, error) {
-	c := &checker{ctx: ctx, feeds: feeds, options: o, random: rand.New(rand.NewPCG(o.Seed, 1))}
+func Check(ctx context.Context, outputs []graph.Output, wrt []string, feeds tensor.Map, options Options) ([]Result,
+	error) {
+	check := &checker{ctx: ctx, feeds: feeds, options: options, random: rand.New(rand.NewPCG(options.Seed, 1))}
 	dx, err := grad.Pullback(outputs, wrt...)
 	if err != nil {
 		return nil, err
 	}
 
-	if c.forward, err = o.session(outputs); err != nil {
+	if check.forward, err = options.session(outputs); err != nil {
 		return nil, fmt.Errorf("the graph: %w", err)
 	}
-	defer c.forward.Close()
+	defer check.forward.Close()
 
-	backward, err := o.session(dx)
+	backward, err := options.session(dx)
 	if err != nil {
 		return nil, fmt.Errorf("its gradient: %w", err)
 	}
 	defer backward.Close()
 
-	if c.weights, err = c.run(c.forward, feeds); err != nil {
+	if check.weights, err = check.run(check.forward, feeds); err != nil {
 		return nil, err
 	}
 
 	all := tensor.Map{}
 	maps.Copy(all, feeds)
-	for _, name := range c.weights.Names() {
-		for i, v := range c.weights[name].Data {
-			c.noise = math.Hypot(c.noise, float64(v)*0x1p-24)
-			c.weights[name].Data[i] = float32(c.random.NormFloat64())
+	for _, name := range check.weights.Names() {
+		for i, v := range check.weights[name].Data {
+			check.noise = math.Hypot(check.noise, float64(v)*0x1p-24)
+			check.weights[name].Data[i] = float32(check.random.NormFloat64())
 		}
-		all[grad.Cotangent+name] = c.weights[name]
+		all[grad.Cotangent+name] = check.weights[name]
 	}
 
-	gradients, err := c.run(backward, all)
+	gradients, err := check.run(backward, all)
 	if err != nil {
 		return nil, fmt.Errorf("its gradient: %w", err)
 	}
 
 	var out []Result
 	for _, name := range wrt {
-		r, err := c.input(name, gradients[grad.Gradient+name])
+		r, err := check.input(name, gradients[grad.Gradient+name])
 		if err != nil {
 			return nil, err
 		}
@@ -139,28 +140,28 @@ func (c *checker) run(s *ort.Session, feeds tensor.Map) (tensor.Map, error) {
 }
 
 func (c *checker) input(name string, gradient *tensor.Tensor) (Result, error) {
-	x, ok := c.feeds[name]
+	point, ok := c.feeds[name]
 	switch {
 	case !ok:
 		return Result{}, fmt.Errorf("input %q has no value to check at", name)
-	case !gradient.SameShape(x):
+	case !gradient.SameShape(point):
 		return Result{}, fmt.Errorf("the gradient of input %q has shape %v, the input has %v", name, gradient.Shape,
-			x.Shape)
+			point.Shape)
 	case gradient.NonFinite() >= 0:
 		return Result{}, fmt.Errorf("the gradient of input %q is not finite at element %d", name, gradient.NonFinite())
-	case x.Len() == 0:
+	case point.Len() == 0:
 		return Result{Input: name}, nil
 	}
 
 	result := Result{Input: name, Norm: gradient.Norm()}
 	step := orDefault(c.options.Step, 0.02)
-	if rms := x.Norm() / math.Sqrt(float64(x.Len())); rms > 0 {
+	if rms := point.Norm() / math.Sqrt(float64(point.Len())); rms > 0 {
 		step *= rms
 	}
 
 	var errors, rounding []float64
 	for i := range orDefault(c.options.Directions, 3) + max(0, orDefault(c.options.Elements, 3)) {
-		v := make([]float64, x.Len())
+		v := make([]float64, point.Len())
 		if i < orDefault(c.options.Directions, 3) {
 			for j := range v {
 				v[j] = c.random.NormFloat64() / 2
@@ -168,7 +169,7 @@ func (c *checker) input(name string, gradient *tensor.Tensor) (Result, error) {
 		} else {
 			v[c.random.IntN(len(v))] = 1
 		}
-		e, blur := c.error(name, x, gradient, v, step, result.Norm)
+		e, blur := c.error(name, point, gradient, v, step, result.Norm)
 		errors, rounding = append(errors, e), append(rounding, blur)
 	}
 

@@ -19,25 +19,25 @@ type Attrs map[string]Attribute
 // Attr returns an attribute of one of ONNX's types: an integer, a number, a string, a list of integers or numbers, or,
 // for tensors and graphs, the message itself.
 func Attr[T int | float32 | float64 | string | []int | []float32 | *onnx.AttributeProto](v T) Attribute {
-	switch x := any(v).(type) {
+	switch value := any(v).(type) {
 	case int:
-		return Attribute{&onnx.AttributeProto{Type: onnx.AttributeProto_INT, I: int64(x)}}
+		return Attribute{&onnx.AttributeProto{Type: onnx.AttributeProto_INT, I: int64(value)}}
 	case float32:
-		return Attribute{&onnx.AttributeProto{Type: onnx.AttributeProto_FLOAT, F: x}}
+		return Attribute{&onnx.AttributeProto{Type: onnx.AttributeProto_FLOAT, F: value}}
 	case float64: // ONNX has float32 only
-		return Attr(float32(x))
+		return Attr(float32(value))
 	case string:
-		return Attribute{&onnx.AttributeProto{Type: onnx.AttributeProto_STRING, S: []byte(x)}}
+		return Attribute{&onnx.AttributeProto{Type: onnx.AttributeProto_STRING, S: []byte(value)}}
 	case []int:
 		p := &onnx.AttributeProto{Type: onnx.AttributeProto_INTS}
-		for _, i := range x {
+		for _, i := range value {
 			p.Ints = append(p.Ints, int64(i))
 		}
 		return Attribute{p}
 	case []float32:
-		return Attribute{&onnx.AttributeProto{Type: onnx.AttributeProto_FLOATS, Floats: x}}
+		return Attribute{&onnx.AttributeProto{Type: onnx.AttributeProto_FLOATS, Floats: value}}
 	case *onnx.AttributeProto:
-		return Attribute{x}
+		return Attribute{value}
 	}
 
 	return Attribute{}

@@ -50,28 +50,28 @@ func (d Dim) String() string {
 
 // Mul returns the product of two dimensions.
 func (d Dim) Mul(e Dim) Dim {
-	n := d.N * e.N
+	product := d.N * e.N
 	if d.N == 0 || e.N == 0 {
 		return StaticDim(0)
 	}
 
-	if n/e.N != d.N || n == math.MinInt {
+	if product/e.N != d.N || product == math.MinInt {
 		return opaque("%s*%s", d, e)
 	}
 
 	f := append(d.Factors(), e.Factors()...)
 	slices.Sort(f)
-	return bounded(Dim{n, strings.Join(f, "*")})
+	return bounded(Dim{product, strings.Join(f, "*")})
 }
 
 // Div returns the quotient if it is exact, and false if it is not known to be.
-func (d Dim) Div(e Dim) (Dim, bool) {
-	if e.N == 0 || d.N%e.N != 0 {
+func (d Dim) Div(divisor Dim) (Dim, bool) {
+	if divisor.N == 0 || d.N%divisor.N != 0 {
 		return Dim{}, false
 	}
 
 	f := d.Factors()
-	for _, s := range e.Factors() {
+	for _, s := range divisor.Factors() {
 		i := slices.Index(f, s)
 		if i < 0 {
 			return Dim{}, false
@@ -79,23 +79,23 @@ func (d Dim) Div(e Dim) (Dim, bool) {
 		f = slices.Delete(f, i, i+1)
 	}
 
-	return Dim{d.N / e.N, strings.Join(f, "*")}, true
+	return Dim{d.N / divisor.N, strings.Join(f, "*")}, true
 }
 
 // Add returns the sum of two dimensions.
-func (d Dim) Add(e Dim) Dim {
+func (d Dim) Add(other Dim) Dim {
 	switch {
-	case d.Sym == e.Sym:
-		return Dim{d.N + e.N, d.Sym}.reduced()
+	case d.Sym == other.Sym:
+		return Dim{d.N + other.N, d.Sym}.reduced()
 	case d.Static():
-		return e.plus(d.N)
-	case e.Static():
-		return d.plus(e.N)
-	case d.String() > e.String():
-		d, e = e, d
+		return other.plus(d.N)
+	case other.Static():
+		return d.plus(other.N)
+	case d.String() > other.String():
+		d, other = other, d
 	}
 
-	return opaque("%s+%s", d, e)
+	return opaque("%s+%s", d, other)
 }
 
 // Sub returns the difference of two dimensions.
@@ -110,21 +110,21 @@ func (d Dim) Sub(e Dim) Dim {
 }
 
 // plus adds a number to a symbolic dimension and merges it with an earlier addend, so (L+1)-1 is L.
-func (d Dim) plus(n int) Dim {
+func (d Dim) plus(addend int) Dim {
 	if i := strings.LastIndexAny(d.Sym, "+-"); d.N == 1 && i > 0 && strings.HasSuffix(d.Sym, ")") && plainSum(d.Sym) {
 		if k, err := strconv.Atoi(d.Sym[i : len(d.Sym)-1]); err == nil {
-			d, n = term(d.Sym[1:i]), n+k
+			d, addend = term(d.Sym[1:i]), addend+k
 		}
 	}
 
 	switch {
-	case n == 0:
+	case addend == 0:
 		return d
-	case n > 0:
-		return opaque("%s+%d", d, n)
+	case addend > 0:
+		return opaque("%s+%d", d, addend)
 	}
 
-	return opaque("%s%d", d, n)
+	return opaque("%s%d", d, addend)
 }
 
 // plainSum reports whether s is one pair of parentheses around a sum without inner parentheses.
@@ -243,28 +243,28 @@ func Broadcast(a, b Shape) (Shape, error) {
 	n := max(len(a), len(b))
 	out := make(Shape, n)
 	for i := range out {
-		x, y := StaticDim(1), StaticDim(1)
+		dimA, dimB := StaticDim(1), StaticDim(1)
 		if j := i - (n - len(a)); j >= 0 {
-			x = a[j]
+			dimA = a[j]
 		}
 
 		if j := i - (n - len(b)); j >= 0 {
-			y = b[j]
+			dimB = b[j]
 		}
 
 		switch {
-		case x == y, y.Is(1):
-			out[i] = x
-		case x.Is(1):
-			out[i] = y
-		case x.Static() && y.Static():
+		case dimA == dimB, dimB.Is(1):
+			out[i] = dimA
+		case dimA.Is(1):
+			out[i] = dimB
+		case dimA.Static() && dimB.Static():
 			return nil, fmt.Errorf("%v and %v do not broadcast", a, b)
-		case x.Static():
-			out[i] = x
-		case y.Static():
-			out[i] = y
+		case dimA.Static():
+			out[i] = dimA
+		case dimB.Static():
+			out[i] = dimB
 		default:
-			out[i] = opaque("max(%s,%s)", x, y)
+			out[i] = opaque("max(%s,%s)", dimA, dimB)
 		}
 	}
 

@@ -22,7 +22,7 @@ type Output struct {
 // become initializers, and Detach disappears.
 func Model(outputs ...Output) (*onnx.ModelProto, error) { return model(&writer{}, outputs) }
 
-func model(w *writer, outputs []Output) (*onnx.ModelProto, error) {
+func model(writer *writer, outputs []Output) (*onnx.ModelProto, error) {
 	if len(outputs) == 0 {
 		return nil, fmt.Errorf("a graph needs at least one output")
 	}
@@ -37,7 +37,7 @@ func model(w *writer, outputs []Output) (*onnx.ModelProto, error) {
 		m.IrVersion = irVersion(n.Graph().opset)
 	}
 
-	return m, w.graph(m, outputs)
+	return m, writer.graph(m, outputs)
 }
 
 // irVersion returns the IR version of an operator set above 18, from ONNX's table of releases.
@@ -201,10 +201,10 @@ func (w *writer) graph(model *onnx.ModelProto, outputs []Output) error {
 	return nil
 }
 
-func (w *writer) op(g *onnx.GraphProto, op *Op, domains map[string]bool) error {
+func (w *writer) op(graphProto *onnx.GraphProto, op *Op, domains map[string]bool) error {
 	if op.def != nil && op.def.write != nil && (w.order == nil || op.def == inputDef || op.def == constantDef ||
 		op.def == whileDef) {
-		return op.def.write(w, g, op)
+		return op.def.write(w, graphProto, op)
 	}
 
 	node := &onnx.NodeProto{OpType: op.Kind, Domain: op.Domain, Name: op.Name}
@@ -232,12 +232,12 @@ func (w *writer) op(g *onnx.GraphProto, op *Op, domains map[string]bool) error {
 		}
 		node.Output = append(node.Output, w.name(x))
 		if len(onnx.Subgraphs(op.proto)) > 0 && x.value.dtype != 0 { // no rule infers its type
-			g.ValueInfo = append(g.ValueInfo, valueInfo(w.name(x), x))
+			graphProto.ValueInfo = append(graphProto.ValueInfo, valueInfo(w.name(x), x))
 		}
 	}
 
 	domains[op.Domain] = true
-	g.Node = append(g.Node, node)
+	graphProto.Node = append(graphProto.Node, node)
 	return nil
 }
 
@@ -299,18 +299,18 @@ func (w *writer) initializer(op *Op) *onnx.TensorProto {
 		return p
 	}
 
-	p := &onnx.TensorProto{Name: name, DataType: int32(op.Out[0].value.dtype)}
+	proto := &onnx.TensorProto{Name: name, DataType: int32(op.Out[0].value.dtype)}
 	for _, d := range op.Out[0].value.shape {
-		p.Dims = append(p.Dims, int64(d.N))
+		proto.Dims = append(proto.Dims, int64(d.N))
 	}
 
 	if literal.Tensor != nil {
-		p.RawData = rawBytes(literal.Tensor)
-		return p
+		proto.RawData = rawBytes(literal.Tensor)
+		return proto
 	}
 
-	onnx.SetExternal(p, *literal.External)
-	return p
+	onnx.SetExternal(proto, *literal.External)
+	return proto
 }
 
 func valueInfo(name string, n Node) *onnx.ValueInfoProto {

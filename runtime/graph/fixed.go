@@ -58,19 +58,19 @@ func FixSizes(model *onnx.ModelProto, shapes map[string][]int) (*onnx.ModelProto
 }
 
 func fixInput(in *onnx.ValueInfoProto, shape []int) error {
-	t := in.GetType().GetTensorType()
-	if t == nil {
+	tensorType := in.GetType().GetTensorType()
+	if tensorType == nil {
 		return fmt.Errorf("input %s is not a tensor", in.Name)
 	}
 
-	if t.Shape == nil {
-		t.Shape = &onnx.TensorShapeProto{}
+	if tensorType.Shape == nil {
+		tensorType.Shape = &onnx.TensorShapeProto{}
 		for range shape {
-			t.Shape.Dim = append(t.Shape.Dim, &onnx.TensorShapeProto_Dimension{})
+			tensorType.Shape.Dim = append(tensorType.Shape.Dim, &onnx.TensorShapeProto_Dimension{})
 		}
 	}
 
-	dims := t.Shape.Dim
+	dims := tensorType.Shape.Dim
 	if len(dims) != len(shape) {
 		return fmt.Errorf("input %s has %d axes, not those of %v", in.Name, len(dims), shape)
 	}
@@ -137,40 +137,40 @@ func filling(op *Op) *onnx.TensorProto {
 }
 
 // known returns a constant in place of a value whose elements are known.
-func known(n Node) Node {
-	size, ok := n.Shape().Ints()
+func known(node Node) Node {
+	size, ok := node.Shape().Ints()
 	if !ok {
-		return n
+		return node
 	}
 
-	if v := floats(n); len(v) > 0 && len(v) == tensor.Size(size) {
-		return n.Graph().Const(tensor.Of(v, size...))
+	if v := floats(node); len(v) > 0 && len(v) == tensor.Size(size) {
+		return node.Graph().Const(tensor.Of(v, size...))
 	}
 
-	v, ok := Shape(n.value.content).Ints()
+	v, ok := Shape(node.value.content).Ints()
 	if !ok {
-		return n
+		return node
 	}
 
-	p := &onnx.TensorProto{DataType: int32(n.DType())}
+	proto := &onnx.TensorProto{DataType: int32(node.DType())}
 	for _, d := range size {
-		p.Dims = append(p.Dims, int64(d))
+		proto.Dims = append(proto.Dims, int64(d))
 	}
 
 	for _, x := range v {
-		switch n.DType() {
+		switch node.DType() {
 		case Int64:
-			p.RawData = binary.LittleEndian.AppendUint64(p.RawData, uint64(x))
+			proto.RawData = binary.LittleEndian.AppendUint64(proto.RawData, uint64(x))
 		case Int32:
-			p.RawData = binary.LittleEndian.AppendUint32(p.RawData, uint32(x))
+			proto.RawData = binary.LittleEndian.AppendUint32(proto.RawData, uint32(x))
 		case Bool:
-			p.RawData = append(p.RawData, byte(x))
+			proto.RawData = append(proto.RawData, byte(x))
 		default:
-			return n
+			return node
 		}
 	}
 
-	return n.Graph().constantProto(p)
+	return node.Graph().constantProto(proto)
 }
 
 // floats returns the elements of a float32 value that elementary operators compute from known numbers, or nil. All of

@@ -348,19 +348,19 @@ func describe(in []Node) string {
 }
 
 func internKey(def *Def, domain, kind string, attrs Attrs, n int, in []Node) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "%p %q %q %d", def, domain, kind, n)
+	var key strings.Builder
+	fmt.Fprintf(&key, "%p %q %q %d", def, domain, kind, n)
 	for _, x := range in {
 		if x.OK() {
-			fmt.Fprintf(&b, " %d.%d", x.value.op.ID, x.value.index)
+			fmt.Fprintf(&key, " %d.%d", x.value.op.ID, x.value.index)
 		} else {
-			b.WriteString(" -")
+			key.WriteString(" -")
 		}
 	}
 
 	for _, k := range slices.Sorted(maps.Keys(attrs)) {
-		fmt.Fprintf(&b, " %q=%q", k, attrs[k].key())
+		fmt.Fprintf(&key, " %q=%q", k, attrs[k].key())
 	}
 
-	return b.String()
+	return key.String()
 }

@@ -145,18 +145,18 @@ func readModel(model *onnx.ModelProto, fixed bool) (*File, error) {
 	return file, nil
 }
 
-func (f *File) node(p *onnx.NodeProto, s *scope) error {
-	name := p.Name
+func (f *File) node(node *onnx.NodeProto, scope *scope) error {
+	name := node.Name
 	if name != "" {
-		name = s.label + name
+		name = scope.label + name
 	}
 
-	label := p.OpType
+	label := node.OpType
 	if name != "" {
 		label += " (node " + name + ")"
 	}
 
-	if err := f.place(p, s, name); err != nil {
+	if err := f.place(node, scope, name); err != nil {
 		if inner := (&onnx.NodeError{}); errors.As(err, &inner) {
 			return err // of a node in a subgraph
 		}
@@ -166,7 +166,7 @@ func (f *File) node(p *onnx.NodeProto, s *scope) error {
 	return nil
 }
 
-func (f *File) place(node *onnx.NodeProto, s *scope, name string) error {
+func (f *File) place(node *onnx.NodeProto, scope *scope, name string) error {
 	if err := f.Graph.room(); err != nil {
 		return err
 	}
@@ -178,7 +178,7 @@ func (f *File) place(node *onnx.NodeProto, s *scope, name string) error {
 
 	var in []Node
 	for _, input := range node.Input {
-		n, ok := s.get(input)
+		n, ok := scope.get(input)
 		if input != "" && !ok {
 			return fmt.Errorf("input %q is made by no earlier node", input)
 		}
@@ -192,44 +192,44 @@ func (f *File) place(node *onnx.NodeProto, s *scope, name string) error {
 	if t, err := onnx.ConstantOf(node); err != nil {
 		return err
 	} else if t != nil && domain == Standard {
-		return s.declare(node.Output[0], f.Graph.imported(t, node.Output[0]))
+		return scope.declare(node.Output[0], f.Graph.imported(t, node.Output[0]))
 	}
 
 	if domain == Standard {
-		if done, err := f.branch(node, in, s); done || err != nil {
+		if done, err := f.branch(node, in, scope); done || err != nil {
 			return err
 		}
-		if done, err := f.loop(node, in, s); done || err != nil {
+		if done, err := f.loop(node, in, scope); done || err != nil {
 			return err
 		}
 	}
 
-	return f.operator(node, in, s, name, domain)
+	return f.operator(node, in, scope, name, domain)
 }
 
 // operator adds a node without rewriting it.
-func (f *File) operator(p *onnx.NodeProto, in []Node, s *scope, name, domain string) error {
-	uses, err := s.captures(p)
+func (f *File) operator(node *onnx.NodeProto, in []Node, scope *scope, name, domain string) error {
+	uses, err := scope.captures(node)
 	if err != nil {
 		return err
 	}
 
-	op := f.Graph.add(lookup(domain, p.OpType), domain, p.OpType, readAttrs(p.Attribute), len(p.Output), in)
-	op.Name, op.Uses, op.proto = name, uses, p
+	op := f.Graph.add(lookup(domain, node.OpType), domain, node.OpType, readAttrs(node.Attribute), len(node.Output), in)
+	op.Name, op.Uses, op.proto = name, uses, node
 	if err := infer(op); err != nil {
 		return fmt.Errorf("inputs of shapes %s: %w", describe(in), err)
 	}
 
-	for i, name := range p.Output {
+	for i, name := range node.Output {
 		if name == "" {
 			continue
 		}
-		if err := s.declare(name, op.Out[i]); err != nil {
+		if err := scope.declare(name, op.Out[i]); err != nil {
 			return err
 		}
 		v := op.Out[i].value
 		v.name = name
-		if vi := s.known[name]; vi != nil {
+		if vi := scope.known[name]; vi != nil {
 			adopt(v, vi)
 		}
 	}
@@ -238,22 +238,22 @@ func (f *File) operator(p *onnx.NodeProto, in []Node, s *scope, name, domain str
 }
 
 // adopt sets type and shape of a value from the file where inference did not find them.
-func adopt(v *value, vi *onnx.ValueInfoProto) {
+func adopt(value *value, vi *onnx.ValueInfoProto) {
 	dtype, shape := typeOf(vi)
-	if dtype != 0 && (v.dtype == 0 || v.op.def == nil) {
-		v.dtype = dtype
+	if dtype != 0 && (value.dtype == 0 || value.op.def == nil) {
+		value.dtype = dtype
 	}
 
-	if v.shape == nil && len(shape) <= MaxRank {
-		v.shape = shape
+	if value.shape == nil && len(shape) <= MaxRank {
+		value.shape = shape
 		return
 	}
 
-	if len(shape) == len(v.shape) {
-		v.shape = slices.Clone(v.shape) // an input may share it
+	if len(shape) == len(value.shape) {
+		value.shape = slices.Clone(value.shape) // an input may share it
 		for i := range shape {
-			if !v.shape[i].Static() && shape[i].Static() {
-				v.shape[i] = shape[i]
+			if !value.shape[i].Static() && shape[i].Static() {
+				value.shape[i] = shape[i]
 			}
 		}
 	}
@@ -306,18 +306,19 @@ func symbol(param, value string, axis int) Dim {
 // versions and unknown fields. Inputs of the file stay inputs, used or not.
 func (f *File) Model(outputs ...Output) (*onnx.ModelProto, error) {
 	old := f.Proto.Graph
-	model, g := onnx.ShallowCopy(f.Proto), onnx.ShallowCopy(old)
-	model.Graph, model.OpsetImport = g, slices.Clone(model.OpsetImport)
-	g.Node, g.Initializer, g.Input, g.Output, g.ValueInfo = nil, nil, nil, nil, nil
+	model, graphProto := onnx.ShallowCopy(f.Proto), onnx.ShallowCopy(old)
+	model.Graph, model.OpsetImport = graphProto, slices.Clone(model.OpsetImport)
+	graphProto.Node, graphProto.Initializer, graphProto.Input, graphProto.Output, graphProto.ValueInfo = nil, nil, nil,
+		nil, nil
 	if err := (&writer{}).graph(model, outputs); err != nil {
 		return nil, err
 	}
 
 	for _, in := range old.Input {
 		n, ok := f.nodes[in.Name]
-		if ok && n.Op().IsInput() && !slices.ContainsFunc(g.Input,
+		if ok && n.Op().IsInput() && !slices.ContainsFunc(graphProto.Input,
 			func(v *onnx.ValueInfoProto) bool { return v.Name == in.Name }) {
-			g.Input = append(g.Input, in)
+			graphProto.Input = append(graphProto.Input, in)
 		}
 	}
 
@@ -333,19 +334,19 @@ func toInts(v []int64) []int {
 func (s *scope) captures(p *onnx.NodeProto) ([]Node, error) {
 	var out []Node
 	for _, name := range onnx.OuterNames(p) {
-		n, ok := s.get(name)
-		if !ok || !n.OK() {
+		node, ok := s.get(name)
+		if !ok || !node.OK() {
 			return nil, fmt.Errorf("its inner graph reads %q, which is made by no earlier node", name)
 		}
-		if n.value.name != name {
-			op := n.Graph().add(lookup(Standard, "Identity"), Standard, "Identity", nil, 1, []Node{n})
+		if node.value.name != name {
+			op := node.Graph().add(lookup(Standard, "Identity"), Standard, "Identity", nil, 1, []Node{node})
 			if err := infer(op); err != nil {
 				return nil, err
 			}
-			n = op.Out[0]
-			n.value.name, s.names[name] = name, n
+			node = op.Out[0]
+			node.value.name, s.names[name] = name, node
 		}
-		out = append(out, n)
+		out = append(out, node)
 	}
 
 	return out, nil

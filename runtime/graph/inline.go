@@ -25,13 +25,13 @@ type OpTransform func(op *Op, in []Node, apply func(in []Node) ([]Node, error)) 
 
 // InlineWith is Inline that calls transform, if not nil, for the outputs of each operator.
 func InlineWith(g *Graph, roots []Node, replace map[Node]Node, transform OpTransform) ([]Node, error) {
-	c := &inliner{graph: g, now: maps.Clone(replace), transform: transform}
-	if c.now == nil {
-		c.now = map[Node]Node{}
+	inliner := &inliner{graph: g, now: maps.Clone(replace), transform: transform}
+	if inliner.now == nil {
+		inliner.now = map[Node]Node{}
 	}
 
 	for _, op := range ReachableUpTo(replace, roots...) {
-		if err := c.op(op); err != nil {
+		if err := inliner.op(op); err != nil {
 			return nil, fmt.Errorf("%s: %w", op.Label(), err)
 		}
 		if g.err != nil {
@@ -44,7 +44,7 @@ func InlineWith(g *Graph, roots []Node, replace map[Node]Node, transform OpTrans
 
 	out := make([]Node, len(roots))
 	for i, r := range roots {
-		out[i] = c.now[r]
+		out[i] = inliner.now[r]
 		g.need([]*onnx.OperatorSetIdProto{{Version: r.Graph().opset}})
 	}
 
@@ -210,9 +210,9 @@ func (g *Graph) control(op *Op, in, uses []Node) []Node {
 
 // branch resolves an If whose condition is constant now, and keeps any other operator with subgraphs.
 func (c *inliner) branch(op *Op, in []Node) error {
-	s := &scope{names: map[string]Node{}, label: op.Name + "/"}
+	scope := &scope{names: map[string]Node{}, label: op.Name + "/"}
 	for i, name := range onnx.OuterNames(op.proto) {
-		s.names[name] = c.now[op.Uses[i]]
+		scope.names[name] = c.now[op.Uses[i]]
 	}
 
 	node := &onnx.NodeProto{OpType: op.Kind, Attribute: op.proto.Attribute}
@@ -221,13 +221,13 @@ func (c *inliner) branch(op *Op, in []Node) error {
 	}
 
 	f := &File{Graph: c.graph}
-	done, err := f.branch(node, in, s)
+	done, err := f.branch(node, in, scope)
 	if err != nil || !done {
 		return cmp.Or(err, c.control(op))
 	}
 
 	for i := range op.Out {
-		n := s.names[node.Output[i]]
+		n := scope.names[node.Output[i]]
 		if n.value.name == node.Output[i] {
 			n.value.name = ""
 		}

@@ -151,46 +151,46 @@ func TensorInts(p *onnx.TensorProto) ([]Dim, bool) {
 		return nil, false
 	}
 
-	b := (&Literal{Proto: p}).Bytes()
-	if len(b) != int(n)*width {
+	raw := (&Literal{Proto: p}).Bytes()
+	if len(raw) != int(n)*width {
 		return nil, false
 	}
 
 	out := make([]Dim, 0, n)
-	for ; len(b) > 0; b = b[width:] {
+	for ; len(raw) > 0; raw = raw[width:] {
 		switch width {
 		case 1:
-			out = append(out, BoolDim(b[0] != 0))
+			out = append(out, BoolDim(raw[0] != 0))
 		case 4:
-			out = append(out, StaticDim(int(int32(binary.LittleEndian.Uint32(b)))))
+			out = append(out, StaticDim(int(int32(binary.LittleEndian.Uint32(raw)))))
 		default:
-			out = append(out, StaticDim(int(binary.LittleEndian.Uint64(b))))
+			out = append(out, StaticDim(int(binary.LittleEndian.Uint64(raw))))
 		}
 	}
 
 	return out, true
 }
 
-// IsScalar reports whether the literal is a single inline number or boolean with value v.
-func (l *Literal) IsScalar(v float64) bool {
+// IsScalar reports whether the literal is a single inline number or boolean of this value.
+func (l *Literal) IsScalar(value float64) bool {
 	if t := l.Tensor; t != nil {
-		return len(t.Data) == 1 && float64(t.Data[0]) == v || len(t.Ints) == 1 && float64(t.Ints[0]) == v
+		return len(t.Data) == 1 && float64(t.Data[0]) == value || len(t.Ints) == 1 && float64(t.Ints[0]) == value
 	}
 
-	p := l.Proto
-	if p == nil || elements(p, 1) != 1 {
+	proto := l.Proto
+	if proto == nil || elements(proto, 1) != 1 {
 		return false
 	}
 
 	switch b := l.Bytes(); {
-	case DType(p.DataType) == Float && len(b) == 4:
-		return float64(math.Float32frombits(binary.LittleEndian.Uint32(b))) == v
-	case DType(p.DataType) == Double && len(b) == 8:
-		return math.Float64frombits(binary.LittleEndian.Uint64(b)) == v
+	case DType(proto.DataType) == Float && len(b) == 4:
+		return float64(math.Float32frombits(binary.LittleEndian.Uint32(b))) == value
+	case DType(proto.DataType) == Double && len(b) == 8:
+		return math.Float64frombits(binary.LittleEndian.Uint64(b)) == value
 	}
 
-	d, ok := TensorInts(p)
-	return ok && float64(d[0].N) == v
+	d, ok := TensorInts(proto)
+	return ok && float64(d[0].N) == value
 }
 
 // ExternalPlace returns the place of a constant's elements in a file; ok is false for a constant in memory.

@@ -90,17 +90,17 @@ func (f *File) branch(node *onnx.NodeProto, in []Node, outer *scope) (ok bool, e
 		return false, fmt.Errorf("it has no %s", want)
 	}
 
-	g := node.Attribute[i].G
-	s := &scope{names: map[string]Node{}, outer: outer, label: outer.label, depth: outer.depth + 1}
+	branch := node.Attribute[i].G
+	inner := &scope{names: map[string]Node{}, outer: outer, label: outer.label, depth: outer.depth + 1}
 	if node.Name != "" {
-		s.label += node.Name + "/"
+		inner.label += node.Name + "/"
 	}
 
-	if len(node.Output) > len(g.Output) {
-		return false, fmt.Errorf("its %s has %d outputs, not %d", want, len(g.Output), len(node.Output))
+	if len(node.Output) > len(branch.Output) {
+		return false, fmt.Errorf("its %s has %d outputs, not %d", want, len(branch.Output), len(node.Output))
 	}
 
-	if err := f.within(g, s); err != nil {
+	if err := f.within(branch, inner); err != nil {
 		return false, err
 	}
 
@@ -108,9 +108,9 @@ func (f *File) branch(node *onnx.NodeProto, in []Node, outer *scope) (ok bool, e
 		if name == "" {
 			continue
 		}
-		n, ok := s.get(g.Output[i].Name)
+		n, ok := inner.get(branch.Output[i].Name)
 		if !ok || !n.OK() {
-			return false, fmt.Errorf("output %q of its %s is made by no node", g.Output[i].Name, want)
+			return false, fmt.Errorf("output %q of its %s is made by no node", branch.Output[i].Name, want)
 		}
 		if err := f.alias(name, n, outer); err != nil {
 			return false, err
@@ -121,19 +121,19 @@ func (f *File) branch(node *onnx.NodeProto, in []Node, outer *scope) (ok bool, e
 }
 
 // within adds the operators of a graph inside another one.
-func (f *File) within(g *onnx.GraphProto, s *scope) error {
-	if err := f.expand(len(g.Node), s); err != nil {
+func (f *File) within(graphProto *onnx.GraphProto, scope *scope) error {
+	if err := f.expand(len(graphProto.Node), scope); err != nil {
 		return err
 	}
 
-	for _, t := range g.Initializer {
-		if err := s.declare(t.Name, f.Graph.imported(t, t.Name)); err != nil {
+	for _, t := range graphProto.Initializer {
+		if err := scope.declare(t.Name, f.Graph.imported(t, t.Name)); err != nil {
 			return err
 		}
 	}
 
-	for _, p := range g.Node {
-		if err := f.node(p, s); err != nil {
+	for _, p := range graphProto.Node {
+		if err := f.node(p, scope); err != nil {
 			return err
 		}
 	}

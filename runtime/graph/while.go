@@ -94,13 +94,13 @@ func loopBody(in []Node, out []Output) (*onnx.GraphProto, error) {
 		return nil, fmt.Errorf("the body uses operators of %v", m.OpsetImport[len(m.OpsetImport)-1])
 	}
 
-	g := m.Graph
-	g.Input = nil // unused inputs are required too
+	graphProto := m.Graph
+	graphProto.Input = nil // unused inputs are required too
 	for _, n := range in {
-		g.Input = append(g.Input, valueInfo(n.Name(), n))
+		graphProto.Input = append(graphProto.Input, valueInfo(n.Name(), n))
 	}
 
-	content, err := proto.MarshalOptions{Deterministic: true}.Marshal(g)
+	content, err := proto.MarshalOptions{Deterministic: true}.Marshal(graphProto)
 	if err != nil {
 		return nil, err
 	}
@@ -115,21 +115,21 @@ func loopBody(in []Node, out []Output) (*onnx.GraphProto, error) {
 		}
 	}
 
-	for _, n := range g.Node {
+	for _, n := range graphProto.Node {
 		rename(n.Input)
 		rename(n.Output)
 	}
 
-	for _, t := range g.Initializer {
+	for _, t := range graphProto.Initializer {
 		t.Name = prefix + t.Name
 	}
 
-	for _, v := range append(g.Input, g.Output...) {
+	for _, v := range append(graphProto.Input, graphProto.Output...) {
 		v.Name = prefix + v.Name
 	}
 
-	g.Name = "body"
-	return g, nil
+	graphProto.Name = "body"
+	return graphProto, nil
 }
 
 func inferWhile(o *Inference) error {
@@ -143,7 +143,7 @@ func inferWhile(o *Inference) error {
 }
 
 // loop writes a While as Loop: the maximum number of iterations, no initial condition, the states.
-func (w *writer) loop(g *onnx.GraphProto, op *Op) error {
+func (w *writer) loop(graphProto *onnx.GraphProto, op *Op) error {
 	n := &onnx.NodeProto{OpType: "Loop", Input: []string{w.name(op.In[0]), ""},
 		Attribute: []*onnx.AttributeProto{op.Attrs["body"].proto("body")}}
 	for _, x := range op.In[1:] {
@@ -154,7 +154,7 @@ func (w *writer) loop(g *onnx.GraphProto, op *Op) error {
 		n.Output = append(n.Output, w.name(x))
 	}
 
-	g.Node = append(g.Node, n)
+	graphProto.Node = append(graphProto.Node, n)
 	return nil
 }
 
@@ -163,7 +163,7 @@ const maxBodies = 100
 
 // loop adds a loop that While made, for FixSizes: its bodies one after another if they are few. Iterations after the
 // end of the loop change nothing.
-func (f *File) loop(node *onnx.NodeProto, in []Node, s *scope) (done bool, err error) {
+func (f *File) loop(node *onnx.NodeProto, in []Node, scope *scope) (done bool, err error) {
 	if !f.fixed || node.OpType != "Loop" || len(in) < 2 || in[1].OK() || len(node.Attribute) != 1 {
 		return false, nil
 	}
@@ -177,7 +177,7 @@ func (f *File) loop(node *onnx.NodeProto, in []Node, s *scope) (done bool, err e
 	states := slices.Clone(in[2:])
 	if n := in[0].Ints(); len(n) == 1 && n[0].Static() && n[0].N <= maxBodies {
 		for range n[0].N {
-			if err := f.iterate(body, states, s); err != nil {
+			if err := f.iterate(body, states, scope); err != nil {
 				return false, err
 			}
 		}
@@ -186,7 +186,7 @@ func (f *File) loop(node *onnx.NodeProto, in []Node, s *scope) (done bool, err e
 	}
 
 	for i, name := range node.Output {
-		if err := f.alias(name, states[i], s); err != nil {
+		if err := f.alias(name, states[i], scope); err != nil {
 			return false, err
 		}
 	}

@@ -120,15 +120,15 @@ type caster struct {
 }
 
 func joinCasts(model *onnx.ModelProto, low onnx.TensorProto_DataType) *onnx.ModelProto {
-	g := model.GetGraph()
-	c := &caster{low: low, source: map[string]string{}, readers: map[string][]*onnx.NodeProto{},
+	graph := model.GetGraph()
+	caster := &caster{low: low, source: map[string]string{}, readers: map[string][]*onnx.NodeProto{},
 		outputs: map[string]bool{}, chosen: map[*onnx.NodeProto]bool{}, from: map[string]*onnx.NodeProto{}}
-	c.survey(g)
+	caster.survey(graph)
 	for again := true; again; { // a node that cannot change leaves its neighbours a Cast
 		again = false
-		for n := range c.chosen {
-			if !c.fits(n) {
-				delete(c.chosen, n)
+		for n := range caster.chosen {
+			if !caster.fits(n) {
+				delete(caster.chosen, n)
 				again = true
 			}
 		}
@@ -136,52 +136,53 @@ func joinCasts(model *onnx.ModelProto, low onnx.TensorProto_DataType) *onnx.Mode
 
 	rename := map[string]string{} // versions of low precision, by the names of their Casts' results
 	var nodes []*onnx.NodeProto
-	for _, n := range g.Node {
-		if c.chosen[n] {
-			n = c.lowered(n, rename)
-		} else if name := rename[n.GetOutput()[0]]; name != "" {
+	for _, node := range graph.Node {
+		if caster.chosen[node] {
+			node = caster.lowered(node, rename)
+		} else if name := rename[node.GetOutput()[0]]; name != "" {
 			continue // a Cast of what has low precision already
-		} else if slices.ContainsFunc(n.Input, func(name string) bool { return rename[name] != "" }) {
-			n = onnx.ShallowCopy(n)
-			n.Input = slices.Clone(n.Input)
-			for i, name := range n.Input {
+		} else if slices.ContainsFunc(node.Input, func(name string) bool { return rename[name] != "" }) {
+			node = onnx.ShallowCopy(node)
+			node.Input = slices.Clone(node.Input)
+			for i, name := range node.Input {
 				if to := rename[name]; to != "" {
-					n.Input[i] = to
+					node.Input[i] = to
 				}
 			}
 		}
-		nodes = append(nodes, n)
+		nodes = append(nodes, node)
 	}
 
 	out := onnx.ShallowCopy(model)
-	out.Graph = onnx.ShallowCopy(g)
-	out.Graph.Node = onnx.UsedNodes(nodes, g.Output)
+	out.Graph = onnx.ShallowCopy(graph)
+	out.Graph.Node = onnx.UsedNodes(nodes, graph.Output)
 	return out
 }
 
-func (c *caster) survey(g *onnx.GraphProto) {
+func (c *caster) survey(graph *onnx.GraphProto) {
 	isLow := map[string]bool{}
-	for _, n := range g.Node {
-		for _, name := range append(onnx.OuterNames(n), n.Input...) {
-			c.readers[name] = append(c.readers[name], n)
+	for _, node := range graph.Node {
+		for _, name := range append(onnx.OuterNames(node), node.Input...) {
+			c.readers[name] = append(c.readers[name], node)
 		}
 
-		if castTo(n, onnx.TensorProto_FLOAT) && isLow[n.Input[0]] {
-			c.source[n.Output[0]] = n.Input[0]
+		if castTo(node, onnx.TensorProto_FLOAT) && isLow[node.Input[0]] {
+			c.source[node.Output[0]] = node.Input[0]
 		}
 
-		if _, ok := lowers[n.OpType]; ok && own(n) {
-			c.chosen[n] = true
+		if _, ok := lowers[node.OpType]; ok && own(node) {
+			c.chosen[node] = true
 		}
 
 		reads := func(name string) bool { return isLow[name] }
-		for _, name := range n.Output {
-			c.from[name] = n
-			isLow[name] = castTo(n, c.low) || n.OpType != "Cast" && !own(n) && slices.ContainsFunc(n.Input, reads)
+		for _, name := range node.Output {
+			c.from[name] = node
+			isLow[name] = castTo(node, c.low) || node.OpType != "Cast" && !own(node) && slices.ContainsFunc(node.Input,
+				reads)
 		}
 	}
 
-	for _, v := range g.Output {
+	for _, v := range graph.Output {
 		c.outputs[v.Name] = true
 	}
 }
@@ -229,22 +230,23 @@ func (c *caster) reads(n *onnx.NodeProto, name string) bool {
 
 // lowered returns the form of a chosen node, and notes the Casts that it replaces.
 func (c *caster) lowered(node *onnx.NodeProto, rename map[string]string) *onnx.NodeProto {
-	at, n := lowers[node.OpType], onnx.ShallowCopy(node)
-	n.OpType, n.Input, n.Output = lowKind(node.OpType, c.low), slices.Clone(node.Input), slices.Clone(node.Output)
+	at, form := lowers[node.OpType], onnx.ShallowCopy(node)
+	form.OpType, form.Input, form.Output = lowKind(node.OpType, c.low), slices.Clone(node.Input),
+		slices.Clone(node.Output)
 	for _, i := range at.in {
-		if i < len(n.Input) && c.source[n.Input[i]] != "" {
-			n.Input[i] = c.source[n.Input[i]]
+		if i < len(form.Input) && c.source[form.Input[i]] != "" {
+			form.Input[i] = c.source[form.Input[i]]
 		}
 	}
 
 	if node.OpType == "LayerNormGrad" {
-		n.Output = append(n.Output, node.Output[0]+"/"+lowKind("", c.low))
+		form.Output = append(form.Output, node.Output[0]+"/"+lowKind("", c.low))
 	}
 
-	for _, name := range n.Output {
+	for _, name := range form.Output {
 		to := name
 		if node.OpType == "LayerNormGrad" {
-			to = n.Output[1]
+			to = form.Output[1]
 		}
 		for _, by := range c.readers[name] {
 			if castTo(by, c.low) {
@@ -253,5 +255,5 @@ func (c *caster) lowered(node *onnx.NodeProto, rename map[string]string) *onnx.N
 		}
 	}
 
-	return n
+	return form
 }

@@ -27,10 +27,10 @@ func RewriteProducts(m *onnx.ModelProto, s InstructionSet) (*onnx.ModelProto, []
 }
 
 func rewriteProducts(model *onnx.ModelProto, panel, least int64) (*onnx.ModelProto, []PackedMatrix) {
-	g := model.GetGraph()
-	rewriter := newRewriter(g)
+	graph := model.GetGraph()
+	rewriter := newRewriter(graph)
 	rewriter.panel, rewriter.least = panel, least
-	for _, n := range g.GetNode() {
+	for _, n := range graph.GetNode() {
 		rewriter.node(n)
 	}
 
@@ -39,7 +39,7 @@ func rewriteProducts(model *onnx.ModelProto, panel, least int64) (*onnx.ModelPro
 	}
 
 	out := rewriter.rewritten(model)
-	out.Graph.Initializer = slices.DeleteFunc(slices.Clone(g.Initializer), func(t *onnx.TensorProto) bool {
+	out.Graph.Initializer = slices.DeleteFunc(slices.Clone(graph.Initializer), func(t *onnx.TensorProto) bool {
 		return onnx.IsExternal(t) && rewriter.uses[t.Name] == 0
 	})
 	out.Graph.Initializer = append(out.Graph.Initializer, rewriter.panels...)
@@ -65,34 +65,35 @@ type sum struct {
 	input int
 }
 
-func newRewriter(g *onnx.GraphProto) *productRewriter {
-	r := &productRewriter{tensors: map[string]*onnx.TensorProto{}, uses: map[string]int{}, varies: map[string]bool{},
-		sums: map[string]sum{}}
-	for _, t := range g.GetInitializer() {
-		r.tensors[t.Name] = t
+func newRewriter(graph *onnx.GraphProto) *productRewriter {
+	rewriter := &productRewriter{tensors: map[string]*onnx.TensorProto{}, uses: map[string]int{},
+		varies: map[string]bool{},
+		sums:   map[string]sum{}}
+	for _, t := range graph.GetInitializer() {
+		rewriter.tensors[t.Name] = t
 	}
 
-	for _, v := range g.GetInput() {
-		delete(r.tensors, v.Name)
-		r.varies[v.Name] = true
+	for _, v := range graph.GetInput() {
+		delete(rewriter.tensors, v.Name)
+		rewriter.varies[v.Name] = true
 	}
 
-	for _, v := range g.GetOutput() {
-		r.uses[v.Name]++
+	for _, v := range graph.GetOutput() {
+		rewriter.uses[v.Name]++
 	}
 
-	for _, n := range g.GetNode() {
+	for _, n := range graph.GetNode() {
 		varies := false
 		for _, name := range append(onnx.OuterNames(n), n.Input...) {
-			r.uses[name]++
-			varies = varies || r.varies[name]
+			rewriter.uses[name]++
+			varies = varies || rewriter.varies[name]
 		}
 		for _, name := range n.Output {
-			r.varies[name] = varies
+			rewriter.varies[name] = varies
 		}
 	}
 
-	return r
+	return rewriter
 }
 
 // rewritten returns a copy of the model with the rewriter's nodes.
@@ -172,25 +173,25 @@ func alpha(n *onnx.NodeProto) float32 {
 
 // added moves the addition of a value, node, into the node that computes the sum, to the place of node, if it can.
 func (r *productRewriter) added(node *onnx.NodeProto, name, value string) bool {
-	s, found := r.sums[name]
-	b, input := r.tensors[value], s.input
+	adder, found := r.sums[name]
+	b, input := r.tensors[value], adder.input
 	switch {
 	case !found || r.uses[name] != 1:
 		return false
 	case node.OpType == "AddSameShape" && node.Domain == onnx.Kernels:
-	case node.OpType == "Add" && onnx.Standard(node.Domain) && s.bias > 0 && b != nil &&
-		b.DataType == int32(onnx.TensorProto_FLOAT) && slices.Equal(b.Dims, []int64{s.bias}):
+	case node.OpType == "Add" && onnx.Standard(node.Domain) && adder.bias > 0 && b != nil &&
+		b.DataType == int32(onnx.TensorProto_FLOAT) && slices.Equal(b.Dims, []int64{adder.bias}):
 		input = 2
 	default:
 		return false
 	}
 
-	m := onnx.ShallowCopy(s.node)
+	m := onnx.ShallowCopy(adder.node)
 	m.Input = append(slices.Clone(m.Input), make([]string, input-len(m.Input))...)
 	m.Input, m.Output = append(m.Input, value), node.Output
-	r.nodes[s.at] = nil
+	r.nodes[adder.at] = nil
 	if input == 2 {
-		r.sums[node.Output[0]] = sum{m, len(r.nodes), 0, s.input}
+		r.sums[node.Output[0]] = sum{m, len(r.nodes), 0, adder.input}
 	}
 
 	r.nodes = append(r.nodes, m)

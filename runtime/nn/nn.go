@@ -124,9 +124,9 @@ func PackedAttention(qkv graph.Node, spans [][5]int, heads int) graph.Node {
 		asked = append(asked, 0, 0, -1)
 	}
 
-	for i, s := range spans {
-		keys = max(keys, s[1]-s[0]+s[3]-s[2])
-		for _, v := range s {
+	for i, span := range spans {
+		keys = max(keys, span[1]-span[0]+span[3]-span[2])
+		for _, v := range span {
 			flat = append(flat, int64(v))
 		}
 		attend := func(from, to int) {
@@ -137,9 +137,9 @@ func PackedAttention(qkv graph.Node, spans [][5]int, heads int) graph.Node {
 				asked[3*row+1] = int64(i + 1)
 			}
 		}
-		attend(s[0], s[1])
-		attend(s[2], s[3])
-		asked[3*s[4]+2] = int64(i)
+		attend(span[0], span[1])
+		attend(span[2], span[3])
+		asked[3*span[4]+2] = int64(i)
 	}
 
 	keys = (keys + graph.KernelWidth - 1) / graph.KernelWidth * graph.KernelWidth

@@ -48,7 +48,7 @@ func MachineFingerprint() Fingerprint {
 // processor lists the instruction sets that ONNX Runtime, the GNU C library and runtime/kernels look for.
 func processor() string {
 	var has []string
-	for _, s := range []struct {
+	for _, set := range []struct {
 		name string
 		has  bool
 	}{
@@ -62,8 +62,8 @@ func processor() string {
 		{"asimddp", cpu.ARM64.HasASIMDDP}, {"asimdfhm", cpu.ARM64.HasASIMDFHM}, {"i8mm", cpu.ARM64.HasI8MM},
 		{"sve", cpu.ARM64.HasSVE}, {"sve2", cpu.ARM64.HasSVE2},
 	} {
-		if s.has {
-			has = append(has, s.name)
+		if set.has {
+			has = append(has, set.name)
 		}
 	}
 

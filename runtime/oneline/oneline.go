@@ -36,18 +36,18 @@ func Text(s string) string {
 func breaksLine(r rune) bool { return r == '\n' || r == '\r' }
 
 // Short is Text for values of untrusted files: it cuts the line after 400 bytes, and marks the cut with "...".
-func Short(s string) string {
-	s = Text(s)
-	if len(s) <= limit {
-		return s
+func Short(text string) string {
+	text = Text(text)
+	if len(text) <= limit {
+		return text
 	}
 
 	end := limit
-	for !utf8.RuneStart(s[end]) {
+	for !utf8.RuneStart(text[end]) {
 		end--
 	}
 
-	return s[:end] + "..."
+	return text[:end] + "..."
 }
 
 // Error returns an error whose text is Text of that of err, and which unwraps to err. It returns err itself where the

@@ -81,51 +81,51 @@ func keep(list []*ValueInfoProto, names []string) ([]*ValueInfoProto, error) {
 // adapterName returns the name of a converted value. No graph has such names.
 func adapterName(what, name string) string { return "promptfed/" + what + "/" + name }
 
-func (a *Adapted) inputs(g *GraphProto) {
+func (a *Adapted) inputs(graph *GraphProto) {
 	var casts []*NodeProto
-	g.Input = slices.Clone(g.Input)
-	for _, v := range Inputs(g) {
+	graph.Input = slices.Clone(graph.Input)
+	for _, v := range Inputs(graph) {
 		name := v.Name
 		from := TensorProto_DataType(v.GetType().GetTensorType().GetElemType())
 		if t := InterfaceType(from); t != from {
 			name = adapterName("input", v.Name)
 			casts = append(casts, castNode(name, v.Name, from))
-			g.Input[slices.Index(g.Input, v)] = retyped(v, name, t)
+			graph.Input[slices.Index(graph.Input, v)] = retyped(v, name, t)
 		}
 		a.Inputs = append(a.Inputs, name)
 	}
 
-	g.Node = append(casts, g.Node...)
+	graph.Node = append(casts, graph.Node...)
 }
 
-func (a *Adapted) outputs(g *GraphProto) {
-	g.Node, g.Initializer = slices.Clip(g.Node), slices.Clip(g.Initializer)
-	g.Output = nil
+func (a *Adapted) outputs(graph *GraphProto) {
+	graph.Node, graph.Initializer = slices.Clip(graph.Node), slices.Clip(graph.Initializer)
+	graph.Output = nil
 	for _, proto := range a.Kept {
 		from := TensorProto_DataType(proto.GetType().GetTensorType().GetElemType())
 		tensorProto_DataType, name := InterfaceType(from), proto.Name
-		at := AdaptedOutput{Value: len(g.Output), Shape: -1}
+		at := AdaptedOutput{Value: len(graph.Output), Shape: -1}
 		if tensorProto_DataType != from {
 			name = adapterName("output", proto.Name)
-			g.Node = append(g.Node, castNode(proto.Name, name, tensorProto_DataType))
+			graph.Node = append(graph.Node, castNode(proto.Name, name, tensorProto_DataType))
 		}
 
 		switch {
 		case proto.GetType().GetTensorType().GetShape() == nil:
 			flat, shape := adapterName("flat", proto.Name), adapterName("shape", proto.Name)
-			flatten(g, name, flat, shape)
-			g.Output = append(g.Output, vector(flat, tensorProto_DataType), vector(shape, TensorProto_INT64))
+			flatten(graph, name, flat, shape)
+			graph.Output = append(graph.Output, vector(flat, tensorProto_DataType), vector(shape, TensorProto_INT64))
 			at.Shape = at.Value + 1
 		case name != proto.Name:
-			g.Output = append(g.Output, retyped(proto, name, tensorProto_DataType))
+			graph.Output = append(graph.Output, retyped(proto, name, tensorProto_DataType))
 		default:
-			g.Output = append(g.Output, proto)
+			graph.Output = append(graph.Output, proto)
 		}
 
 		a.Outputs = append(a.Outputs, at)
 	}
 
-	for _, v := range g.Output {
+	for _, v := range graph.Output {
 		a.Values = append(a.Values, v.Name)
 	}
 }

@@ -35,30 +35,30 @@ func decode(b []byte) (*ModelProto, error) {
 }
 
 // count subtracts the messages and strings of an encoded message from left.
-func count(b []byte, d protoreflect.MessageDescriptor, depth int, left *int) error {
+func count(encoded []byte, descriptor protoreflect.MessageDescriptor, depth int, left *int) error {
 	if depth > maxNested {
 		return fmt.Errorf("messages are nested more than %d deep", maxNested)
 	}
 
-	for len(b) > 0 {
-		number, wire, value, n := nextField(b)
+	for len(encoded) > 0 {
+		number, wire, value, length := nextField(encoded)
 		switch {
-		case n < 0:
-			return protowire.ParseError(n)
+		case length < 0:
+			return protowire.ParseError(length)
 		case wire == protowire.StartGroupType:
 			return errors.New("it holds a group; ONNX has no groups")
 		case wire == protowire.BytesType:
 			if *left--; *left < 0 {
 				return fmt.Errorf("it has more than %d messages and strings", maxParts)
 			}
-			if f := d.Fields().ByNumber(number); f != nil && f.Message() != nil {
+			if f := descriptor.Fields().ByNumber(number); f != nil && f.Message() != nil {
 				if err := count(value, f.Message(), depth+1, left); err != nil {
 					return err
 				}
 			}
 		}
 
-		b = b[n:]
+		encoded = encoded[length:]
 	}
 
 	return nil

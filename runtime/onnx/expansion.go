@@ -10,20 +10,20 @@ import (
 // that is too large with the bodies of functions in place of their calls, before anything is expanded: ONNX Runtime
 // sets no bound. The work is linear in the model's size, because each function is counted once.
 func checkExpansion(model *ModelProto, functions map[string]*FunctionProto, graphs int) error {
-	x := &expander{graphs: graphs, functions: functions, known: map[*FunctionProto]expansion{}}
+	expander := &expander{graphs: graphs, functions: functions, known: map[*FunctionProto]expansion{}}
 	lists := [][]*NodeProto{model.GetGraph().GetNode()}
 	for _, t := range model.TrainingInfo {
 		lists = append(lists, t.GetInitialization().GetNode(), t.GetAlgorithm().GetNode())
 	}
 
 	for _, list := range lists {
-		if _, err := x.count(list, expansion{}, false); err != nil {
+		if _, err := expander.count(list, expansion{}, false); err != nil {
 			return err
 		}
 	}
 
 	for _, f := range model.Functions {
-		if _, err := x.call(f, expansion{}); err != nil {
+		if _, err := expander.call(f, expansion{}); err != nil {
 			return fmt.Errorf("function %s: %w", f.Name, err)
 		}
 	}

@@ -45,23 +45,24 @@ func externals(m *ModelProto) iter.Seq[*TensorProto] {
 
 // ExternalOf returns the place of a tensor's elements. It checks what it can without the files: the path stays inside
 // the model's folder, and the length is that of the dimensions.
-func ExternalOf(t *TensorProto) (External, error) {
+func ExternalOf(tensor *TensorProto) (External, error) {
 	external := External{}
 	fail := func(format string, a ...any) (External, error) {
-		return External{}, fmt.Errorf("tensor %q: "+format, append([]any{t.GetName()}, a...)...)
+		return External{}, fmt.Errorf("tensor %q: "+format, append([]any{tensor.GetName()}, a...)...)
 	}
-	size, known, err := ByteSize(t)
+	size, known, err := ByteSize(tensor)
 	if err != nil {
 		return fail("%w", err)
 	}
 
 	if !known {
-		return fail("elements of type %v cannot lie in a file", TensorProto_DataType(t.DataType))
+		return fail("elements of type %v cannot lie in a file", TensorProto_DataType(tensor.DataType))
 	}
 
 	external.Length = size // the standard makes it optional
-	for i, entry := range t.ExternalData {
-		if slices.ContainsFunc(t.ExternalData[:i], func(x *StringStringEntryProto) bool { return x.Key == entry.Key }) {
+	for i, entry := range tensor.ExternalData {
+		if slices.ContainsFunc(tensor.ExternalData[:i],
+			func(x *StringStringEntryProto) bool { return x.Key == entry.Key }) {
 			return fail("its external data names %.60q twice", entry.Key)
 		}
 
@@ -89,8 +90,8 @@ func ExternalOf(t *TensorProto) (External, error) {
 
 	if external.Length != size {
 		return fail("%d bytes of %s are named for dimensions %v of type %v, which take %d", external.Length,
-			external.File, t.Dims,
-			TensorProto_DataType(t.DataType), size)
+			external.File, tensor.Dims,
+			TensorProto_DataType(tensor.DataType), size)
 	}
 
 	return external, nil
@@ -216,30 +217,30 @@ func ReadExternal(dir string, e External) ([]byte, error) {
 // places returns the files of all external tensors, and checks that each tensor lies within its file.
 func places(m *ModelProto, dir string) (map[string]place, error) {
 	files := map[string]place{}
-	for t := range externals(m) {
-		external, err := ExternalOf(t)
+	for tensor := range externals(m) {
+		external, err := ExternalOf(tensor)
 		if err != nil {
 			return nil, err
 		}
 
 		if dir == "" {
-			return nil, fmt.Errorf("tensor %q lies in the file %q, but no folder was given", t.Name, external.File)
+			return nil, fmt.Errorf("tensor %q lies in the file %q, but no folder was given", tensor.Name, external.File)
 		}
 
-		p, known := files[external.File]
+		file, known := files[external.File]
 		if !known {
-			p, err = find(dir, external.File)
+			file, err = find(dir, external.File)
 		}
 
 		if err == nil {
-			err = p.check(external)
+			err = file.check(external)
 		}
 
 		if err != nil {
-			return nil, fmt.Errorf("tensor %q: %w", t.Name, err)
+			return nil, fmt.Errorf("tensor %q: %w", tensor.Name, err)
 		}
 
-		files[external.File] = p
+		files[external.File] = file
 	}
 
 	return files, nil
@@ -308,21 +309,21 @@ func LocateExternal(model *ModelProto, dir string) (*ModelProto, string, error) 
 	return model, folder, nil
 }
 
-// commonFolder returns the deepest folder at or above both; a is "" at first.
-func commonFolder(a, b string) string {
-	if a == "" {
+// commonFolder returns the deepest folder at or above both; folder is "" at first.
+func commonFolder(folder, b string) string {
+	if folder == "" {
 		return b
 	}
 
-	for a != b && !inside(a, b) {
-		up := filepath.Dir(a)
-		if up == a {
+	for folder != b && !inside(folder, b) {
+		up := filepath.Dir(folder)
+		if up == folder {
 			break
 		}
-		a = up
+		folder = up
 	}
 
-	return a
+	return folder
 }
 
 // maxFile is the maximum size of a model file: protobuf's limit minus room for metadata.

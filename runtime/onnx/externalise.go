@@ -59,11 +59,11 @@ func externalised(whole []byte, dir, location string) (model *ModelProto, err er
 		}
 	}()
 
-	x := &externaliser{whole: whole}
+	copier := &externaliser{whole: whole}
 	_, outside := find(dir, location)
 	b := whole
 	if outside == nil {
-		if b, err = x.message(whole, inModel, 0); err != nil {
+		if b, err = copier.message(whole, inModel, 0); err != nil {
 			return nil, fmt.Errorf("not an ONNX model, or cut short: %w", err)
 		}
 	}
@@ -74,7 +74,7 @@ func externalised(whole []byte, dir, location string) (model *ModelProto, err er
 
 	folder, own := path.Split(location)
 	for t := range Tensors(model) {
-		if len(t.ExternalData) > 0 && t.ExternalData[0].Value == ownFile && x.left {
+		if len(t.ExternalData) > 0 && t.ExternalData[0].Value == ownFile && copier.left {
 			t.ExternalData[0].Value = own
 		}
 	}
@@ -123,16 +123,16 @@ type externaliser struct {
 	left  bool   // some tensor stays in the file
 }
 
-func (x *externaliser) message(b []byte, kind messageKind, depth int) (out []byte, err error) {
+func (x *externaliser) message(encoded []byte, kind messageKind, depth int) (out []byte, err error) {
 	if depth > maxNested {
 		return nil, fmt.Errorf("messages are nested more than %d deep", maxNested)
 	}
 
 	dtype := TensorProto_UNDEFINED
-	for len(b) > 0 {
-		number, wire, value, n := nextField(b)
-		if n < 0 {
-			return nil, protowire.ParseError(n)
+	for len(encoded) > 0 {
+		number, wire, value, length := nextField(encoded)
+		if length < 0 {
+			return nil, protowire.ParseError(length)
 		}
 
 		inner, nested := leads[kind][number]
@@ -156,10 +156,10 @@ func (x *externaliser) message(b []byte, kind messageKind, depth int) (out []byt
 				v, _ := protowire.ConsumeVarint(value)
 				dtype = TensorProto_DataType(v)
 			}
-			out = append(out, b[:n]...)
+			out = append(out, encoded[:length]...)
 		}
 
-		b = b[n:]
+		encoded = encoded[length:]
 	}
 
 	return out, nil
@@ -167,23 +167,23 @@ func (x *externaliser) message(b []byte, kind messageKind, depth int) (out []byt
 
 // nextField splits the first field of an encoded message: its number, its type, its encoded value (of bytes without
 // their length), and the length of all, which is negative for an error of protowire.
-func nextField(b []byte) (number protowire.Number, wire protowire.Type, value []byte, n int) {
-	number, wire, n = protowire.ConsumeTag(b)
-	if n < 0 {
-		return 0, 0, nil, n
+func nextField(encoded []byte) (number protowire.Number, wire protowire.Type, value []byte, length int) {
+	number, wire, length = protowire.ConsumeTag(encoded)
+	if length < 0 {
+		return 0, 0, nil, length
 	}
 
-	m := protowire.ConsumeFieldValue(number, wire, b[n:])
+	m := protowire.ConsumeFieldValue(number, wire, encoded[length:])
 	if m < 0 {
 		return 0, 0, nil, m
 	}
 
-	value = b[n : n+m]
+	value = encoded[length : length+m]
 	if wire == protowire.BytesType {
 		value, _ = protowire.ConsumeBytes(value)
 	}
 
-	return number, wire, value, n + m
+	return number, wire, value, length + m
 }
 
 func floating(t TensorProto_DataType) bool {

@@ -36,30 +36,30 @@ func Upgrade(model *ModelProto) error {
 		return err
 	}
 
-	u := &upgrader{model: model, functions: functions, taken: map[string]bool{"": true},
+	upgrader := &upgrader{model: model, functions: functions, taken: map[string]bool{"": true},
 		again: map[string]int{}, ranks: map[string]int{}, done: map[*GraphProto]bool{}}
 	for x := range Messages(model) {
-		switch x := x.(type) {
+		switch message := x.(type) {
 		case *ValueInfoProto:
-			u.taken[x.Name] = true
-			if s := x.GetType().GetTensorType().GetShape(); s != nil {
-				if r, twice := u.ranks[x.Name]; twice && r != len(s.Dim) { // two graphs use the name
-					u.ranks[x.Name] = -1
+			upgrader.taken[message.Name] = true
+			if s := message.GetType().GetTensorType().GetShape(); s != nil {
+				if r, twice := upgrader.ranks[message.Name]; twice && r != len(s.Dim) { // two graphs use the name
+					upgrader.ranks[message.Name] = -1
 				} else {
-					u.ranks[x.Name] = len(s.Dim)
+					upgrader.ranks[message.Name] = len(s.Dim)
 				}
 			}
 		case *TensorProto:
-			u.taken[x.Name] = true
+			upgrader.taken[message.Name] = true
 		case *NodeProto:
-			for _, name := range slices.Concat(x.Input, x.Output) {
-				u.taken[name] = true
+			for _, name := range slices.Concat(message.Input, message.Output) {
+				upgrader.taken[name] = true
 			}
 		}
 	}
 
 	model.TrainingInfo = nil
-	if err := u.graph(model.Graph, &frame{version: version}); err != nil {
+	if err := upgrader.graph(model.Graph, &frame{version: version}); err != nil {
 		return err
 	}
 
@@ -170,38 +170,38 @@ type NodeError struct {
 func (e *NodeError) Error() string { return e.Label + ": " + e.Err.Error() }
 func (e *NodeError) Unwrap() error { return e.Err }
 
-func (u *upgrader) node(to []*NodeProto, node *NodeProto, f *frame) ([]*NodeProto, error) {
-	if f.values != nil {
+func (u *upgrader) node(to []*NodeProto, node *NodeProto, frame *frame) ([]*NodeProto, error) {
+	if frame.values != nil {
 		u.inlined++
 		body := node
 		node = ShallowCopy(body)
 		if node.Name != "" {
-			node.Name = f.prefix + node.Name
+			node.Name = frame.prefix + node.Name
 		}
-		node.Input, node.Output = u.names(f, body.Input), u.names(f, body.Output)
-		node.Attribute = u.attributes(body.Attribute, f)
+		node.Input, node.Output = u.names(frame, body.Input), u.names(frame, body.Output)
+		node.Attribute = u.attributes(body.Attribute, frame)
 	}
 
 	for _, g := range Subgraphs(node) {
-		if err := u.inner(g, f); err != nil {
+		if err := u.inner(g, frame); err != nil {
 			return nil, err
 		}
 	}
 
 	if fn := u.functions[callKey(node.Domain, node.OpType, node.Overload)]; fn != nil && len(fn.Node) > 0 {
-		return u.call(to, node, fn, f)
+		return u.call(to, node, fn, frame)
 	}
 
-	return u.upgrade(to, node, f.version)
+	return u.upgrade(to, node, frame.version)
 }
 
 // attributes returns the attributes of a node in a function. References get the values of the caller's attributes, or
 // are removed if the caller omits them. Graphs are copied, because the names of each call differ.
-func (u *upgrader) attributes(list []*AttributeProto, f *frame) []*AttributeProto {
+func (u *upgrader) attributes(list []*AttributeProto, frame *frame) []*AttributeProto {
 	var out []*AttributeProto
 	for _, attribute := range list {
 		if attribute.RefAttrName != "" {
-			value, ok := f.given[attribute.RefAttrName]
+			value, ok := frame.given[attribute.RefAttrName]
 			if !ok {
 				continue
 			}
@@ -211,11 +211,11 @@ func (u *upgrader) attributes(list []*AttributeProto, f *frame) []*AttributeProt
 		} else if attribute.G != nil || len(attribute.Graphs) > 0 {
 			attribute = ShallowCopy(attribute)
 			if attribute.G != nil {
-				attribute.G = u.copied(attribute.G, f)
+				attribute.G = u.copied(attribute.G, frame)
 			}
 			attribute.Graphs = slices.Clone(attribute.Graphs)
 			for i, g := range attribute.Graphs {
-				attribute.Graphs[i] = u.copied(g, f)
+				attribute.Graphs[i] = u.copied(g, frame)
 			}
 		}
 
@@ -226,23 +226,23 @@ func (u *upgrader) attributes(list []*AttributeProto, f *frame) []*AttributeProt
 }
 
 // copied returns a graph inside a function with the names of one call. Its nodes are still those of the body.
-func (u *upgrader) copied(g *GraphProto, f *frame) *GraphProto {
-	g = ShallowCopy(g)
-	for _, list := range []*[]*ValueInfoProto{&g.Input, &g.Output, &g.ValueInfo} {
+func (u *upgrader) copied(graph *GraphProto, frame *frame) *GraphProto {
+	graph = ShallowCopy(graph)
+	for _, list := range []*[]*ValueInfoProto{&graph.Input, &graph.Output, &graph.ValueInfo} {
 		*list = slices.Clone(*list)
 		for i, v := range *list {
 			(*list)[i] = ShallowCopy(v)
-			(*list)[i].Name = u.name(f, v.Name)
+			(*list)[i].Name = u.name(frame, v.Name)
 		}
 	}
 
-	g.Initializer = slices.Clone(g.Initializer)
-	for i, t := range g.Initializer {
-		g.Initializer[i] = ShallowCopy(t)
-		g.Initializer[i].Name = u.name(f, t.Name)
+	graph.Initializer = slices.Clone(graph.Initializer)
+	for i, t := range graph.Initializer {
+		graph.Initializer[i] = ShallowCopy(t)
+		graph.Initializer[i].Name = u.name(frame, t.Name)
 	}
 
-	return g
+	return graph
 }
 
 // inner upgrades a subgraph of a node. Nodes of a function's body get the names of the call.
@@ -255,21 +255,21 @@ func (u *upgrader) inner(g *GraphProto, f *frame) error {
 }
 
 func (u *upgrader) call(to []*NodeProto, node *NodeProto, fn *FunctionProto, outer *frame) ([]*NodeProto, error) {
-	f := &frame{version: Version(fn.OpsetImport), values: map[string]string{},
+	frame := &frame{version: Version(fn.OpsetImport), values: map[string]string{},
 		given: map[string]*AttributeProto{}}
-	if f.version == 0 {
-		f.version = outer.version
+	if frame.version == 0 {
+		frame.version = outer.version
 	}
 
 	u.imports(fn.OpsetImport)
 	if node.Name != "" { // it has the prefix of the outer call
-		f.prefix = node.Name + "/"
+		frame.prefix = node.Name + "/"
 	} else {
-		f.prefix = outer.prefix
+		frame.prefix = outer.prefix
 	}
 
-	if len(f.prefix) > maxPrefix {
-		f.prefix = "call" + strconv.Itoa(u.inlined) + "/"
+	if len(frame.prefix) > maxPrefix {
+		frame.prefix = "call" + strconv.Itoa(u.inlined) + "/"
 	}
 
 	if len(node.Input) > len(fn.Input) || len(node.Output) > len(fn.Output) {
@@ -279,12 +279,12 @@ func (u *upgrader) call(to []*NodeProto, node *NodeProto, fn *FunctionProto, out
 	}
 
 	for i, name := range fn.Input {
-		if _, twice := f.values[name]; twice || name == "" {
+		if _, twice := frame.values[name]; twice || name == "" {
 			return nil, fmt.Errorf("input %q of the function is made twice, or has no name", name)
 		}
-		f.values[name] = ""
+		frame.values[name] = ""
 		if i < len(node.Input) {
-			f.values[name] = node.Input[i]
+			frame.values[name] = node.Input[i]
 		}
 	}
 
@@ -298,7 +298,7 @@ func (u *upgrader) call(to []*NodeProto, node *NodeProto, fn *FunctionProto, out
 	var passed []*NodeProto // outputs that no node computes under their own name
 	for i, name := range node.Output {
 		inside := fn.Output[i]
-		value, known := f.values[inside]
+		value, known := frame.values[inside]
 		switch {
 		case name == "":
 		case known && value != "":
@@ -306,21 +306,21 @@ func (u *upgrader) call(to []*NodeProto, node *NodeProto, fn *FunctionProto, out
 		case known || !made[inside]:
 			return nil, fmt.Errorf("output %q of the function is made by none of its nodes", inside)
 		default:
-			f.values[inside] = name
+			frame.values[inside] = name
 		}
 	}
 
 	for _, a := range fn.AttributeProto {
-		if f.given[a.Name] = a; a.G != nil || len(a.Graphs) > 0 {
+		if frame.given[a.Name] = a; a.G != nil || len(a.Graphs) > 0 {
 			return nil, fmt.Errorf("attribute %s of the function is a graph by default, which is not supported", a.Name)
 		}
 	}
 
 	for _, a := range node.Attribute {
-		f.given[a.Name] = a
+		frame.given[a.Name] = a
 	}
 
-	to, err := u.nodes(to, fn.Node, f)
+	to, err := u.nodes(to, fn.Node, frame)
 	return append(to, passed...), err
 }
 

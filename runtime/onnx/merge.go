@@ -18,23 +18,23 @@ type Part struct {
 func Merge(parts ...Part) *ModelProto {
 	all := &ModelProto{ProducerName: "promptfed", Graph: &GraphProto{Name: "classifier"}}
 	for i, part := range parts {
-		g := part.Model.Graph
+		graph := part.Model.Graph
 		keep := map[string]bool{"": true}
 		if i == 0 {
-			all.Graph.Input = g.Input
-			for _, in := range g.Input {
+			all.Graph.Input = graph.Input
+			for _, in := range graph.Input {
 				keep[in.Name] = true
 			}
 		}
 
 		if i == len(parts)-1 {
-			all.Graph.Output = g.Output
-			for _, out := range g.Output {
+			all.Graph.Output = graph.Output
+			for _, out := range graph.Output {
 				keep[out.Name] = true
 			}
 		}
 
-		rename(g, func(name string) string {
+		rename(graph, func(name string) string {
 			switch from, fed := part.Feeds[name]; {
 			case fed:
 				return from
@@ -44,8 +44,8 @@ func Merge(parts ...Part) *ModelProto {
 			return part.Name + "/" + name
 		})
 
-		all.Graph.Node = append(all.Graph.Node, g.Node...)
-		all.Graph.Initializer = append(all.Graph.Initializer, g.Initializer...)
+		all.Graph.Node = append(all.Graph.Node, graph.Node...)
+		all.Graph.Initializer = append(all.Graph.Initializer, graph.Initializer...)
 		all.Functions = append(all.Functions, part.Model.Functions...)
 		all.IrVersion = max(all.IrVersion, part.Model.IrVersion)
 		for _, o := range part.Model.OpsetImport {
@@ -64,18 +64,18 @@ func Merge(parts ...Part) *ModelProto {
 	return all
 }
 
-func rename(g *GraphProto, to func(string) string) {
-	for _, list := range [][]*ValueInfoProto{g.Input, g.Output, g.ValueInfo} {
+func rename(graph *GraphProto, to func(string) string) {
+	for _, list := range [][]*ValueInfoProto{graph.Input, graph.Output, graph.ValueInfo} {
 		for _, v := range list {
 			v.Name = to(v.Name)
 		}
 	}
 
-	for _, t := range g.Initializer {
+	for _, t := range graph.Initializer {
 		t.Name = to(t.Name)
 	}
 
-	for _, n := range g.Node {
+	for _, n := range graph.Node {
 		for _, list := range [][]string{n.Input, n.Output} {
 			for i, name := range list {
 				list[i] = to(name)

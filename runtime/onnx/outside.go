@@ -140,22 +140,22 @@ func (c *graphChecker) part(version int64, model *ModelProto) error {
 
 	for x := range Messages(model) {
 		var err error
-		switch x := x.(type) {
+		switch message := x.(type) {
 		case *GraphProto:
-			err = checkValues(x, packed)
+			err = checkValues(message, packed)
 		case *NodeProto:
-			if err = c.node(x, version, packed); err != nil {
-				err = &NodeError{Label: fmt.Sprintf("%s (node %s)", x.OpType, x.Name), Err: err}
+			if err = c.node(message, version, packed); err != nil {
+				err = &NodeError{Label: fmt.Sprintf("%s (node %s)", message.OpType, message.Name), Err: err}
 			}
 		case *FunctionProto: // default attributes
-			for _, a := range x.AttributeProto {
+			for _, a := range message.AttributeProto {
 				if err == nil && c.types[a.Name] && small(int32(a.I)) {
 					err = fmt.Errorf("attribute %s: %w", a.Name, errSmall)
 				}
 			}
 		case *TensorProto:
-			if small(x.DataType) && !constants[x] {
-				err = fmt.Errorf("tensor %q: %w", x.Name, errSmall)
+			if small(message.DataType) && !constants[message] {
+				err = fmt.Errorf("tensor %q: %w", message.Name, errSmall)
 			}
 		}
 

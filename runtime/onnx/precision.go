@@ -14,37 +14,39 @@ import (
 // keep their types. Cast nodes convert weights; ONNX Runtime computes them once.
 func LowerPrecision(model *ModelProto, low TensorProto_DataType) *ModelProto {
 	model = proto.Clone(model).(*ModelProto)
-	g := model.GetGraph()
-	l := &lowering{low: low, opset: standardOpset(model), lowName: map[string]string{}, lowered: map[string]bool{},
+	graph := model.GetGraph()
+	lowering := &lowering{low: low, opset: standardOpset(model), lowName: map[string]string{},
+		lowered: map[string]bool{},
 		onlyLow: map[string]bool{}, weights: map[string]bool{}, constants: map[string]*NodeProto{},
 		names: map[string]bool{}}
-	for _, t := range g.Initializer {
-		l.names[t.Name] = true
+	for _, t := range graph.Initializer {
+		lowering.names[t.Name] = true
 		if t.DataType == int32(TensorProto_FLOAT) {
-			l.constants[t.Name], l.weights[t.Name] = nil, IsExternal(t) && len(t.Dims) > 1
+			lowering.constants[t.Name], lowering.weights[t.Name] = nil, IsExternal(t) && len(t.Dims) > 1
 		}
 	}
 
-	for _, v := range g.Input {
-		l.names[v.Name] = true
+	for _, v := range graph.Input {
+		lowering.names[v.Name] = true
 	}
 
-	for _, n := range g.Node {
+	for _, n := range graph.Node {
 		for _, name := range n.Output {
-			l.names[name] = true
+			lowering.names[name] = true
 		}
 	}
 
-	for _, n := range g.Node {
-		l.add(n)
+	for _, n := range graph.Node {
+		lowering.add(n)
 	}
 
-	for _, v := range g.Output {
-		l.high(v.Name)
+	for _, v := range graph.Output {
+		lowering.high(v.Name)
 	}
 
-	g.Node = UsedNodes(l.out, g.Output)
-	g.ValueInfo = slices.DeleteFunc(g.ValueInfo, func(v *ValueInfoProto) bool { return l.onlyLow[v.Name] })
+	graph.Node = UsedNodes(lowering.out, graph.Output)
+	graph.ValueInfo = slices.DeleteFunc(graph.ValueInfo,
+		func(v *ValueInfoProto) bool { return lowering.onlyLow[v.Name] })
 	return model
 }
 
@@ -214,19 +216,19 @@ func UsedNodes(nodes []*NodeProto, outputs []*ValueInfoProto) []*NodeProto {
 	return kept
 }
 
-// eachOuterName calls f with the names that a node and its subgraphs take.
-func eachOuterName(n *NodeProto, f func(name string)) {
+// eachOuterName calls visit with the names that a node and its subgraphs take.
+func eachOuterName(n *NodeProto, visit func(name string)) {
 	for _, name := range n.Input {
-		f(name)
+		visit(name)
 	}
 
 	for _, a := range n.Attribute {
 		for _, g := range append(slices.Clone(a.Graphs), a.G) {
 			for _, inner := range g.GetNode() {
-				eachOuterName(inner, f)
+				eachOuterName(inner, visit)
 			}
 			for _, v := range g.GetOutput() {
-				f(v.Name)
+				visit(v.Name)
 			}
 		}
 	}

@@ -89,36 +89,39 @@ func Check(model *ModelProto) error {
 }
 
 func checkMessage(x proto.Message) error {
-	switch x := x.(type) {
+	switch message := x.(type) {
 	case *GraphProto:
-		return checkName("graph", x.Name)
+		return checkName("graph", message.Name)
 	case *ValueInfoProto:
-		if err := checkName("value", x.Name); err != nil {
+		if err := checkName("value", message.Name); err != nil {
 			return err
 		}
-		for _, d := range x.GetType().GetTensorType().GetShape().GetDim() {
+		for _, d := range message.GetType().GetTensorType().GetShape().GetDim() {
 			if err := checkName("dimension", d.GetDimParam()); err != nil {
 				return err
 			}
 			if n := d.GetDimValue(); n > MaxSize || n < -1 { // some exporters write -1 for an unknown size
-				return fmt.Errorf("value %q: a size of %d; 0 to %d are supported, and -1 for an open one", x.Name, n,
+				return fmt.Errorf("value %q: a size of %d; 0 to %d are supported, and -1 for an open one", message.Name,
+					n,
 					MaxSize)
 			}
 		}
 	case *NodeProto:
-		return cmp.Or(checkName("node", x.Name, x.OpType, x.Domain, x.Overload), checkName("value", x.Input...),
-			checkName("value", x.Output...))
+		return cmp.Or(checkName("node", message.Name, message.OpType, message.Domain, message.Overload),
+			checkName("value", message.Input...),
+			checkName("value", message.Output...))
 	case *AttributeProto:
-		return checkName("attribute", x.Name, x.RefAttrName)
+		return checkName("attribute", message.Name, message.RefAttrName)
 	case *FunctionProto:
-		return cmp.Or(checkName("function", x.Name, x.Domain, x.Overload), checkName("value", x.Input...),
-			checkName("value", x.Output...))
+		return cmp.Or(checkName("function", message.Name, message.Domain, message.Overload), checkName("value",
+			message.Input...),
+			checkName("value", message.Output...))
 	case *SparseTensorProto:
-		if _, err := NumElements(x.Dims); err != nil {
-			return fmt.Errorf("sparse tensor %q: %w", x.GetValues().GetName(), err)
+		if _, err := NumElements(message.Dims); err != nil {
+			return fmt.Errorf("sparse tensor %q: %w", message.GetValues().GetName(), err)
 		}
 	case *TensorProto:
-		return cmp.Or(checkName("tensor", x.Name), checkTensor(x))
+		return cmp.Or(checkName("tensor", message.Name), checkTensor(message))
 	}
 
 	return nil

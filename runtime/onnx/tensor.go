@@ -94,31 +94,31 @@ func RawData(proto *TensorProto) []byte {
 		return proto.RawData
 	}
 
-	var b []byte
+	var raw []byte
 	for _, v := range proto.FloatData {
-		b = binary.LittleEndian.AppendUint32(b, math.Float32bits(v))
+		raw = binary.LittleEndian.AppendUint32(raw, math.Float32bits(v))
 	}
 
 	for _, v := range proto.DoubleData {
-		b = binary.LittleEndian.AppendUint64(b, math.Float64bits(v))
+		raw = binary.LittleEndian.AppendUint64(raw, math.Float64bits(v))
 	}
 
 	for _, v := range proto.Int64Data {
-		b = binary.LittleEndian.AppendUint64(b, uint64(v))
+		raw = binary.LittleEndian.AppendUint64(raw, uint64(v))
 	}
 
 	for _, v := range proto.Int32Data { // one number per element, also for smaller types
 		switch bits[TensorProto_DataType(proto.DataType)] {
 		case 32:
-			b = binary.LittleEndian.AppendUint32(b, uint32(v))
+			raw = binary.LittleEndian.AppendUint32(raw, uint32(v))
 		case 16:
-			b = binary.LittleEndian.AppendUint16(b, uint16(v))
+			raw = binary.LittleEndian.AppendUint16(raw, uint16(v))
 		default:
-			b = append(b, byte(v))
+			raw = append(raw, byte(v))
 		}
 	}
 
-	return b
+	return raw
 }
 
 // ConstantOf returns the content of a Constant node, and nil for other nodes and for kinds of content that no operator

@@ -62,39 +62,39 @@ func (u *upgrader) upgrade(to []*NodeProto, node *NodeProto, version int64) ([]*
 		return append(to, node), nil // an error later
 	}
 
-	switch k := node.OpType; {
-	case strings.HasPrefix(k, "Reduce"), k == "Squeeze", k == "Unsqueeze":
+	switch kind := node.OpType; {
+	case strings.HasPrefix(kind, "Reduce"), kind == "Squeeze", kind == "Unsqueeze":
 		ints("axes")
-	case k == "Split":
+	case kind == "Split":
 		ints("split")
 		if len(node.Input) == 1 && !has("num_outputs") {
 			set(&AttributeProto{Name: "num_outputs", Type: AttributeProto_INT, I: int64(len(node.Output))})
 		}
-	case k == "Slice" && version < 10:
+	case kind == "Slice" && version < 10:
 		axes := has("axes")
 		ints("starts")
 		ints("ends")
 		if axes {
 			ints("axes")
 		}
-	case k == "Pad" && version < 11:
+	case kind == "Pad" && version < 11:
 		ints("pads")
 		number("value")
-	case k == "Clip" && version < 11:
+	case kind == "Clip" && version < 11:
 		number("min")
 		number("max")
-	case k == "Dropout":
+	case kind == "Dropout":
 		take("ratio") // at inference it is the identity
-	case k == "Scatter":
+	case kind == "Scatter":
 		node.OpType = "ScatterElements"
-	case k == "RoiAlign" && version < 16 && !has("coordinate_transformation_mode"):
+	case kind == "RoiAlign" && version < 16 && !has("coordinate_transformation_mode"):
 		set(&AttributeProto{Name: "coordinate_transformation_mode", Type: AttributeProto_STRING,
 			S: []byte("output_half_pixel")})
-	case (k == "Softmax" || k == "LogSoftmax" || k == "Hardmax") && version < 13:
+	case (kind == "Softmax" || kind == "LogSoftmax" || kind == "Hardmax") && version < 13:
 		return u.softmax(to, node, take("axis")), nil
-	case k == "BatchNormalization" && version < 14 && len(node.Output) > 1,
-		k == "BatchNormalization" && version < 9 && has("spatial"),
-		k == "TopK" && version < 10, k == "Upsample", k == "Resize" && version < 11:
+	case kind == "BatchNormalization" && version < 14 && len(node.Output) > 1,
+		kind == "BatchNormalization" && version < 9 && has("spatial"),
+		kind == "TopK" && version < 10, kind == "Upsample", kind == "Resize" && version < 11:
 		err = fmt.Errorf("this form of operator set %d is not supported; export with operator set 13 or newer", version)
 	}
 

@@ -87,7 +87,7 @@ func Subgraphs(n *NodeProto) []*GraphProto {
 func OuterNames(n *NodeProto) []string {
 	var out []string
 	seen := map[string]bool{"": true}
-	for _, g := range Subgraphs(n) {
+	for _, graph := range Subgraphs(n) {
 		made := map[string]bool{}
 		read := func(name string) {
 			if !made[name] && !seen[name] {
@@ -95,15 +95,15 @@ func OuterNames(n *NodeProto) []string {
 			}
 		}
 
-		for _, v := range g.Input {
+		for _, v := range graph.Input {
 			made[v.Name] = true
 		}
 
-		for _, t := range g.Initializer {
+		for _, t := range graph.Initializer {
 			made[t.Name] = true
 		}
 
-		for _, q := range g.Node {
+		for _, q := range graph.Node {
 			for _, name := range append(OuterNames(q), q.Input...) {
 				read(name)
 			}
@@ -112,7 +112,7 @@ func OuterNames(n *NodeProto) []string {
 			}
 		}
 
-		for _, v := range g.Output {
+		for _, v := range graph.Output {
 			read(v.Name)
 		}
 	}

@@ -94,20 +94,20 @@ func pReluVJP(c *call) []node {
 }
 
 // geluVJP is the gradient of the exact form x cdf(x) and, by attribute, of the tanh approximation.
-func geluVJP(c *call) []node {
-	x := c.X(0)
-	if c.Attrs.Str("approximate", "none") == "tanh" {
+func geluVJP(backward *call) []node {
+	x := backward.X(0)
+	if backward.Attrs.Str("approximate", "none") == "tanh" {
 		const a = 0.7978845608028654 // sqrt(2/pi)
 		x2 := x.Square()
 		t := x.Mul(x2.MulScalar(0.044715).AddScalar(1)).MulScalar(a).Tanh()
 		inner := x2.MulScalar(3 * 0.044715).AddScalar(1).MulScalar(a)
 		slope := t.AddScalar(1).Add(x.Mul(t.Square().Neg().AddScalar(1)).Mul(inner)).MulScalar(0.5)
-		return []node{c.G().Mul(slope)}
+		return []node{backward.G().Mul(slope)}
 	}
 
 	cdf := x.MulScalar(math.Sqrt2 / 2).Erf().AddScalar(1).MulScalar(0.5)
 	pdf := x.Square().MulScalar(-0.5).Exp().MulScalar(1 / math.Sqrt(2*math.Pi))
-	return []node{c.G().Mul(cdf.Add(x.Mul(pdf)))}
+	return []node{backward.G().Mul(cdf.Add(x.Mul(pdf)))}
 }
 
 // decomposeFastGelu returns ONNX Runtime's tanh form of GELU, of the sum of input and bias.

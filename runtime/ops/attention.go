@@ -21,20 +21,21 @@ func init() {
 // inferAttention is the shape rule of ONNX's Attention: the result has the shape of the query, with the width of the
 // values.
 func inferAttention(inference *infer) error {
-	q, v := inference.In[0].Shape(), inference.In[2].Shape()
-	if q == nil || v == nil || len(q) != len(v) {
+	query, value := inference.In[0].Shape(), inference.In[2].Shape()
+	if query == nil || value == nil || len(query) != len(value) {
 		return nil
 	}
 
-	switch len(q) {
+	switch len(query) {
 	case 4:
-		return inference.Set(graph.Shape{q[0], q[1], q[2], v[3]})
+		return inference.Set(graph.Shape{query[0], query[1], query[2], value[3]})
 	case 3:
 		h, kv := inference.Attrs.Int("q_num_heads", 0), inference.Attrs.Int("kv_num_heads", 0)
 		if h < 1 || kv < 1 {
 			return fmt.Errorf("%d heads of queries and %d of keys", h, kv)
 		}
-		return inference.Set(graph.Shape{q[0], q[1], quotient(inference, v[2], kv, "width").Mul(graph.StaticDim(h))})
+		return inference.Set(graph.Shape{query[0], query[1], quotient(inference, value[2], kv,
+			"width").Mul(graph.StaticDim(h))})
 	}
 
 	return nil
@@ -43,10 +44,10 @@ func inferAttention(inference *infer) error {
 // decomposeAttention returns ONNX's Attention (operator set 23): softmax(scale q kᵀ + mask) v per head, for q, k,
 // v of shapes [B,heads,L,d] or [B,L,heads·d]; several heads of q may share one head of k and v. Caches of earlier
 // tokens are not supported.
-func decomposeAttention(c *call, in []node) node {
-	at := c.Attrs
-	if len(in) < 3 || len(in) > 4 || len(c.Out) > 1 && (c.Out[1].Name() != "" || len(c.Out) > 2) {
-		return c.FailNode("caches of earlier tokens and a second output are not supported")
+func decomposeAttention(backward *call, in []node) node {
+	at := backward.Attrs
+	if len(in) < 3 || len(in) > 4 || len(backward.Out) > 1 && (backward.Out[1].Name() != "" || len(backward.Out) > 2) {
+		return backward.FailNode("caches of earlier tokens and a second output are not supported")
 	}
 
 	q, k, v := in[0], in[1], in[2]
@@ -54,12 +55,13 @@ func decomposeAttention(c *call, in []node) node {
 	if flat {
 		h, kv := at.Int("q_num_heads", 0), at.Int("kv_num_heads", 0)
 		if h < 1 || kv < 1 {
-			return c.FailNode("inputs of rank 3 need q_num_heads and kv_num_heads")
+			return backward.FailNode("inputs of rank 3 need q_num_heads and kv_num_heads")
 		}
 		q, k, v = heads(q, h), heads(k, kv), heads(v, kv)
 	}
 
-	y := attend(c, q, k, v, optional(in, 3), at.Float("scale", 0), at.Int("is_causal", 0) != 0, at.Float("softcap", 0))
+	y := attend(backward, q, k, v, optional(in, 3), at.Float("scale", 0), at.Int("is_causal", 0) != 0,
+		at.Float("softcap", 0))
 	if flat && y.OK() {
 		return joined(y)
 	}
@@ -77,25 +79,27 @@ func inferMultiHead(o *infer) error {
 
 // decomposeMultiHead returns ONNX Runtime's MultiHeadAttention for query, key and value [B,L,heads·d], with an
 // optional bias for the three and an optional addend of the scores.
-func decomposeMultiHead(c *call, in []node) node {
-	h := c.Attrs.Int("num_heads", 0)
+func decomposeMultiHead(backward *call, in []node) node {
+	headCount := backward.Attrs.Int("num_heads", 0)
 	get := func(i int) node { return optional(in, i) }
-	if h < 1 || len(in) < 3 || get(4).OK() || get(6).OK() || get(7).OK() || !in[1].OK() || !in[2].OK() ||
+	if headCount < 1 || len(in) < 3 || get(4).OK() || get(6).OK() || get(7).OK() || !in[1].OK() || !in[2].OK() ||
 		in[0].Rank() != 3 || in[1].Rank() != 3 {
-		return c.FailNode("only separate query, key and value of rank 3 without padding mask and caches are supported")
+		return backward.FailNode("only separate query, key and value of rank 3 without padding mask and caches are " +
+			"supported")
 	}
 
 	q, k, v := in[0], in[1], in[2]
 	if b := get(3); b.OK() {
 		w, ok := q.Shape()[2:].Ints()
 		if !ok {
-			return c.FailNode("the width of its query is not known")
+			return backward.FailNode("the width of its query is not known")
 		}
 		q, k, v = q.Add(b.Slice(0, 0, w[0])), k.Add(b.Slice(0, w[0], 2*w[0])), v.Add(b.Slice(0, 2*w[0], math.MaxInt32))
 	}
 
-	y := attend(c, heads(q, h), heads(k, h), heads(v, h), get(5), c.Attrs.Float("scale", 0),
-		c.Attrs.Int("unidirectional", 0) != 0, 0)
+	y := attend(backward, heads(q, headCount), heads(k, headCount), heads(v, headCount), get(5),
+		backward.Attrs.Float("scale", 0),
+		backward.Attrs.Int("unidirectional", 0) != 0, 0)
 	if !y.OK() {
 		return y
 	}
@@ -129,8 +133,8 @@ func attend(c *call, q, k, v, mask node, scale float64, causal bool, softcap flo
 		scale = 1 / math.Sqrt(float64(q.Dim(3)))
 	}
 
-	s := q.MatMul(k.Transpose(0, 1, 3, 2)).MulScalar(scale)
-	hide := func(seen node) { s = seen.Where(s, s.ScalarLike(math.Inf(-1))) }
+	scores := q.MatMul(k.Transpose(0, 1, 3, 2)).MulScalar(scale)
+	hide := func(seen node) { scores = seen.Where(scores, scores.ScalarLike(math.Inf(-1))) }
 	if causal {
 		ones := apply("Expand", nil, g.Scalar(1), vector(sizeOf(q, 2), sizeOf(k, 2)))
 		hide(apply("Trilu", graph.Attrs{"upper": graph.Attr(0)}, ones).Cast(graph.Bool))
@@ -141,12 +145,12 @@ func attend(c *call, q, k, v, mask node, scale float64, causal bool, softcap flo
 	case mask.DType() == graph.Bool:
 		hide(mask)
 	default:
-		s = s.Add(mask)
+		scores = scores.Add(mask)
 	}
 
 	if softcap != 0 {
-		s = s.MulScalar(1 / softcap).Tanh().MulScalar(softcap)
+		scores = scores.MulScalar(1 / softcap).Tanh().MulScalar(softcap)
 	}
 
-	return s.Softmax(-1).MatMul(v)
+	return scores.Softmax(-1).MatMul(v)
 }

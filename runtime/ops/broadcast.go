@@ -14,17 +14,17 @@ func Compatible(a, b graph.Shape) bool {
 	return slices.EqualFunc(a, b, func(x, y graph.Dim) bool { return x.Sym != y.Sym || x == y })
 }
 
-// SumTo sums a gradient over the axes that broadcasting repeated, so that it has the shape of x. If an axis is a symbol
-// in x and has another size in d, the symbol may be 1 at run time, so the sum is decided then.
-func SumTo(d, x node) node {
-	from, to := d.Shape(), x.Shape()
+// SumTo sums a gradient over the axes that broadcasting repeated, so that it has the shape of operand. If an axis is a
+// symbol in operand and has another size in gradient, the symbol may be 1 at run time, so the sum is decided then.
+func SumTo(gradient, operand node) node {
+	from, to := gradient.Shape(), operand.Shape()
 	if from == nil || to == nil {
-		return sumToAtRun(d, x)
+		return sumToAtRun(gradient, operand)
 	}
 
 	lead := len(from) - len(to)
 	if lead < 0 {
-		return d
+		return gradient
 	}
 
 	var axes []int
@@ -36,20 +36,20 @@ func SumTo(d, x node) node {
 		case to[i-lead].Is(1):
 			axes = append(axes, i)
 		case !to[i-lead].Static():
-			return sumToAtRun(d, x)
+			return sumToAtRun(gradient, operand)
 		}
 	}
 
 	if len(axes) == 0 {
-		return d
+		return gradient
 	}
 
-	s := d.SumKeep(axes...)
+	s := gradient.SumKeep(axes...)
 	if lead == 0 {
 		return s
 	}
 
-	return s.ReshapeLike(x)
+	return s.ReshapeLike(operand)
 }
 
 // sumToAtRun is SumTo for sizes that are known only at run time: the graph compares the shape of d with that of x,

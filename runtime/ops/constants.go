@@ -11,8 +11,8 @@ import (
 // fold computes an element of an output from those of the inputs, if it is known.
 type fold func(args []graph.Dim) (graph.Dim, bool)
 
-// propagate applies f element by element to known elements.
-func propagate(inference *infer, f fold) {
+// propagate applies fold element by element to known elements.
+func propagate(inference *infer, fold fold) {
 	n := 1
 	for _, x := range inference.In {
 		switch l := len(x.Ints()); {
@@ -31,7 +31,7 @@ func propagate(inference *infer, f fold) {
 				args[i] = x.Ints()[j]
 			}
 		}
-		d, ok := f(args)
+		d, ok := fold(args)
 		if !ok {
 			return
 		}

@@ -128,39 +128,39 @@ func windowShape(inference *infer, x graph.Shape, channels graph.Dim) error {
 
 	out := append(slices.Clone(x[:1]), channels)
 	for i, stride := range geometry.strides {
-		in, q := x[2+i].Add(graph.StaticDim(geometry.pad(i)-geometry.span(i))), inference.Unknown("window", i)
+		in, size := x[2+i].Add(graph.StaticDim(geometry.pad(i)-geometry.span(i))), inference.Unknown("window", i)
 		switch {
 		case in.Static() && in.N < 0:
 			return fmt.Errorf("kernel %v is larger than %v", geometry.kernel, x)
 		case in.Static() && inference.Attrs.Int("ceil_mode", 0) == 1:
 			// no window starts in the padding at the end
-			if q = graph.StaticDim((in.N+stride-1)/stride + 1); (q.N-1)*stride >= x[2+i].N+geometry.pads[i] {
-				q.N--
+			if size = graph.StaticDim((in.N+stride-1)/stride + 1); (size.N-1)*stride >= x[2+i].N+geometry.pads[i] {
+				size.N--
 			}
 		case in.Static():
-			q = graph.StaticDim(in.N/stride + 1)
+			size = graph.StaticDim(in.N/stride + 1)
 		case stride == 1:
-			q = in.Add(graph.StaticDim(1))
+			size = in.Add(graph.StaticDim(1))
 		}
 
-		out = append(out, q)
+		out = append(out, size)
 	}
 
 	return inference.Set(out)
 }
 
-func inferConv(o *infer) error {
-	x, w := o.In[0].Shape(), o.In[1].Shape()
+func inferConv(inference *infer) error {
+	x, w := inference.In[0].Shape(), inference.In[1].Shape()
 	if x == nil || w == nil || len(x) < 3 {
 		return nil
 	}
 
-	if g := o.Attrs.Int("group", 1); g < 1 || len(w) != len(x) || x[1].Static() && w[1].Static() &&
+	if g := inference.Attrs.Int("group", 1); g < 1 || len(w) != len(x) || x[1].Static() && w[1].Static() &&
 		x[1] != w[1].Mul(graph.StaticDim(g)) {
 		return fmt.Errorf("weights %v in %d groups do not fit", w, g)
 	}
 
-	return windowShape(o, x, w[0])
+	return windowShape(inference, x, w[0])
 }
 
 // convVJP computes the gradient of the data by a transposed convolution with the same weights.
@@ -185,7 +185,7 @@ func convolutionVJP(c *call, w geometry, err error, big, small node, dx func(gro
 // transposed returns the gradient of the input x of a convolution from the gradient of its result: a transposed
 // convolution with the size of x. Elements at the end of x that no window covers (if the stride does not divide) get
 // zeros.
-func transposed(x, g, weights node, group int, window geometry) node {
+func transposed(x, gradient, weights node, group int, window geometry) node {
 	n := len(window.kernel)
 	rest, fixed := make([]int, n), true
 	for i, stride := range window.strides {
@@ -199,11 +199,11 @@ func transposed(x, g, weights node, group int, window geometry) node {
 	at["group"] = graph.Attr(group)
 	if fixed {
 		at["output_padding"] = graph.Attr(rest)
-		return apply("ConvTranspose", at, g, weights)
+		return apply("ConvTranspose", at, gradient, weights)
 	}
 
 	at["pads"] = graph.Attr(append(slices.Clone(window.pads[:n]), make([]int, n)...))
-	full := apply("ConvTranspose", at, g, weights)
+	full := apply("ConvTranspose", at, gradient, weights)
 	none := x.Graph().Ints(make([]int, n+2)...)
 	return apply("Pad", nil, full, graph.Concat(0, none, x.ShapeOf().Sub(full.ShapeOf())))
 }
@@ -213,20 +213,20 @@ func transposed(x, g, weights node, group int, window geometry) node {
 // stride and dilation too. For a transposed convolution, big and small change places.
 func kernelGrad(big, small node, group int, window geometry) node {
 	swap := swap01(big.Rank())
-	t, g := big.Transpose(swap...), small.Transpose(swap...)
+	data, weights := big.Transpose(swap...), small.Transpose(swap...)
 	if group > 1 { // [C,N,...] to [C/group, group*N, ...]
 		var sizes []node
 		for i := range window.kernel {
 			sizes = append(sizes, sizeOf(big, 2+i))
 		}
 		gr := big.Graph()
-		split := reshape(t, vector(append([]node{gr.Ints(group, -1), sizeOf(big, 0)}, sizes...)...))
-		t = reshape(split.Transpose(swap01(split.Rank())...), vector(append([]node{sizeOf(split, 1), gr.Ints(-1)},
+		split := reshape(data, vector(append([]node{gr.Ints(group, -1), sizeOf(big, 0)}, sizes...)...))
+		data = reshape(split.Transpose(swap01(split.Rank())...), vector(append([]node{sizeOf(split, 1), gr.Ints(-1)},
 			sizes...)...))
 	}
 
 	dw := apply("Conv", graph.Attrs{"pads": graph.Attr(window.pads), "strides": graph.Attr(window.dilations),
-		"dilations": graph.Attr(window.strides), "group": graph.Attr(group)}, t, g)
+		"dilations": graph.Attr(window.strides), "group": graph.Attr(group)}, data, weights)
 	dw = dw.Transpose(swap...)
 	for i, k := range window.kernel {
 		dw = dw.Slice(2+i, 0, k)

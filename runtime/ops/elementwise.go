@@ -177,11 +177,11 @@ func powExponent(c *call) node {
 }
 
 // extremeVJP passes the gradient of Max and Min to the inputs that attain the value, in equal parts if several do.
-func extremeVJP(c *call) []node {
-	attains := make([]node, len(c.In))
+func extremeVJP(backward *call) []node {
+	attains := make([]node, len(backward.In))
 	var count node
-	for i, x := range c.In {
-		attains[i] = x.Equal(c.Y()).Cast(c.Y().DType())
+	for i, x := range backward.In {
+		attains[i] = x.Equal(backward.Y()).Cast(backward.Y().DType())
 		if i == 0 {
 			count = attains[i]
 		} else {
@@ -189,7 +189,7 @@ func extremeVJP(c *call) []node {
 		}
 	}
 
-	share := c.G().Div(count)
+	share := backward.G().Div(count)
 	for i := range attains {
 		attains[i] = share.Mul(attains[i])
 	}

@@ -51,13 +51,13 @@ func inferNonZero(inference *infer, in graph.Shape) error {
 
 func inferGather(inference *infer) error {
 	idx, content := inference.In[1].Shape(), inference.In[0].Ints()
-	x, a, err := axisOf(inference, 0, 0)
-	if x == nil || idx == nil {
+	shape, axis, err := axisOf(inference, 0, 0)
+	if shape == nil || idx == nil {
 		return err
 	}
 
 	index, ok := inference.In[1].StaticInts()
-	if n := x[a]; ok && n.Static() {
+	if n := shape[axis]; ok && n.Static() {
 		for _, i := range index {
 			if i < -n.N || i >= n.N {
 				return fmt.Errorf("index %d is outside an axis of %d", i, n.N)
@@ -76,43 +76,43 @@ func inferGather(inference *infer) error {
 		inference.SetContent(picked)
 	}
 
-	return inference.Set(slices.Replace(x, a, a+1, idx...))
+	return inference.Set(slices.Replace(shape, axis, axis+1, idx...))
 }
 
 // gatherVJP adds each row of the gradient to the row that Gather read. Where no row is read twice, and this is known
 // when the graph is built, it gathers the rows of the gradient and a row of zeros.
-func gatherVJP(c *call) []node {
-	x, idx := c.X(0), c.X(1)
-	if x.Rank() < 0 || idx.Rank() < 0 {
-		return c.Fail("the ranks of %v and %v are not known", x, idx)
+func gatherVJP(backward *call) []node {
+	data, idx := backward.X(0), backward.X(1)
+	if data.Rank() < 0 || idx.Rank() < 0 {
+		return backward.Fail("the ranks of %v and %v are not known", data, idx)
 	}
 
-	a, err := graph.Axis(c.Attrs.Int("axis", 0), x.Rank())
+	axis, err := graph.Axis(backward.Attrs.Int("axis", 0), data.Rank())
 	if err != nil {
-		return c.Fail("%v", err)
+		return backward.Fail("%v", err)
 	}
 
 	if idx.Rank() == 0 && len(idx.Ints()) == 1 && idx.Ints()[0].Static() && idx.Ints()[0].N >= 0 &&
-		x.Shape()[a].Static() {
+		data.Shape()[axis].Static() {
 		i := idx.Ints()[0].N // one slice: exporters select the class token so
-		pads := make([]int, 2*x.Rank())
-		pads[a], pads[a+x.Rank()] = i, x.Shape()[a].N-i-1
-		return []node{apply("Pad", nil, c.G().Unsqueeze(a), x.Graph().Ints(pads...))}
+		pads := make([]int, 2*data.Rank())
+		pads[axis], pads[axis+data.Rank()] = i, data.Shape()[axis].N-i-1
+		return []node{apply("Pad", nil, backward.G().Unsqueeze(axis), data.Graph().Ints(pads...))}
 	}
 
-	if a == 0 {
-		if from, ok := inverse(x, idx); ok {
-			return []node{graph.Concat(0, c.G(), ZerosLike(x).Slice(0, 0, 1)).Rows(from)}
+	if axis == 0 {
+		if from, ok := inverse(data, idx); ok {
+			return []node{graph.Concat(0, backward.G(), ZerosLike(data).Slice(0, 0, 1)).Rows(from)}
 		}
 	}
 
-	return []node{scatterAxis(c.G(), sizeOf(x, a), a, idx)}
+	return []node{scatterAxis(backward.G(), sizeOf(data, axis), axis, idx)}
 }
 
-// inverse returns where each row of x is in the rows that idx names, or behind them. ok is false if a row is named
+// inverse returns where each row of data is in the rows that idx names, or behind them. ok is false if a row is named
 // twice, or if this is not known.
-func inverse(x, idx node) (from node, ok bool) {
-	shape, known := x.Shape().Ints()
+func inverse(data, idx node) (from node, ok bool) {
+	shape, known := data.Shape().Ints()
 	index, given := idx.StaticInts()
 	if !known || !given || idx.Rank() != 1 {
 		return node{}, false
@@ -129,60 +129,60 @@ func inverse(x, idx node) (from node, ok bool) {
 		at[row] = i
 	}
 
-	return x.Graph().Ints(at...), true
+	return data.Graph().Ints(at...), true
 }
 
-// scatterAxis is the gradient of Gather on an axis: the index axes of g, from axis a on, become one axis of the given
-// size, and each entry of g is added at the index that Gather read.
-func scatterAxis(g, size node, a int, idx node) node {
-	n := idx.Rank()
-	if n < 0 || g.Rank() < 0 {
-		return g.Graph().Fail("the ranks of %v and %v are not known", g, idx)
+// scatterAxis is the gradient of Gather on an axis: the index axes of gradient, from axis on, become one axis of the
+// given size, and each entry is added at the index that Gather read.
+func scatterAxis(gradient, size node, axis int, idx node) node {
+	rank := idx.Rank()
+	if rank < 0 || gradient.Rank() < 0 {
+		return gradient.Graph().Fail("the ranks of %v and %v are not known", gradient, idx)
 	}
 
 	var perm, back []int // move the index axes to the front; move the scattered axis back
-	for i := range n {
-		perm = append(perm, a+i)
+	for i := range rank {
+		perm = append(perm, axis+i)
 	}
 
-	for i := range g.Rank() {
-		if i < a || i >= a+n {
+	for i := range gradient.Rank() {
+		if i < axis || i >= axis+rank {
 			perm = append(perm, i)
 		}
 	}
 
-	for i := range g.Rank() - n + 1 {
+	for i := range gradient.Rank() - rank + 1 {
 		switch {
-		case i < a:
+		case i < axis:
 			back = append(back, i+1)
-		case i == a:
+		case i == axis:
 			back = append(back, 0)
 		default:
 			back = append(back, i)
 		}
 	}
 
-	if a > 0 {
-		g = g.Transpose(perm...)
+	if axis > 0 {
+		gradient = gradient.Transpose(perm...)
 	}
 
-	rows, shape := []node{g.Graph().Ints(-1)}, []node{size}
-	for i := n; i < g.Rank(); i++ {
-		rows, shape = append(rows, sizeOf(g, i)), append(shape, sizeOf(g, i))
+	rows, shape := []node{gradient.Graph().Ints(-1)}, []node{size}
+	for i := rank; i < gradient.Rank(); i++ {
+		rows, shape = append(rows, sizeOf(gradient, i)), append(shape, sizeOf(gradient, i))
 	}
 
-	if n != 1 {
-		g = reshape(g, vector(rows...))
+	if rank != 1 {
+		gradient = reshape(gradient, vector(rows...))
 	}
 
 	column := []int{-1}
-	for range g.Rank() - 1 {
+	for range gradient.Rank() - 1 {
 		column = append(column, 1)
 	}
 
 	// Not ScatterND: with several threads ONNX Runtime's ScatterND loses sums if an index is repeated.
-	d := addAt(zeros(g, vector(shape...)), 0, expandLike(idx.Reshape(column...), g), g)
-	if a > 0 {
+	d := addAt(zeros(gradient, vector(shape...)), 0, expandLike(idx.Reshape(column...), gradient), gradient)
+	if axis > 0 {
 		d = d.Transpose(back...)
 	}
 
@@ -195,29 +195,29 @@ func addAt(x node, axis int, index, values node) node {
 		graph.Attrs{"axis": graph.Attr(axis), "reduction": graph.Attr("add")}, x, index, values)
 }
 
-func inferGatherND(o *infer) error {
-	x, idx := o.In[0].Shape(), o.In[1].Shape()
-	if x == nil || len(idx) == 0 || !idx[len(idx)-1].Static() {
+func inferGatherND(inference *infer) error {
+	shape, idx := inference.In[0].Shape(), inference.In[1].Shape()
+	if shape == nil || len(idx) == 0 || !idx[len(idx)-1].Static() {
 		return nil
 	}
 
-	reach, batch := idx[len(idx)-1].N, o.Attrs.Int("batch_dims", 0)
+	reach, batch := idx[len(idx)-1].N, inference.Attrs.Int("batch_dims", 0)
 	k := reach + batch
-	if batch < 0 || batch >= len(idx) || reach < 0 || k > len(x) || k < 0 {
-		return fmt.Errorf("indices of shape %v after %d batch axes do not fit shape %v", idx, batch, x)
+	if batch < 0 || batch >= len(idx) || reach < 0 || k > len(shape) || k < 0 {
+		return fmt.Errorf("indices of shape %v after %d batch axes do not fit shape %v", idx, batch, shape)
 	}
 
-	return o.Set(append(slices.Clone(idx[:len(idx)-1]), x[k:]...))
+	return inference.Set(append(slices.Clone(idx[:len(idx)-1]), shape[k:]...))
 }
 
-func gatherNDVJP(c *call) []node {
-	if c.Attrs.Int("batch_dims", 0) != 0 {
-		return c.Fail("batch dimensions are not supported")
+func gatherNDVJP(backward *call) []node {
+	if backward.Attrs.Int("batch_dims", 0) != 0 {
+		return backward.Fail("batch dimensions are not supported")
 	}
 
-	x, idx, g := c.X(0), c.X(1), c.X(0).Graph()
-	if x.Rank() < 0 || idx.Rank() < 1 || !idx.Shape()[idx.Rank()-1].Static() {
-		return c.Fail("the ranks of %v and %v must be known", x, idx)
+	data, idx, g := backward.X(0), backward.X(1), backward.X(0).Graph()
+	if data.Rank() < 0 || idx.Rank() < 1 || !idx.Shape()[idx.Rank()-1].Static() {
+		return backward.Fail("the ranks of %v and %v must be known", data, idx)
 	}
 
 	// The axes that an index tuple covers are flattened to one, along which scatterAxis adds.
@@ -226,7 +226,7 @@ func gatherNDVJP(c *call) []node {
 	size := g.Ints(1)
 
 	for i := range reach {
-		n := sizeOf(x, i)
+		n := sizeOf(data, i)
 		at := idx.Gather(-1, g.Scalar64(i))
 		at = apply("Mod", nil, at.Add(n), n) // indices may count from the end
 		if size = size.Mul(n); i == 0 {
@@ -237,29 +237,29 @@ func gatherNDVJP(c *call) []node {
 	}
 
 	if !position.OK() {
-		return c.Fail("the index tuples are empty")
+		return backward.Fail("the index tuples are empty")
 	}
 
-	return []node{scatterAxis(c.G(), size, 0, position).ReshapeLike(x)}
+	return []node{scatterAxis(backward.G(), size, 0, position).ReshapeLike(data)}
 }
 
 // scatterVJP gathers the gradient of the updates where they were written; the replaced elements get none.
-func scatterVJP(c *call, scatter, gather string, at graph.Attrs) []node {
-	g, idx := c.G(), c.X(1)
+func scatterVJP(backward *call, scatter, gather string, at graph.Attrs) []node {
+	gradient, idx := backward.G(), backward.X(1)
 	out := make([]node, 3)
-	mode := c.Attrs.Str("reduction", "none")
+	mode := backward.Attrs.Str("reduction", "none")
 	if mode != "none" && mode != "add" {
-		return c.Fail("reduction %s is not supported", mode)
+		return backward.Fail("reduction %s is not supported", mode)
 	}
 
-	if c.NeedsGrad(2) {
-		out[2] = apply(gather, at, g, idx)
+	if backward.NeedsGrad(2) {
+		out[2] = apply(gather, at, gradient, idx)
 	}
 
-	if c.NeedsGrad(0) {
-		out[0] = g
+	if backward.NeedsGrad(0) {
+		out[0] = gradient
 		if mode == "none" {
-			out[0] = apply(scatter, at, g, idx, ZerosLike(c.X(2)))
+			out[0] = apply(scatter, at, gradient, idx, ZerosLike(backward.X(2)))
 		}
 	}
 
@@ -268,7 +268,7 @@ func scatterVJP(c *call, scatter, gather string, at graph.Attrs) []node {
 
 func inferOneHot(inference *infer) error {
 	inference.SetType(0, inference.In[2].DType())
-	in, a, err := axisOf(inference, -1, 1)
+	in, axis, err := axisOf(inference, -1, 1)
 	if in == nil {
 		return err
 	}
@@ -282,7 +282,7 @@ func inferOneHot(inference *infer) error {
 		return fmt.Errorf("depth %v", depth)
 	}
 
-	return inference.Set(slices.Insert(in, a, depth))
+	return inference.Set(slices.Insert(in, axis, depth))
 }
 
 func inferTopK(inference *infer) error {

@@ -37,9 +37,9 @@ func inferCrossEntropy(inference *infer) error {
 
 // decomposeCrossEntropy takes the logarithm of the probability of each class number, as PyTorch's cross_entropy,
 // times the class's weight if there are weights.
-func decomposeCrossEntropy(c *call, in []node) node {
-	if c.Attrs.Int("ignore_index", -1) >= 0 {
-		return c.FailNode("an ignore_index of a class is not supported")
+func decomposeCrossEntropy(backward *call, in []node) node {
+	if backward.Attrs.Int("ignore_index", -1) >= 0 {
+		return backward.FailNode("an ignore_index of a class is not supported")
 	}
 
 	picked := in[0].Graph().Apply(graph.Standard, "GatherElements", graph.Attrs{"axis": graph.Attr(1)},
@@ -50,7 +50,7 @@ func decomposeCrossEntropy(c *call, in []node) node {
 		picked = picked.Mul(weight)
 	}
 
-	switch c.Attrs.Str("reduction", "mean") {
+	switch backward.Attrs.Str("reduction", "mean") {
 	case "none":
 		return picked
 	case "sum":

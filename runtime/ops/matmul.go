@@ -75,42 +75,42 @@ func inferMatMul(inference *infer) error {
 }
 
 // matMulVJP is the gradient of MatMul and FusedMatMul: y = alpha op(a) op(b), where op may transpose the last two axes.
-func matMulVJP(c *call) []node {
-	at := c.Attrs
+func matMulVJP(backward *call) []node {
+	at := backward.Attrs
 	if at.Int("transBatchA", 0) != 0 || at.Int("transBatchB", 0) != 0 {
-		return c.Fail("transposed batches are not supported")
+		return backward.Fail("transposed batches are not supported")
 	}
 
 	ta, tb, alpha := flag(at, "transA"), flag(at, "transB"), at.Float("alpha", 1)
-	a, b, g := c.X(0), c.X(1), c.G()
+	a, b, gradient := backward.X(0), backward.X(1), backward.G()
 	if a.Rank() < 0 || b.Rank() < 0 {
-		return c.Fail("the ranks of %v and %v are not known", a, b)
+		return backward.Fail("the ranks of %v and %v are not known", a, b)
 	}
 
 	if ta != 0 && b.Rank() == 1 && a.Rank() > 1 {
-		return c.Fail("a transposed matrix times a vector is not supported")
+		return backward.Fail("a transposed matrix times a vector is not supported")
 	}
 
 	if b.Rank() == 1 { // a vector is a matrix of one column or row, without a transpose
-		b, g, tb = b.Unsqueeze(1), g.Unsqueeze(-1), 0
+		b, gradient, tb = b.Unsqueeze(1), gradient.Unsqueeze(-1), 0
 	}
 
 	if a.Rank() == 1 {
-		a, g, ta = a.Unsqueeze(0), g.Unsqueeze(-2), 0
+		a, gradient, ta = a.Unsqueeze(0), gradient.Unsqueeze(-2), 0
 	}
 
 	out := make([]node, 2)
-	if c.NeedsGrad(0) {
-		out[0] = gradA(b, g, ta, tb, alpha)
-		if c.X(0).Rank() == 1 {
-			out[0] = SumTo(out[0], a).ReshapeLike(c.X(0))
+	if backward.NeedsGrad(0) {
+		out[0] = gradA(b, gradient, ta, tb, alpha)
+		if backward.X(0).Rank() == 1 {
+			out[0] = SumTo(out[0], a).ReshapeLike(backward.X(0))
 		}
 	}
 
-	if c.NeedsGrad(1) {
-		out[1] = gradB(a, b, g, ta, tb, alpha)
-		if c.X(1).Rank() == 1 {
-			out[1] = SumTo(out[1], b).ReshapeLike(c.X(1))
+	if backward.NeedsGrad(1) {
+		out[1] = gradB(a, b, gradient, ta, tb, alpha)
+		if backward.X(1).Rank() == 1 {
+			out[1] = SumTo(out[1], b).ReshapeLike(backward.X(1))
 		}
 	}
 
@@ -156,19 +156,19 @@ func gradA(b, g node, ta, tb int, alpha float64) node {
 	return fused(b, g, tb, 1, alpha)
 }
 
-func gradB(a, b, g node, ta, tb int, alpha float64) node {
+func gradB(a, b, gradient node, ta, tb int, alpha float64) node {
 	if b.Rank() == 2 && a.Rank() > 2 && ta == 0 { // one product over all rows, not a sum of products
-		ka, kg := a.Shape()[a.Rank()-1], g.Shape()[g.Rank()-1]
+		ka, kg := a.Shape()[a.Rank()-1], gradient.Shape()[gradient.Rank()-1]
 		if ka.Static() && kg.Static() {
-			a, g = a.Reshape(-1, ka.N), g.Reshape(-1, kg.N)
+			a, gradient = a.Reshape(-1, ka.N), gradient.Reshape(-1, kg.N)
 		}
 	}
 
 	if tb == 0 {
-		return fused(a, g, 1-ta, 0, alpha)
+		return fused(a, gradient, 1-ta, 0, alpha)
 	}
 
-	return fused(g, a, 1, ta, alpha)
+	return fused(gradient, a, 1, ta, alpha)
 }
 
 func inferGemm(inference *infer) error {
@@ -181,13 +181,13 @@ func inferGemm(inference *infer) error {
 		return fmt.Errorf("ranks %d and %d, both must be 2", len(a), len(b))
 	}
 
-	m, k, l, n := a[0], a[1], b[0], b[1]
+	rows, k, l, columns := a[0], a[1], b[0], b[1]
 	if inference.Attrs.Int("transA", 0) != 0 {
-		m, k = k, m
+		rows, k = k, rows
 	}
 
 	if inference.Attrs.Int("transB", 0) != 0 {
-		l, n = n, l
+		l, columns = columns, l
 	}
 
 	if k.Static() && l.Static() && k != l {
@@ -195,12 +195,12 @@ func inferGemm(inference *infer) error {
 	}
 
 	if c := inference.X(2); c.OK() && c.Shape() != nil {
-		if s, err := graph.Broadcast(graph.Shape{m, n}, c.Shape()); err != nil || len(s) != 2 {
-			return fmt.Errorf("bias %v does not fit [%v,%v]", c.Shape(), m, n)
+		if s, err := graph.Broadcast(graph.Shape{rows, columns}, c.Shape()); err != nil || len(s) != 2 {
+			return fmt.Errorf("bias %v does not fit [%v,%v]", c.Shape(), rows, columns)
 		}
 	}
 
-	return inference.Set(graph.Shape{m, n})
+	return inference.Set(graph.Shape{rows, columns})
 }
 
 func gemmVJP(c *call) []node {
@@ -316,23 +316,23 @@ func inferEinsum(inference *infer) error {
 
 // einsumVJP computes the gradient of one operand as the einsum of the output's gradient with the other operands. An
 // index that only this operand has was summed, so its gradient is repeated along it.
-func einsumVJP(c *call) []node {
-	terms, rhs, ok, err := equation(c.Op)
+func einsumVJP(backward *call) []node {
+	terms, rhs, ok, err := equation(backward.Op)
 	if err != nil || !ok || slices.ContainsFunc(terms, repeats) {
-		return c.Fail("equation %q: operands of unknown rank, and repeated indices within one, are not supported",
-			c.Attrs.Str("equation", ""))
+		return backward.Fail("equation %q: operands of unknown rank, and repeated indices within one, are not "+
+			"supported", backward.Attrs.Str("equation", ""))
 	}
 
 	out := make([]node, len(terms))
 	for i := range out {
-		if !c.NeedsGrad(i) {
+		if !backward.NeedsGrad(i) {
 			continue
 		}
 
-		in, have := []node{c.G()}, []string{rhs}
+		in, have := []node{backward.G()}, []string{rhs}
 		for j := range terms {
 			if j != i {
-				in, have = append(in, c.X(j)), append(have, terms[j])
+				in, have = append(in, backward.X(j)), append(have, terms[j])
 			}
 		}
 
@@ -348,7 +348,7 @@ func einsumVJP(c *call) []node {
 
 		d := apply("Einsum", graph.Attrs{"equation": graph.Attr(from + "->" + to)}, in...)
 		if len(gone) > 0 {
-			d = expandLike(d.Unsqueeze(gone...), c.X(i))
+			d = expandLike(d.Unsqueeze(gone...), backward.X(i))
 		}
 
 		out[i] = d

@@ -28,12 +28,12 @@ func init() {
 }
 
 func inferLayerNorm(inference *infer) error {
-	stat, a, err := axisOf(inference, -1, 0)
+	stat, axis, err := axisOf(inference, -1, 0)
 	if stat == nil {
 		return err
 	}
 
-	for i := a; i < len(stat); i++ {
+	for i := axis; i < len(stat); i++ {
 		stat[i] = graph.StaticDim(1)
 	}
 
@@ -42,7 +42,7 @@ func inferLayerNorm(inference *infer) error {
 	}
 
 	scale, known := inference.X(1).Shape().Ints()
-	if normal, static := inference.X(0).Shape()[a:].Ints(); known && static && !slices.Equal(scale, normal) {
+	if normal, static := inference.X(0).Shape()[axis:].Ints(); known && static && !slices.Equal(scale, normal) {
 		return fmt.Errorf("its scale is %v and its normalised axes are %v: expand the scale, because ONNX Runtime's "+
 			"CUDA provider reads beyond a smaller one", scale, normal)
 	}
@@ -52,36 +52,38 @@ func inferLayerNorm(inference *infer) error {
 
 // layerNormVJP uses mean and inverse deviation from the operator's optional outputs, and recomputes them if an exporter
 // omitted them.
-func layerNormVJP(c *call) []node {
-	x, scale := c.X(0), c.X(1)
-	first, err := graph.Axis(c.Attrs.Int("axis", -1), x.Rank())
+func layerNormVJP(backward *call) []node {
+	x, scale := backward.X(0), backward.X(1)
+	first, err := graph.Axis(backward.Attrs.Int("axis", -1), x.Rank())
 	if err != nil {
-		return c.Fail("%v", err)
+		return backward.Fail("%v", err)
 	}
 
-	if len(c.Out) > 1 && (c.DY[1].OK() || len(c.Out) > 2 && c.DY[2].OK()) || !c.G().OK() {
-		return c.Fail("a gradient through its mean or deviation output is not supported")
+	if len(backward.Out) > 1 && (backward.DY[1].OK() || len(backward.Out) > 2 && backward.DY[2].OK()) ||
+		!backward.G().OK() {
+		return backward.Fail("a gradient through its mean or deviation output is not supported")
 	}
 
-	if first == x.Rank()-1 && len(c.Out) == 3 && x.KernelRows() && !c.NeedsGrad(1) && !c.NeedsGrad(2) {
-		return []node{kernel("LayerNormGrad", nil, x, scale, c.Out[1], c.Out[2], c.G()), {}, {}}
+	if first == x.Rank()-1 && len(backward.Out) == 3 && x.KernelRows() && !backward.NeedsGrad(1) &&
+		!backward.NeedsGrad(2) {
+		return []node{kernel("LayerNormGrad", nil, x, scale, backward.Out[1], backward.Out[2], backward.G()), {}, {}}
 	}
 
 	axes, rest := axesFrom(first, x.Rank()), axesFrom(0, first)
-	var d, inv node
-	if len(c.Out) == 3 {
-		d, inv = x.Sub(c.Out[1]), c.Out[2]
+	var centred, inv node
+	if len(backward.Out) == 3 {
+		centred, inv = x.Sub(backward.Out[1]), backward.Out[2]
 	} else {
-		d = x.Sub(x.MeanKeep(axes...))
-		inv = d.Square().MeanKeep(axes...).AddScalar(c.Attrs.Float("epsilon", 1e-5)).Sqrt().Reciprocal()
+		centred = x.Sub(x.MeanKeep(axes...))
+		inv = centred.Square().MeanKeep(axes...).AddScalar(backward.Attrs.Float("epsilon", 1e-5)).Sqrt().Reciprocal()
 	}
 
 	return each(func(c *call) node {
 		g := c.G().Mul(scale)
-		along := g.Mul(d).MeanKeep(axes...).Mul(inv.Square())
-		return g.Sub(g.MeanKeep(axes...)).Sub(d.Mul(along)).Mul(inv)
-	}, func(c *call) node { return sumOver(c.G().Mul(d.Mul(inv)), rest) },
-		func(c *call) node { return sumOver(c.G(), rest) })(c)
+		along := g.Mul(centred).MeanKeep(axes...).Mul(inv.Square())
+		return g.Sub(g.MeanKeep(axes...)).Sub(centred.Mul(along)).Mul(inv)
+	}, func(c *call) node { return sumOver(c.G().Mul(centred.Mul(inv)), rest) },
+		func(c *call) node { return sumOver(c.G(), rest) })(backward)
 }
 
 func sumOver(n node, axes []int) node {

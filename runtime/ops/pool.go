@@ -36,11 +36,11 @@ func inferPool(o *infer) error {
 
 // averagePoolVJP adds to each input its share of the gradients of its windows: by nearest-neighbour scaling if the
 // windows tile the input, otherwise by a transposed convolution, channel by channel.
-func averagePoolVJP(c *call) []node {
-	x, g := c.X(0), c.G()
-	geometry, err := windows(c.Op)
+func averagePoolVJP(backward *call) []node {
+	x, gradient := backward.X(0), backward.G()
+	geometry, err := windows(backward.Op)
 	if err != nil {
-		return c.Fail("%v", err)
+		return backward.Fail("%v", err)
 	}
 
 	plain := slices.Max(geometry.pads) == 0 && slices.Max(geometry.dilations) == 1
@@ -57,32 +57,33 @@ func averagePoolVJP(c *call) []node {
 			scales = append(scales, float32(v))
 		}
 		up := apply("Resize", graph.Attrs{"mode": graph.Attr("nearest"), "nearest_mode": graph.Attr("floor"),
-			"coordinate_transformation_mode": graph.Attr("asymmetric")}, g, node{}, gr.Const(floats(scales)))
+			"coordinate_transformation_mode": graph.Attr("asymmetric")}, gradient, node{}, gr.Const(floats(scales)))
 		return []node{up.MulScalar(share).ReshapeLike(x)}
 	}
 
 	channels := x.Shape()[1]
 	if !channels.Static() {
-		return c.Fail("the number of channels must be known when the graph is built")
+		return backward.Fail("the number of channels must be known when the graph is built")
 	}
 
-	if slices.Max(geometry.pads) > 0 && c.Attrs.Int("count_include_pad", 0) == 0 || c.Attrs.Int("ceil_mode", 0) != 0 {
-		return unevenPoolVJP(c, channels.N, geometry)
+	if slices.Max(geometry.pads) > 0 && backward.Attrs.Int("count_include_pad", 0) == 0 ||
+		backward.Attrs.Int("ceil_mode", 0) != 0 {
+		return unevenPoolVJP(backward, channels.N, geometry)
 	}
 
 	weights := x.ScalarLike(share).Expand(append([]int{channels.N, 1}, geometry.kernel...)...)
-	return []node{transposed(x, g, weights, channels.N, geometry)}
+	return []node{transposed(x, gradient, weights, channels.N, geometry)}
 }
 
 // unevenPoolVJP is the gradient of an average over windows with different numbers of elements. The operator applied to
 // ones, divided by the number of input elements in each window, is the inverse of the number that it divides by.
-func unevenPoolVJP(c *call, channels int, window geometry) []node {
-	x := c.X(0)
+func unevenPoolVJP(backward *call, channels int, window geometry) []node {
+	x := backward.X(0)
 	space, ok1 := x.Shape()[2:].Ints()
-	counts, ok2 := c.Y().Shape()[2:].Ints()
+	counts, ok2 := backward.Y().Shape()[2:].Ints()
 	if !ok1 || !ok2 {
-		return c.Fail("with ceil_mode, or pads that do not count, the size of its input must be known when the graph " +
-			"is built")
+		return backward.Fail("with ceil_mode, or pads that do not count, the size of its input must be known " +
+			"when the graph is built")
 	}
 
 	ends := window
@@ -95,43 +96,43 @@ func unevenPoolVJP(c *call, channels int, window geometry) []node {
 	ones := x.ScalarLike(1).Expand(append([]int{1, 1}, space...)...)
 	one := x.ScalarLike(1).Expand(append([]int{1, 1}, window.kernel...)...)
 	held := apply("Conv", ends.attrs(), ones, one)
-	share := apply("AveragePool", c.Attrs, ones).Div(held)
+	share := apply("AveragePool", backward.Attrs, ones).Div(held)
 	weights := x.ScalarLike(1).Expand(append([]int{channels, 1}, window.kernel...)...)
-	return []node{transposed(x, c.G().Mul(share), weights, channels, ends)}
+	return []node{transposed(x, backward.G().Mul(share), weights, channels, ends)}
 }
 
 // maxPoolVJP scatters the gradient to the positions in MaxPool's second output. Of equal elements in a window, the
 // first gets the whole gradient.
-func maxPoolVJP(c *call) []node {
-	x, g := c.X(0), c.G()
-	if c.Attrs.Int("storage_order", 0) != 0 {
-		return c.Fail("storage_order is not supported")
+func maxPoolVJP(backward *call) []node {
+	x, gradient := backward.X(0), backward.G()
+	if backward.Attrs.Int("storage_order", 0) != 0 {
+		return backward.Fail("storage_order is not supported")
 	}
 
-	if len(c.Out) > 1 && c.DY[1].OK() {
-		return c.Fail("a gradient through its indices is not defined")
+	if len(backward.Out) > 1 && backward.DY[1].OK() {
+		return backward.Fail("a gradient through its indices is not defined")
 	}
 
 	gr := x.Graph()
-	index := gr.ApplyN(graph.Standard, "MaxPool", c.Attrs, 2, x)[1].Reshape(-1)
-	return []node{addAt(ZerosLike(x).Reshape(-1), 0, index, g.Reshape(-1)).ReshapeLike(x)}
+	index := gr.ApplyN(graph.Standard, "MaxPool", backward.Attrs, 2, x)[1].Reshape(-1)
+	return []node{addAt(ZerosLike(x).Reshape(-1), 0, index, gradient.Reshape(-1)).ReshapeLike(x)}
 }
 
 // decomposeLpPool returns (sum |x|^p)^(1/p) over windows; padding counts as zeros.
-func decomposeLpPool(c *call, in []node) node {
-	p := float64(c.Attrs.Int("p", 2))
+func decomposeLpPool(backward *call, in []node) node {
+	p := float64(backward.Attrs.Int("p", 2))
 	at, size := graph.Attrs{"count_include_pad": graph.Attr(1)}, 1
 	for _, name := range []string{"kernel_shape", "strides", "pads", "dilations"} {
-		if v, ok := c.Attrs.Ints(name); ok {
+		if v, ok := backward.Attrs.Ints(name); ok {
 			at[name] = graph.Attr(v)
 		}
 	}
 
-	if c.Attrs.Int("ceil_mode", 0) != 0 || c.Attrs.Str("auto_pad", "NOTSET") != "NOTSET" {
-		return c.FailNode("ceil_mode and auto_pad are not supported")
+	if backward.Attrs.Int("ceil_mode", 0) != 0 || backward.Attrs.Str("auto_pad", "NOTSET") != "NOTSET" {
+		return backward.FailNode("ceil_mode and auto_pad are not supported")
 	}
 
-	if k, ok := c.Attrs.Ints("kernel_shape"); ok {
+	if k, ok := backward.Attrs.Ints("kernel_shape"); ok {
 		for _, v := range k {
 			size *= v
 		}

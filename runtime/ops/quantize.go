@@ -28,25 +28,25 @@ func init() {
 }
 
 // decomposeDequantize returns (x - zero) scale, with scale and zero per tensor or per axis.
-func decomposeDequantize(c *call, in []node) node {
+func decomposeDequantize(backward *call, in []node) node {
 	scale := in[1]
-	if c.Attrs.Int("block_size", 0) != 0 || in[0].Rank() < 0 || scale.Rank() > 1 {
-		return c.FailNode("scales of blocks are not supported")
+	if backward.Attrs.Int("block_size", 0) != 0 || in[0].Rank() < 0 || scale.Rank() > 1 {
+		return backward.FailNode("scales of blocks are not supported")
 	}
 
-	along := func(v node) node {
-		v = v.Cast(scale.DType())
-		if v.Rank() != 1 || v.Shape()[0].Is(1) {
-			return v
+	along := func(values node) node {
+		values = values.Cast(scale.DType())
+		if values.Rank() != 1 || values.Shape()[0].Is(1) {
+			return values
 		}
-		axis := c.Attrs.Int("axis", 1)
+		axis := backward.Attrs.Int("axis", 1)
 		if axis < 0 {
 			axis += in[0].Rank()
 		}
 		for i := axis + 1; i < in[0].Rank(); i++ {
-			v = v.Unsqueeze(-1)
+			values = values.Unsqueeze(-1)
 		}
-		return v
+		return values
 	}
 
 	x := in[0].Cast(scale.DType())

@@ -42,22 +42,22 @@ func reduction(kind string, nonSmooth bool, dx func(x, y, dy node) node) def {
 		}}
 }
 
-// reduced applies f to the gradient and the value of a reduction, both with size 1 on the reduced axes.
-func reduced(c *call, f func(dy, y node) node) []node {
-	if c.Attrs.Int("keepdims", 1) != 0 {
-		return []node{f(c.G(), c.Y())}
+// reduced applies rule to the gradient and the value of a reduction, both with size 1 on the reduced axes.
+func reduced(backward *call, rule func(dy, y node) node) []node {
+	if backward.Attrs.Int("keepdims", 1) != 0 {
+		return []node{rule(backward.G(), backward.Y())}
 	}
 
-	axes, ok, err := reducedAxes(c.Op)
+	axes, ok, err := reducedAxes(backward.Op)
 	if !ok || err != nil {
-		return c.Fail("the reduced axes must be known when the graph is built")
+		return backward.Fail("the reduced axes must be known when the graph is built")
 	}
 
 	if len(axes) == 0 {
-		return []node{f(c.G(), c.Y())}
+		return []node{rule(backward.G(), backward.Y())}
 	}
 
-	return []node{f(c.G().Unsqueeze(axes...), c.Y().Unsqueeze(axes...))}
+	return []node{rule(backward.G().Unsqueeze(axes...), backward.Y().Unsqueeze(axes...))}
 }
 
 // axesOf returns axes from the attribute (before operator set 13) or the second input.
@@ -142,15 +142,15 @@ func shareExtreme(x, y, dy node) node {
 }
 
 // reduceProdVJP multiplies by the product of all other elements: y/x, and if x is 0 the product of the others.
-func reduceProdVJP(c *call) []node {
-	x, axes := c.X(0), []node(nil)
-	if len(c.In) > 1 {
-		axes = []node{c.X(1)}
+func reduceProdVJP(backward *call) []node {
+	x, axes := backward.X(0), []node(nil)
+	if len(backward.In) > 1 {
+		axes = []node{backward.X(1)}
 	}
 
 	keep := graph.Attrs{"keepdims": graph.Attr(1),
-		"noop_with_empty_axes": graph.Attr(c.Attrs.Int("noop_with_empty_axes", 0))}
-	if a, ok := c.Attrs.Ints("axes"); ok {
+		"noop_with_empty_axes": graph.Attr(backward.Attrs.Int("noop_with_empty_axes", 0))}
+	if a, ok := backward.Attrs.Ints("axes"); ok {
 		keep["axes"] = graph.Attr(a)
 	}
 
@@ -163,7 +163,7 @@ func reduceProdVJP(c *call) []node {
 	product, zeros := over("ReduceProd", rest), over("ReduceSum", isZero.Cast(x.DType()))
 	others := isZero.Where(product.Mul(zeros.Equal(one).Cast(x.DType())),
 		product.Div(rest).Mul(zeros.Equal(zero).Cast(x.DType())))
-	return reduced(c, func(g, _ node) node { return g.Mul(others) })
+	return reduced(backward, func(g, _ node) node { return g.Mul(others) })
 }
 
 // count returns the number of elements of x per element of the reduced g.

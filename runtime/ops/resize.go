@@ -44,52 +44,52 @@ func inferResize(inference *infer, out graph.Shape) error {
 
 // resizeVJP covers every mode. Resizing is linear and separable by axis, so the operator applied to the unit vectors is
 // the matrix of an axis, and the gradient is a product with its transpose.
-func resizeVJP(c *call) []node {
-	x, at, g := c.X(0), c.Attrs, c.X(0).Graph()
+func resizeVJP(backward *call) []node {
+	x, at, g := backward.X(0), backward.Attrs, backward.X(0).Graph()
 	if m := at.Str("coordinate_transformation_mode", "half_pixel"); m == "tf_crop_and_resize" {
-		return c.Fail("%s is not supported", m)
+		return backward.Fail("%s is not supported", m)
 	}
 
 	if p := at.Str("keep_aspect_ratio_policy", "stretch"); p != "stretch" {
-		return c.Fail("keep_aspect_ratio_policy %s is not supported", p)
+		return backward.Fail("keep_aspect_ratio_policy %s is not supported", p)
 	}
 
-	if !c.X(3).OK() && !c.X(2).OK() {
-		return c.Fail("it has neither scales nor sizes")
+	if !backward.X(3).OK() && !backward.X(2).OK() {
+		return backward.Fail("it has neither scales nor sizes")
 	}
 
 	axes, _ := at.Ints("axes")
 	axes, err := resolve(axes, x.Rank(), x.Rank())
 	if err != nil {
-		return c.Fail("%v", err)
+		return backward.Fail("%v", err)
 	}
 
 	own := maps.Clone(at)
 	delete(own, "axes")
-	d := c.G()
-	for i, a := range axes {
-		if s := c.Y().Shape(); s != nil && s[a] == x.Shape()[a] {
+	gradient := backward.G()
+	for i, axis := range axes {
+		if s := backward.Y().Shape(); s != nil && s[axis] == x.Shape()[axis] {
 			continue
 		}
 
-		n := sizeOf(x, a)
-		unit := apply("EyeLike", nil, zeros(x, vector(n, n)))
-		unit = reshape(unit, vector(n, g.Ints(1, 1), n))
+		size := sizeOf(x, axis)
+		unit := apply("EyeLike", nil, zeros(x, vector(size, size)))
+		unit = reshape(unit, vector(size, g.Ints(1, 1), size))
 		in := []node{unit, {}}
-		if c.X(3).OK() {
-			in = append(in, node{}, vector(n, g.Ints(1, 1), c.X(3).Gather(0, g.Ints(i)).Cast(graph.Int64)))
+		if backward.X(3).OK() {
+			in = append(in, node{}, vector(size, g.Ints(1, 1), backward.X(3).Gather(0, g.Ints(i)).Cast(graph.Int64)))
 		} else {
 			one := g.Const(floats([]float32{1, 1, 1}))
-			in = append(in, graph.Concat(0, one, c.X(2).Gather(0, g.Ints(i))))
+			in = append(in, graph.Concat(0, one, backward.X(2).Gather(0, g.Ints(i))))
 		}
 
 		matrix := apply("Resize", own, in...) // [n,1,1,m]
-		matrix = reshape(matrix, vector(n, g.Ints(-1)))
+		matrix = reshape(matrix, vector(size, g.Ints(-1)))
 		last := x.Rank() - 1
 		swap := axesFrom(0, x.Rank())
-		swap[a], swap[last] = swap[last], swap[a]
-		d = d.Transpose(swap...).MatMulT(matrix).Transpose(swap...)
+		swap[axis], swap[last] = swap[last], swap[axis]
+		gradient = gradient.Transpose(swap...).MatMulT(matrix).Transpose(swap...)
 	}
 
-	return []node{d.ReshapeLike(x)}
+	return []node{gradient.ReshapeLike(x)}
 }

@@ -172,13 +172,13 @@ func permutation(o *graph.Op) []int {
 
 func inferTranspose(inference *infer) error {
 	in := inference.In[0].Shape()
-	p := permutation(inference.Op)
-	if in != nil && len(p) != len(in) {
-		return fmt.Errorf("permutation %v of rank %d", p, len(in))
+	perm := permutation(inference.Op)
+	if in != nil && len(perm) != len(in) {
+		return fmt.Errorf("permutation %v of rank %d", perm, len(in))
 	}
 
-	if !slices.Equal(slices.Sorted(slices.Values(p)), axesFrom(0, len(p))) {
-		return fmt.Errorf("%v is no permutation", p)
+	if !slices.Equal(slices.Sorted(slices.Values(perm)), axesFrom(0, len(perm))) {
+		return fmt.Errorf("%v is no permutation", perm)
 	}
 
 	if in == nil {
@@ -186,31 +186,31 @@ func inferTranspose(inference *infer) error {
 	}
 
 	out := graph.Shape{}
-	for _, a := range p {
+	for _, a := range perm {
 		out = append(out, in[a])
 	}
 
 	if c, ok := contentOf(inference.In[0]); ok {
-		inference.SetContent(c.transposed(p))
+		inference.SetContent(c.transposed(perm))
 	}
 
 	return inference.Set(out)
 }
 
-func transposeVJP(c *call) []node {
-	if c.X(0).Rank() < 0 {
-		if _, ok := c.Attrs.Ints("perm"); !ok {
-			return []node{apply("Transpose", nil, c.G())}
+func transposeVJP(backward *call) []node {
+	if backward.X(0).Rank() < 0 {
+		if _, ok := backward.Attrs.Ints("perm"); !ok {
+			return []node{apply("Transpose", nil, backward.G())}
 		}
 	}
 
-	p := permutation(c.Op)
+	p := permutation(backward.Op)
 	back := make([]int, len(p))
 	for i, a := range p {
 		back[a] = i
 	}
 
-	return []node{c.G().Transpose(back...)}
+	return []node{backward.G().Transpose(back...)}
 }
 
 func inferExpand(inference *infer) error {
@@ -248,24 +248,24 @@ func inferTile(o *infer, out graph.Shape) error {
 }
 
 // tileVJP sums over the repeats: [r1*d1, ...] is reshaped to [r1, d1, ...].
-func tileVJP(c *call) []node {
-	x, g := c.X(0), c.G().Graph()
+func tileVJP(backward *call) []node {
+	x, g := backward.X(0), backward.G().Graph()
 	if x.Rank() < 0 {
-		return c.Fail("the rank of its input is not known")
+		return backward.Fail("the rank of its input is not known")
 	}
 
 	var sizes []node
 	var axes []int
 	for i := range x.Rank() {
 		axes = append(axes, len(sizes))
-		sizes = append(sizes, c.X(1).Gather(0, g.Ints(i)), sizeOf(x, i))
+		sizes = append(sizes, backward.X(1).Gather(0, g.Ints(i)), sizeOf(x, i))
 	}
 
 	if len(axes) == 0 {
-		return []node{c.G()}
+		return []node{backward.G()}
 	}
 
-	return []node{reshape(c.G(), vector(sizes...)).Sum(axes...)}
+	return []node{reshape(backward.G(), vector(sizes...)).Sum(axes...)}
 }
 
 func inferConcat(inference *infer) error {
@@ -290,7 +290,7 @@ func inferConcat(inference *infer) error {
 			return nil
 		}
 
-		a, err := graph.Axis(inference.Attrs.Int("axis", 0), len(shape))
+		axis, err := graph.Axis(inference.Attrs.Int("axis", 0), len(shape))
 		if err != nil {
 			return err
 		}
@@ -306,7 +306,7 @@ func inferConcat(inference *infer) error {
 
 		for i := range shape {
 			switch {
-			case i == a:
+			case i == axis:
 				out[i] = out[i].Add(shape[i])
 			case out[i].Static() && shape[i].Static() && out[i] != shape[i]:
 				return fmt.Errorf("axis %d is %v and %v", i, out[i], shape[i])
@@ -319,26 +319,26 @@ func inferConcat(inference *infer) error {
 	return inference.Set(out)
 }
 
-func concatVJP(c *call) []node {
-	out := make([]node, len(c.In))
-	axis := c.Attrs.Int("axis", 0)
-	g := c.G().Graph()
+func concatVJP(backward *call) []node {
+	out := make([]node, len(backward.In))
+	axis := backward.Attrs.Int("axis", 0)
+	g := backward.G().Graph()
 	var at node
 	off, static := 0, true
-	for i, x := range c.In {
-		if x.Rank() < 0 {
-			return c.Fail("the rank of input %d is not known", i)
+	for i, input := range backward.In {
+		if input.Rank() < 0 {
+			return backward.Fail("the rank of input %d is not known", i)
 		}
 
-		a, err := graph.Axis(axis, x.Rank())
+		resolved, err := graph.Axis(axis, input.Rank())
 		if err != nil {
-			return c.Fail("%v", err)
+			return backward.Fail("%v", err)
 		}
 
-		d := x.Shape()[a]
+		d := input.Shape()[resolved]
 		if static && d.Static() {
-			if c.NeedsGrad(i) {
-				out[i] = c.G().Slice(a, off, off+d.N)
+			if backward.NeedsGrad(i) {
+				out[i] = backward.G().Slice(resolved, off, off+d.N)
 			}
 			off += d.N
 			continue
@@ -348,9 +348,9 @@ func concatVJP(c *call) []node {
 			static, at = false, g.Ints(off)
 		}
 
-		end := at.Add(sizeOf(x, a))
-		if c.NeedsGrad(i) {
-			out[i] = apply("Slice", nil, c.G(), at, end, g.Ints(a))
+		end := at.Add(sizeOf(input, resolved))
+		if backward.NeedsGrad(i) {
+			out[i] = apply("Slice", nil, backward.G(), at, end, g.Ints(resolved))
 		}
 
 		at = end
@@ -360,7 +360,7 @@ func concatVJP(c *call) []node {
 }
 
 func inferSplit(inference *infer) error {
-	in, a, err := axisOf(inference, 0, 0)
+	in, axis, err := axisOf(inference, 0, 0)
 	if in == nil {
 		return err
 	}
@@ -379,22 +379,22 @@ func inferSplit(inference *infer) error {
 		shape := slices.Clone(in)
 		switch {
 		case len(sizes) > 0:
-			shape[a] = graph.StaticDim(sizes[i])
+			shape[axis] = graph.StaticDim(sizes[i])
 			total += sizes[i]
 		case !ok:
-			shape[a] = inference.Unknown("split", i)
-		case in[a].Static(): // equal parts, the last one may be smaller
-			each := (in[a].N-1)/len(inference.Out) + 1
-			shape[a] = graph.StaticDim(max(0, min(each, in[a].N-i*each)))
+			shape[axis] = inference.Unknown("split", i)
+		case in[axis].Static(): // equal parts, the last one may be smaller
+			each := (in[axis].N-1)/len(inference.Out) + 1
+			shape[axis] = graph.StaticDim(max(0, min(each, in[axis].N-i*each)))
 		default:
-			shape[a] = quotient(inference, in[a], len(inference.Out), "split", i)
+			shape[axis] = quotient(inference, in[axis], len(inference.Out), "split", i)
 		}
 
 		inference.SetOutput(i, shape)
 	}
 
-	if len(sizes) > 0 && in[a].Static() && in[a].N != total {
-		return fmt.Errorf("sizes %v of an axis of %v", sizes, in[a])
+	if len(sizes) > 0 && in[axis].Static() && in[axis].N != total {
+		return fmt.Errorf("sizes %v of an axis of %v", sizes, in[axis])
 	}
 
 	return nil
@@ -442,21 +442,21 @@ func inferDepthToSpace(o *infer) error {
 // decomposeDepthToSpace moves blocks of channels into space. The modes DCR and CRD differ in the position of the block
 // axes among the channels.
 func decomposeDepthToSpace(c *call, in []node) node {
-	b := c.Attrs.Int("blocksize", 0)
-	s, ok := channelsAndSpace(in[0], b)
-	if !ok || s[0]%(b*b) != 0 {
+	block := c.Attrs.Int("blocksize", 0)
+	sizes, ok := channelsAndSpace(in[0], block)
+	if !ok || sizes[0]%(block*block) != 0 {
 		return c.FailNode("channels and size of its input must be known when the graph is built")
 	}
 
-	channels := s[0] / (b * b)
+	channels := sizes[0] / (block * block)
 	y := node{}
 	if c.Attrs.Str("mode", "DCR") == "CRD" {
-		y = in[0].Reshape(-1, channels, b, b, s[1], s[2]).Transpose(0, 1, 4, 2, 5, 3)
+		y = in[0].Reshape(-1, channels, block, block, sizes[1], sizes[2]).Transpose(0, 1, 4, 2, 5, 3)
 	} else {
-		y = in[0].Reshape(-1, b, b, channels, s[1], s[2]).Transpose(0, 3, 4, 1, 5, 2)
+		y = in[0].Reshape(-1, block, block, channels, sizes[1], sizes[2]).Transpose(0, 3, 4, 1, 5, 2)
 	}
 
-	return y.Reshape(-1, channels, s[1]*b, s[2]*b)
+	return y.Reshape(-1, channels, sizes[1]*block, sizes[2]*block)
 }
 
 func inferSpaceToDepth(o *infer) error {
@@ -525,28 +525,28 @@ func inferConstantOfShape(inference *infer) error {
 }
 
 func inferRange(inference *infer) error {
-	a, b, c := inference.In[0].Ints(), inference.In[1].Ints(), inference.In[2].Ints()
-	if len(a) != 1 || len(b) != 1 || len(c) != 1 || !c[0].Static() {
+	start, b, c := inference.In[0].Ints(), inference.In[1].Ints(), inference.In[2].Ints()
+	if len(start) != 1 || len(b) != 1 || len(c) != 1 || !c[0].Static() {
 		return inference.Set(graph.Shape{inference.Unknown("range")})
 	}
 
-	n, step := b[0].Sub(a[0]), c[0].N
+	length, step := b[0].Sub(start[0]), c[0].N
 	switch {
 	case step == 0:
 		return fmt.Errorf("step 0")
-	case n.Static():
-		n = graph.StaticDim(rangeLen(0, n.N, step))
+	case length.Static():
+		length = graph.StaticDim(rangeLen(0, length.N, step))
 	case step != 1:
-		n = inference.Unknown("range")
+		length = inference.Unknown("range")
 	}
 
-	if n.Static() && n.N <= graph.MaxContent && a[0].Static() {
+	if length.Static() && length.N <= graph.MaxContent && start[0].Static() {
 		var v []graph.Dim
-		for i := range n.N {
-			v = append(v, graph.StaticDim(a[0].N+i*step))
+		for i := range length.N {
+			v = append(v, graph.StaticDim(start[0].N+i*step))
 		}
 		inference.SetContent(v)
 	}
 
-	return inference.Set(graph.Shape{n})
+	return inference.Set(graph.Shape{length})
 }

@@ -48,7 +48,7 @@ func inferSlice(inference *infer, out graph.Shape) error {
 
 	content, known := contentOf(inference.In[0])
 	for i := range start {
-		a, st := cut[i], 1
+		axis, st := cut[i], 1
 		if step != nil {
 			st = step[i]
 		}
@@ -57,15 +57,15 @@ func inferSlice(inference *infer, out graph.Shape) error {
 			return fmt.Errorf("step 0")
 		}
 
-		n, err := sliceLen(out[a], start[i], end[i], st)
+		n, err := sliceLen(out[axis], start[i], end[i], st)
 		if err != nil {
-			n = inference.Unknown("slice", a)
+			n = inference.Unknown("slice", axis)
 		}
 
-		out[a] = n
+		out[axis] = n
 		if known {
-			from, _ := clampRange(content.shape[a], start[i], end[i], st)
-			content = content.sliced(a, from, st, n.N)
+			from, _ := clampRange(content.shape[axis], start[i], end[i], st)
+			content = content.sliced(axis, from, st, n.N)
 		}
 	}
 
@@ -94,23 +94,23 @@ func sliceLen(dim graph.Dim, start, end, step int) (graph.Dim, error) {
 	return graph.StaticDim(rangeLen(i, j, step)), nil
 }
 
-func clampRange(n, start, end, step int) (int, int) {
+func clampRange(size, start, end, step int) (int, int) {
 	fix := func(v, lo, hi int) int {
 		if v < 0 {
-			v += n
+			v += size
 		}
 		return min(max(v, lo), hi)
 	}
 
 	if step > 0 {
-		return fix(start, 0, n), fix(end, 0, n)
+		return fix(start, 0, size), fix(end, 0, size)
 	}
 
-	if end < -n {
-		return fix(start, 0, n-1), -1
+	if end < -size {
+		return fix(start, 0, size-1), -1
 	}
 
-	return fix(start, 0, n-1), fix(end, -1, n-1)
+	return fix(start, 0, size-1), fix(end, -1, size-1)
 }
 
 func rangeLen(i, j, step int) int {
@@ -125,22 +125,22 @@ func rangeLen(i, j, step int) int {
 
 // sliceVJP pads the gradient with zeros where step 1 and known ends permit it. On other axes it adds the gradient at
 // the positions that the slice read, which are a slice of 0, 1, 2, ...
-func sliceVJP(c *call) []node {
-	x, g := c.X(0), c.G().Graph()
-	n := c.X(1).Shape()
+func sliceVJP(backward *call) []node {
+	data, g := backward.X(0), backward.G().Graph()
+	n := backward.X(1).Shape()
 	if len(n) != 1 || !n[0].Static() {
-		return c.Fail("the number of sliced axes must be known when the graph is built")
+		return backward.Fail("the number of sliced axes must be known when the graph is built")
 	}
 
-	axes, err := cutAxes(c, n[0].N)
+	axes, err := cutAxes(backward, n[0].N)
 	if err != nil {
-		return c.Fail("%w", err)
+		return backward.Fail("%w", err)
 	}
 
-	before, after := make([]int, x.Rank()), make([]int, x.Rank())
+	before, after := make([]int, data.Rank()), make([]int, data.Rank())
 	var hard []int // entries of axes for which padding does not work
 	for i, a := range axes {
-		lo, hi, ok := margins(c, i, x.Shape()[a])
+		lo, hi, ok := margins(backward, i, data.Shape()[a])
 		if !ok {
 			hard = append(hard, i)
 			continue
@@ -148,26 +148,26 @@ func sliceVJP(c *call) []node {
 		before[a], after[a] = lo, hi
 	}
 
-	d := c.G()
+	gradient := backward.G()
 	if len(hard) < len(axes) {
-		d = apply("Pad", nil, d, g.Ints(append(before, after...)...))
+		gradient = apply("Pad", nil, gradient, g.Ints(append(before, after...)...))
 	}
 
 	for _, i := range hard {
 		a := axes[i]
-		in := []node{positions(x, a), c.X(1), c.X(2), g.Ints(0)}
-		if c.X(4).OK() {
-			in = append(in, c.X(4))
+		in := []node{positions(data, a), backward.X(1), backward.X(2), g.Ints(0)}
+		if backward.X(4).OK() {
+			in = append(in, backward.X(4))
 		}
 		for k := range in {
 			if k == 1 || k == 2 || k == 4 {
 				in[k] = in[k].Gather(0, g.Ints(i)).Cast(graph.Int64)
 			}
 		}
-		d = scatterAxis(d, sizeOf(x, a), a, apply("Slice", nil, in...))
+		gradient = scatterAxis(gradient, sizeOf(data, a), a, apply("Slice", nil, in...))
 	}
 
-	return []node{d}
+	return []node{gradient}
 }
 
 // cutAxes returns the axes of a Slice or Pad; without its fourth input they are the first n.
@@ -186,7 +186,7 @@ func positions(x node, axis int) node {
 
 // margins returns the number of entries that a slice of step 1 omits at both ends of an axis of size dim, if it is the
 // same for every value of a symbolic size. Such an axis is assumed to be long enough.
-func margins(c *call, i int, dim graph.Dim) (before, after int, ok bool) {
+func margins(backward *call, i int, dim graph.Dim) (before, after int, ok bool) {
 	at := func(n node) (int, bool) {
 		v := n.Ints()
 		if i >= len(v) || !v[i].Static() {
@@ -195,11 +195,11 @@ func margins(c *call, i int, dim graph.Dim) (before, after int, ok bool) {
 		return v[i].N, true
 	}
 
-	start, ok1 := at(c.X(1))
-	end, ok2 := at(c.X(2))
+	start, ok1 := at(backward.X(1))
+	end, ok2 := at(backward.X(2))
 	step, ok3 := 1, true
-	if c.X(4).OK() {
-		step, ok3 = at(c.X(4))
+	if backward.X(4).OK() {
+		step, ok3 = at(backward.X(4))
 	}
 
 	switch {
@@ -246,43 +246,44 @@ func inferPad(inference *infer, out graph.Shape) error {
 	return inference.Set(out)
 }
 
-func padVJP(c *call) []node {
-	switch m := c.Attrs.Str("mode", "constant"); m {
+func padVJP(backward *call) []node {
+	switch m := backward.Attrs.Str("mode", "constant"); m {
 	case "constant":
 	case "reflect", "edge", "wrap":
-		return padByIndexVJP(c)
+		return padByIndexVJP(backward)
 	default:
-		return c.Fail("mode %s is not supported", m)
+		return backward.Fail("mode %s is not supported", m)
 	}
 
-	back := c.X(1).Neg() // a negative pad removes elements, which get zeros in the gradient
-	if v, ok := c.X(1).StaticInts(); ok {
+	back := backward.X(1).Neg() // a negative pad removes elements, which get zeros in the gradient
+	if v, ok := backward.X(1).StaticInts(); ok {
 		for i := range v {
 			v[i] = -v[i]
 		}
-		back = c.X(1).Graph().Ints(v...)
+		back = backward.X(1).Graph().Ints(v...)
 	}
 
-	return []node{apply("Pad", nil, c.G(), back, node{}, c.X(3))}
+	return []node{apply("Pad", nil, backward.G(), back, node{}, backward.X(3))}
 }
 
 // padByIndexVJP adds the gradient of each element of a padded axis to the element that it copies. The same padding of
 // 0, 1, 2, ... returns these positions.
-func padByIndexVJP(c *call) []node {
-	x, g := c.X(0), c.X(0).Graph()
-	axes, err := cutAxes(c, x.Rank())
+func padByIndexVJP(backward *call) []node {
+	data, g := backward.X(0), backward.X(0).Graph()
+	axes, err := cutAxes(backward, data.Rank())
 	if err != nil {
-		return c.Fail("%w", err)
+		return backward.Fail("%w", err)
 	}
 
-	d := c.G()
+	d := backward.G()
 	for i, a := range axes {
-		if p, ok := c.X(1).StaticInts(); ok && len(p) == 2*len(axes) && p[i] == 0 && p[i+len(axes)] == 0 {
+		if p, ok := backward.X(1).StaticInts(); ok && len(p) == 2*len(axes) && p[i] == 0 && p[i+len(axes)] == 0 {
 			continue
 		}
-		positions := positions(x, a)
-		pads := c.X(1).Gather(0, g.Ints(i, i+len(axes))).Cast(graph.Int64)
-		d = scatterAxis(d, sizeOf(x, a), a, apply("Pad", graph.Attrs{"mode": c.Attrs["mode"]}, positions, pads))
+		positions := positions(data, a)
+		pads := backward.X(1).Gather(0, g.Ints(i, i+len(axes))).Cast(graph.Int64)
+		d = scatterAxis(d, sizeOf(data, a), a, apply("Pad", graph.Attrs{"mode": backward.Attrs["mode"]}, positions,
+			pads))
 	}
 
 	return []node{d}

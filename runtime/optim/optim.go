@@ -279,25 +279,25 @@ func (o *Optimizer) Load(state tensor.Map) error {
 	names := tensor.Map{}
 	known := o.chain.Init(tensor.Map{"": tensor.New()})
 	for _, key := range state.Names() {
-		t := state[key]
+		saved := state[key]
 		slot, name, ok := splitKey(key, known)
 		if !ok {
 			return fmt.Errorf("optim: state %q is not of this optimizer, which keeps %s", key, describe(known))
 		}
 
-		if t == nil || t.Len() != tensor.Size(t.Shape) || t.IsInt() != known[slot].IsInt() {
-			return fmt.Errorf("optim: state %q is %v with a wrong kind or number of elements", key, t)
+		if saved == nil || saved.Len() != tensor.Size(saved.Shape) || saved.IsInt() != known[slot].IsInt() {
+			return fmt.Errorf("optim: state %q is %v with a wrong kind or number of elements", key, saved)
 		}
 
-		if t.IsInt() && (len(t.Ints) != 1 || t.Ints[0] < 0) {
-			return fmt.Errorf("optim: state %q is %v; it must be one step count, 0 or more", key, t.Ints)
+		if saved.IsInt() && (len(saved.Ints) != 1 || saved.Ints[0] < 0) {
+			return fmt.Errorf("optim: state %q is %v; it must be one step count, 0 or more", key, saved.Ints)
 		}
 
-		if i := t.NonFinite(); i >= 0 {
-			return fmt.Errorf("optim: state %q holds %v at element %d", key, t.Data[i], i)
+		if i := saved.NonFinite(); i >= 0 {
+			return fmt.Errorf("optim: state %q holds %v at element %d", key, saved.Data[i], i)
 		}
 
-		names[name] = t
+		names[name] = saved
 	}
 
 	for _, name := range names.Names() {

@@ -142,8 +142,8 @@ func NewCachedSession(model *onnx.ModelProto, options Options) (*Session, error)
 
 // key identifies everything that the compiled program depends on. ok is false if it cannot be shared: profiles are
 // complete when their session closes, and a file that was written just now may be written again with the same stamp.
-func (p *program) key(o Options) (key [sha256.Size]byte, ok bool) {
-	if o.Profile != "" {
+func (p *program) key(options Options) (key [sha256.Size]byte, ok bool) {
+	if options.Profile != "" {
 		return key, false
 	}
 
@@ -153,7 +153,7 @@ func (p *program) key(o Options) (key [sha256.Size]byte, ok bool) {
 	}
 
 	h := sha256.New()
-	fmt.Fprintf(h, "%#v %q %q %q\n%s", o, p.native, p.nativeOutputs, p.weights, stamps)
+	fmt.Fprintf(h, "%#v %q %q %q\n%s", options, p.native, p.nativeOutputs, p.weights, stamps)
 	h.Write(p.model)
 	return [sha256.Size]byte(h.Sum(nil)), true
 }
@@ -185,20 +185,20 @@ func (p *program) idleBytes(o Options) int {
 }
 
 // acquire returns the graph of a key for one more session, which calls release or fail once.
-func acquire(key [sha256.Size]byte, p *program, options Options) *cachedGraph {
+func acquire(key [sha256.Size]byte, program *program, options Options) *cachedGraph {
 	graphCache.Lock()
 	defer graphCache.Unlock()
 	graph := graphCache.graphs[key]
 	if graph == nil {
-		graph = &cachedGraph{key: key, bytes: p.idleBytes(options),
+		graph = &cachedGraph{key: key, bytes: program.idleBytes(options),
 			compile: sync.OnceValues(func() ([]*replica, error) {
-				return p.compile(options)
+				return program.compile(options)
 			})}
-		for _, w := range p.external {
+		for _, w := range program.external {
 			graph.shared += int(w.at.Length)
 		}
 		if graph.shared > 0 {
-			graph.weights = fmt.Sprintf("%q %v", p.weights, options.Prepack)
+			graph.weights = fmt.Sprintf("%q %v", program.weights, options.Prepack)
 		}
 		graphCache.graphs[key] = graph
 		graphCache.counts.Compiled++

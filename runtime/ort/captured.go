@@ -95,33 +95,34 @@ func newCaptured(o Options) (c *captured, err error) {
 
 // capture allocates inputs and outputs of a compiled replica, and runs it once, alone on its device: a capture fails
 // where another thread allocates memory of the device.
-func (r *replica) capture(p *program) error {
-	c, a, slots := r.captured, r.api, p.slots()
-	c.executable = r.executable
-	if err := a.failed(C.deviceAllocator(a.table, r.uploader.session, r.uploader.memory, &c.allocator)); err != nil {
+func (r *replica) capture(program *program) error {
+	captured, api, slots := r.captured, r.api, program.slots()
+	captured.executable = r.executable
+	if err := api.failed(C.deviceAllocator(api.table, r.uploader.session, r.uploader.memory,
+		&captured.allocator)); err != nil {
 		return err
 	}
 
-	for _, info := range p.inputs {
+	for _, info := range program.inputs {
 		shape, _ := info.fixed()
-		if err := c.add(&c.in, shape, info.IsInt()); err != nil {
+		if err := captured.add(&captured.in, shape, info.IsInt()); err != nil {
 			return fmt.Errorf("input %q: %w", info.Name, err)
 		}
 	}
 
 	for i, s := range slots {
-		if err := c.add(&c.out, s.shape, s.ints); err != nil {
-			return fmt.Errorf("output %q: %w", p.nativeOutputs[i], err)
+		if err := captured.add(&captured.out, s.shape, s.ints); err != nil {
+			return fmt.Errorf("output %q: %w", program.nativeOutputs[i], err)
 		}
 	}
 
-	in, out := values(c.in), values(c.out)
-	if err := a.failed(C.bind(a.table, r.session, C.size_t(len(in)), r.executable.inputs.list, unsafe.SliceData(in),
-		C.size_t(len(out)), r.executable.outputs.list, unsafe.SliceData(out), &c.binding)); err != nil {
+	in, out := values(captured.in), values(captured.out)
+	if err := api.failed(C.bind(api.table, r.session, C.size_t(len(in)), r.executable.inputs.list, unsafe.SliceData(in),
+		C.size_t(len(out)), r.executable.outputs.list, unsafe.SliceData(out), &captured.binding)); err != nil {
 		return err
 	}
 
-	return r.threads.alone(func() error { return c.own.do(context.Background(), c.first) })
+	return r.threads.alone(func() error { return captured.own.do(context.Background(), captured.first) })
 }
 
 // fixedSizes reports whether all inputs and outputs of a program have fixed sizes.
@@ -151,9 +152,9 @@ func values(all []buffer) []unsafe.Pointer {
 
 // add allocates a value.
 func (c *captured) add(to *[]buffer, shape []int, ints bool) error {
-	b, kind := buffer{bytes: 4 * tensor.Size(shape)}, float32Elements
+	buffer, kind := buffer{bytes: 4 * tensor.Size(shape)}, float32Elements
 	if ints {
-		b.bytes, kind = 2*b.bytes, int64Elements
+		buffer.bytes, kind = 2*buffer.bytes, int64Elements
 	}
 
 	size := make([]C.int64_t, len(shape))
@@ -162,9 +163,9 @@ func (c *captured) add(to *[]buffer, shape []int, ints bool) error {
 	}
 
 	err := c.api.failed(C.allocate(c.api.table, c.allocator, unsafe.SliceData(size), C.size_t(len(size)), C.int(kind),
-		&b.value, &b.data))
+		&buffer.value, &buffer.data))
 	if err == nil {
-		*to = append(*to, b)
+		*to = append(*to, buffer)
 	}
 
 	return err
@@ -176,18 +177,18 @@ func (c *captured) first() error {
 		return err
 	}
 
-	for i, b := range c.in {
-		if b.bytes == 0 {
+	for i, buffer := range c.in {
+		if buffer.bytes == 0 {
 			continue
 		}
-		if b.bytes >= largeBytes {
+		if buffer.bytes >= largeBytes {
 			var err error
-			if c.in[i].pinned, err = c.pin(b.bytes); err != nil {
+			if c.in[i].pinned, err = c.pin(buffer.bytes); err != nil {
 				return err
 			}
 		}
-		zeros := make([]byte, b.bytes)
-		if err := c.copy(b.data, unsafe.Pointer(&zeros[0]), b.bytes); err != nil {
+		zeros := make([]byte, buffer.bytes)
+		if err := c.copy(buffer.data, unsafe.Pointer(&zeros[0]), buffer.bytes); err != nil {
 			return err
 		}
 	}
@@ -231,7 +232,7 @@ func (c *captured) uncaptured() error {
 
 // run computes a call with fixed sizes: it copies the inputs to their fixed memory, replays the graph, and copies the
 // outputs to tensors of the host.
-func (c *captured) run(ctx context.Context, s *Session, call *call, inputs tensor.Map, held Values) error {
+func (c *captured) run(ctx context.Context, session *Session, call *call, inputs tensor.Map, held Values) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err := call.on.threads.enter(ctx); err != nil {
@@ -239,7 +240,7 @@ func (c *captured) run(ctx context.Context, s *Session, call *call, inputs tenso
 	}
 	defer call.on.threads.leave()
 
-	for _, slot := range s.slots {
+	for _, slot := range session.slots {
 		call.made = append(call.made, slot.tensor())
 	}
 
@@ -248,15 +249,15 @@ func (c *captured) run(ctx context.Context, s *Session, call *call, inputs tenso
 			return err
 		}
 
-		for i, info := range s.inputs {
+		for i, info := range session.inputs {
 			if err := c.fill(&c.in[i], inputs[info.Name], held[info.Name], call); err != nil {
-				return s.errorf("input %q: %s", info.Name, plain(err))
+				return session.errorf("input %q: %s", info.Name, plain(err))
 			}
 		}
 
 		options, release, err := call.options(ctx)
 		if err != nil {
-			return s.errorf("run options: %s", plain(err))
+			return session.errorf("run options: %s", plain(err))
 		}
 
 		done := measured()
@@ -264,7 +265,7 @@ func (c *captured) run(ctx context.Context, s *Session, call *call, inputs tenso
 		done()
 		release()
 		if err != nil {
-			return s.errorf("run: %s", plain(err))
+			return session.errorf("run: %s", plain(err))
 		}
 
 		for i, b := range c.out {
@@ -275,7 +276,7 @@ func (c *captured) run(ctx context.Context, s *Session, call *call, inputs tenso
 			data := elements(t)
 			call.pins.Pin(data)
 			if err := c.copy(data, b.data, b.bytes); err != nil {
-				return s.errorf("output %q: %s", s.nativeOutputs[i], plain(err))
+				return session.errorf("output %q: %s", session.nativeOutputs[i], plain(err))
 			}
 		}
 
@@ -284,19 +285,19 @@ func (c *captured) run(ctx context.Context, s *Session, call *call, inputs tenso
 }
 
 // fill copies an input to its fixed memory, unless that holds it already.
-func (c *captured) fill(b *buffer, t *tensor.Tensor, v *Value, call *call) error {
+func (c *captured) fill(buffer *buffer, t *tensor.Tensor, held *Value, call *call) error {
 	var from unsafe.Pointer
 	switch {
-	case v != nil && v == b.held || b.bytes == 0:
+	case held != nil && held == buffer.held || buffer.bytes == 0:
 		return nil
-	case v == nil && b.pinned != nil:
-		b.held = nil
-		return c.throughPinned(b, unsafe.Slice((*byte)(elements(t)), b.bytes))
-	case v == nil:
+	case held == nil && buffer.pinned != nil:
+		buffer.held = nil
+		return c.throughPinned(buffer, unsafe.Slice((*byte)(elements(t)), buffer.bytes))
+	case held == nil:
 		from = elements(t)
 		call.pins.Pin(from)
 	default:
-		value, err := v.on(call)
+		value, err := held.on(call)
 		if err == nil {
 			err = c.api.failed(C.dataOf(c.api.table, value, &from))
 		}
@@ -305,18 +306,18 @@ func (c *captured) fill(b *buffer, t *tensor.Tensor, v *Value, call *call) error
 		}
 	}
 
-	b.held = nil
-	if err := c.copy(b.data, from, b.bytes); err != nil {
+	buffer.held = nil
+	if err := c.copy(buffer.data, from, buffer.bytes); err != nil {
 		return err
 	}
 
-	b.held = v
+	buffer.held = held
 	return nil
 }
 
 // throughPinned copies elements of the host to the device, in the order of the stream.
-func (c *captured) throughPinned(b *buffer, from []byte) error {
-	to := unsafe.Slice((*byte)(b.pinned), b.bytes)
+func (c *captured) throughPinned(buffer *buffer, from []byte) error {
+	to := unsafe.Slice((*byte)(buffer.pinned), buffer.bytes)
 	parts := (len(from) + pinnedPart - 1) / pinnedPart
 	done := make([]chan struct{}, parts)
 	for i := range done {
@@ -340,7 +341,7 @@ func (c *captured) throughPinned(b *buffer, from []byte) error {
 		<-done[i]
 		begin, end := part(i)
 		if err == nil {
-			err = c.copy(unsafe.Add(b.data, begin), unsafe.Pointer(&to[begin]), end-begin)
+			err = c.copy(unsafe.Add(buffer.data, begin), unsafe.Pointer(&to[begin]), end-begin)
 		}
 	}
 

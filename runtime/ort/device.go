@@ -63,27 +63,27 @@ type uploader struct {
 
 // newUploader returns an uploader for the provider and the device of the options. Its arena grows only by what is
 // uploaded.
-func (a *api) newUploader(o Options) (*uploader, error) {
-	o.MemoryLimit, o.Profile, o.Placement = 0, "", false
-	options, err := o.native("")
+func (a *api) newUploader(settings Options) (*uploader, error) {
+	settings.MemoryLimit, settings.Profile, settings.Placement = 0, "", false
+	options, err := settings.native("")
 	if err != nil {
 		return nil, err
 	}
 	defer options.Destroy()
 
-	u := &uploader{}
-	if u.executable, err = a.compileProbe(options); err != nil {
+	uploader := &uploader{}
+	if uploader.executable, err = a.compileProbe(options); err != nil {
 		return nil, err
 	}
 
-	name := C.CString(map[string]string{CPU: "Cpu", CUDA: "Cuda"}[o.Provider])
+	name := C.CString(map[string]string{CPU: "Cpu", CUDA: "Cuda"}[settings.Provider])
 	defer C.free(unsafe.Pointer(name))
-	if err := a.failed(C.deviceMemory(a.table, name, C.int(o.Device), &u.memory)); err != nil {
-		u.close()
+	if err := a.failed(C.deviceMemory(a.table, name, C.int(settings.Device), &uploader.memory)); err != nil {
+		uploader.close()
 		return nil, err
 	}
 
-	return u, nil
+	return uploader, nil
 }
 
 // upload returns a copy of a value on the device. The copy may outlive the uploader, because ONNX Runtime's tensors
@@ -109,25 +109,25 @@ var busy = struct {
 
 // pick returns the replica of the device with the fewest runs in flight (the first one of several). The caller calls
 // done after the run.
-func (s *Session) pick() (r *replica, done func()) {
+func (s *Session) pick() (picked *replica, done func()) {
 	if len(s.replicas) == 1 {
 		return s.replicas[0], func() {}
 	}
 
 	busy.Lock()
 	defer busy.Unlock()
-	r = s.replicas[0]
+	picked = s.replicas[0]
 	for _, other := range s.replicas {
-		if busy.runs[other.device] < busy.runs[r.device] {
-			r = other
+		if busy.runs[other.device] < busy.runs[picked.device] {
+			picked = other
 		}
 	}
 
-	busy.runs[r.device]++
-	return r, func() {
+	busy.runs[picked.device]++
+	return picked, func() {
 		busy.Lock()
 		defer busy.Unlock()
-		busy.runs[r.device]--
+		busy.runs[picked.device]--
 	}
 }
 
@@ -137,30 +137,30 @@ type cudaRuntime struct{ functions C.cuda }
 // loadCUDA loads the functions once.
 var loadCUDA = sync.OnceValues(func() (*cudaRuntime, error) {
 	name := map[string]string{"windows": "cudart64_13.dll", "linux": "libcudart.so.13"}[runtime.GOOS]
-	c := &cudaRuntime{}
-	for _, f := range []struct {
+	cuda := &cudaRuntime{}
+	for _, entry := range []struct {
 		symbol string
 		to     unsafe.Pointer
 	}{
-		{"cudaSetDevice", unsafe.Pointer(&c.functions.setDevice)},
-		{"cudaStreamCreateWithFlags", unsafe.Pointer(&c.functions.createStream)},
-		{"cudaStreamDestroy", unsafe.Pointer(&c.functions.destroyStream)},
-		{"cudaMemcpyAsync", unsafe.Pointer(&c.functions.copy)},
-		{"cudaStreamSynchronize", unsafe.Pointer(&c.functions.wait)},
-		{"cudaStreamEndCapture", unsafe.Pointer(&c.functions.endCapture)},
-		{"cudaGraphDestroy", unsafe.Pointer(&c.functions.destroyGraph)},
-		{"cudaMemGetInfo", unsafe.Pointer(&c.functions.memory)},
-		{"cudaHostAlloc", unsafe.Pointer(&c.functions.pin)},
-		{"cudaFreeHost", unsafe.Pointer(&c.functions.unpin)},
-		{"cudaGetErrorString", unsafe.Pointer(&c.functions.text)},
+		{"cudaSetDevice", unsafe.Pointer(&cuda.functions.setDevice)},
+		{"cudaStreamCreateWithFlags", unsafe.Pointer(&cuda.functions.createStream)},
+		{"cudaStreamDestroy", unsafe.Pointer(&cuda.functions.destroyStream)},
+		{"cudaMemcpyAsync", unsafe.Pointer(&cuda.functions.copy)},
+		{"cudaStreamSynchronize", unsafe.Pointer(&cuda.functions.wait)},
+		{"cudaStreamEndCapture", unsafe.Pointer(&cuda.functions.endCapture)},
+		{"cudaGraphDestroy", unsafe.Pointer(&cuda.functions.destroyGraph)},
+		{"cudaMemGetInfo", unsafe.Pointer(&cuda.functions.memory)},
+		{"cudaHostAlloc", unsafe.Pointer(&cuda.functions.pin)},
+		{"cudaFreeHost", unsafe.Pointer(&cuda.functions.unpin)},
+		{"cudaGetErrorString", unsafe.Pointer(&cuda.functions.text)},
 	} {
-		p, err := symbol(name, f.symbol)
+		p, err := symbol(name, entry.symbol)
 		if err != nil {
 			return nil, fmt.Errorf("CUDA's runtime library %s: %w", name, err)
 		}
-		*(*unsafe.Pointer)(f.to) = p
+		*(*unsafe.Pointer)(entry.to) = p
 	}
-	return c, nil
+	return cuda, nil
 })
 
 func (c *cudaRuntime) failed(code C.int, what string) error {

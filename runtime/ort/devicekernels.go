@@ -67,10 +67,10 @@ func kernelsOn(device int) error {
 }
 
 // compareKernels runs a graph of all operators of runtime/kernels that a device has, with options and on the CPU.
-func compareKernels(o Options) error {
+func compareKernels(options Options) error {
 	a, err := native()
-	if err == nil && o.kernels == nil {
-		o.kernels, err = a.deviceKernels()
+	if err == nil && options.kernels == nil {
+		options.kernels, err = a.deviceKernels()
 	}
 
 	if err != nil {
@@ -87,7 +87,7 @@ func compareKernels(o Options) error {
 		return err
 	}
 
-	got, err := RunOnce(context.Background(), model, o, feeds)
+	got, err := RunOnce(context.Background(), model, options, feeds)
 	if err != nil {
 		return err
 	}
@@ -115,7 +115,7 @@ func kernelsModel() (*onnx.ModelProto, tensor.Map, error) {
 	}
 
 	g := graph.New()
-	x := g.Input("x", graph.Float, graph.Static(rows, 3*width))
+	input := g.Input("x", graph.Float, graph.Static(rows, 3*width))
 	weight := func(shape ...int) graph.Node { return g.Const(draw(shape...)) }
 	own := func(kind string, outputs int, at graph.Attrs, in ...graph.Node) []graph.Node {
 		return g.ApplyN(graph.Kernels, kind, at, outputs, in...)
@@ -129,12 +129,13 @@ func kernelsModel() (*onnx.ModelProto, tensor.Map, error) {
 
 	at := graph.Attrs{"heads": graph.Attr(heads), "keys": graph.Attr(16)}
 	span, ask := g.Const(tensor.OfInts(spans, rows, 5)), g.Const(tensor.OfInts(asked, rows, 3))
-	norm := own("LayerNorm", 3, graph.Attrs{"epsilon": graph.Attr(float32(1e-5))}, x, weight(3*width), weight(3*width))
+	norm := own("LayerNorm", 3, graph.Attrs{"epsilon": graph.Attr(float32(1e-5))}, input, weight(3*width),
+		weight(3*width))
 	attended := own("Attention", 2, at, norm[0], span, ask)
 	y := attended[0]
 	back := own("AttentionGrad", 1, at, norm[0], span, attended[1], weight(rows, width), y, ask)[0]
-	back = own("LayerNormGrad", 1, nil, x, weight(3*width), norm[1], norm[2], back)[0]
-	back = own("AddSameShape", 1, nil, back, own("AddSameShape", 1, nil, x, norm[0])[0])[0]
+	back = own("LayerNormGrad", 1, nil, input, weight(3*width), norm[1], norm[2], back)[0]
+	back = own("AddSameShape", 1, nil, back, own("AddSameShape", 1, nil, input, norm[0])[0])[0]
 	wide := y.MatMul(weight(width, 3*width)).Add(weight(3 * width))
 	wide = own("AddSameShape", 1, nil, wide, back)[0]
 	gelu := own("BiasQuickGelu", 1, nil, wide, weight(3*width))[0]

@@ -75,18 +75,18 @@ func (a *api) compile(model []byte, o *binding.SessionOptions, container unsafe.
 // run computes the outputs from the inputs, in the session's order. Outputs go to the values in out, or to new ones
 // where out is nil: in the memory of each output, or on the host if memory is nil.
 func (e *executable) run(options *binding.RunOptions, inputs, out, memory []unsafe.Pointer) error {
-	var o unsafe.Pointer
+	var pointer unsafe.Pointer
 	if options != nil {
-		o = handle(options)
+		pointer = handle(options)
 	}
 
 	n, m, in, to := C.size_t(len(inputs)), C.size_t(len(out)), unsafe.SliceData(inputs), unsafe.SliceData(out)
 	if memory != nil {
-		return e.api.failed(C.runBound(e.api.table, e.session, o, n, e.inputs.list, in, m, e.outputs.list, to,
+		return e.api.failed(C.runBound(e.api.table, e.session, pointer, n, e.inputs.list, in, m, e.outputs.list, to,
 			unsafe.SliceData(memory)))
 	}
 
-	return e.api.failed(C.run(e.api.table, e.session, o, n, e.inputs.list, in, m, e.outputs.list, to))
+	return e.api.failed(C.run(e.api.table, e.session, pointer, n, e.inputs.list, in, m, e.outputs.list, to))
 }
 
 func (e *executable) close() {

@@ -88,44 +88,44 @@ func (s *Session) forSizes(inputs tensor.Map, held Values) (sized *Session, done
 
 // lane returns the compiled graph for shapes of a program's inputs, nil where the session's own graph has to do. The
 // caller holds f.mu.
-func (f *fixedSizes) lane(p *program, shapes [][]int) *lane {
+func (f *fixedSizes) lane(program *program, shapes [][]int) *lane {
 	if f.closed {
 		return nil
 	}
 
 	f.runs++
 	key := fmt.Sprint(shapes)
-	g := f.sizes[key]
-	if g == nil {
+	sized := f.sizes[key]
+	if sized == nil {
 		if len(f.sizes) < 64*maxSizes {
 			f.sizes[key] = &sizedGraph{last: f.runs}
 		}
 		return nil
 	}
 
-	if g.last = f.runs; g.refused {
+	if sized.last = f.runs; sized.refused {
 		return nil
 	}
 
 	var least *lane
-	for _, l := range g.lanes {
+	for _, l := range sized.lanes {
 		if least == nil || l.runs < least.runs {
 			least = l
 		}
 	}
 
 	switch {
-	case least != nil && (least.runs == 0 || len(g.lanes) == mostLanes || !least.alone):
+	case least != nil && (least.runs == 0 || len(sized.lanes) == mostLanes || !least.alone):
 		return least
 	case least == nil && f.full == maxSizes && !f.evict():
 		return nil
 	}
 
-	fixed, err := f.compile(p, shapes, len(g.lanes))
+	fixed, err := f.compile(program, shapes, len(sized.lanes))
 	switch {
 	case err != nil && least == nil:
 		noteCapture(err)
-		g.refused = true
+		sized.refused = true
 		return nil
 	case err != nil: // for example, the device's memory is full
 		return least
@@ -133,25 +133,25 @@ func (f *fixedSizes) lane(p *program, shapes [][]int) *lane {
 		f.full++
 	}
 
-	g.lanes = append(g.lanes, &lane{Session: fixed, alone: fixed.replicas[0].captured != nil})
-	return g.lanes[len(g.lanes)-1]
+	sized.lanes = append(sized.lanes, &lane{Session: fixed, alone: fixed.replicas[0].captured != nil})
+	return sized.lanes[len(sized.lanes)-1]
 }
 
 // compile returns the session of a lane for shapes of a program's inputs. It fails if graph.FixSizes does not know an
 // operator, and if files of weights changed, since the session's own graph has those of before.
-func (f *fixedSizes) compile(p *program, shapes [][]int, lane int) (*Session, error) {
-	if now, _ := p.stamps(); now != f.weights {
-		return nil, p.errorf("its files of weights changed after it was opened")
+func (f *fixedSizes) compile(program *program, shapes [][]int, lane int) (*Session, error) {
+	if now, _ := program.stamps(); now != f.weights {
+		return nil, program.errorf("its files of weights changed after it was opened")
 	}
 
 	sizes := map[string][]int{}
-	for i, in := range p.inputs {
+	for i, in := range program.inputs {
 		sizes[in.Name] = shapes[i]
 	}
 
 	model, err := graph.FixSizes(f.model, sizes)
 	if err != nil {
-		return nil, p.errorf("for inputs of sizes %v: %w", sizes, err)
+		return nil, program.errorf("for inputs of sizes %v: %w", sizes, err)
 	}
 
 	if OnFixed != nil {

@@ -121,28 +121,28 @@ var native = sync.OnceValues(func() (*api, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &api{table: C.tableOf(base)}
-	if a.table == nil {
+	api := &api{table: C.tableOf(base)}
+	if api.table == nil {
 		return nil, fmt.Errorf("%s does not offer version %d of its functions", path, C.version)
 	}
-	if err := a.failed(C.environment(a.table, &a.environment)); err != nil {
+	if err := api.failed(C.environment(api.table, &api.environment)); err != nil {
 		return nil, err
 	}
 	if err := shareArena(); err != nil {
 		return nil, err
 	}
 	var status unsafe.Pointer
-	if a.kernels, status = kernels.NewDomain(unsafe.Pointer(a.table)); status != nil {
-		return nil, a.failed(status)
+	if api.kernels, status = kernels.NewDomain(unsafe.Pointer(api.table)); status != nil {
+		return nil, api.failed(status)
 	}
-	if err := a.failed(C.cpuMemory(a.table, &a.memory)); err != nil {
+	if err := api.failed(C.cpuMemory(api.table, &api.memory)); err != nil {
 		return nil, err
 	}
-	a.deviceKernels = sync.OnceValues(func() (unsafe.Pointer, error) {
+	api.deviceKernels = sync.OnceValues(func() (unsafe.Pointer, error) {
 		library := map[string]string{"windows": "nvcuda.dll", "linux": "libcuda.so.1"}[runtime.GOOS]
-		return a.loadKernels(library, "CUDAExecutionProvider")
+		return api.loadKernels(library, "CUDAExecutionProvider")
 	})
-	return a, a.noteDomain()
+	return api, api.noteDomain()
 })
 
 // shareArena registers one arena for all sessions that ask for it. It grows by the missing size, not to a power of two.
@@ -181,7 +181,7 @@ func (a *api) noteDomain() error {
 }
 
 // compileProbe compiles the model of one node, for inputs of any shape.
-func (a *api) compileProbe(o *binding.SessionOptions) (*executable, error) {
+func (a *api) compileProbe(options *binding.SessionOptions) (*executable, error) {
 	m := probeModel()
 	for _, v := range append(m.Graph.Input, m.Graph.Output...) {
 		v.GetType().GetTensorType().Shape = nil
@@ -192,7 +192,7 @@ func (a *api) compileProbe(o *binding.SessionOptions) (*executable, error) {
 		return nil, err
 	}
 
-	return a.compile(model, o, nil, []string{"x"}, []string{"y"})
+	return a.compile(model, options, nil, []string{"x"}, []string{"y"})
 }
 
 // addKernels lets a session use a domain of operators of runtime/kernels.

@@ -244,7 +244,7 @@ func (o Options) Fingerprint() (fingerprint numerics.Fingerprint, err error) {
 
 // native returns the binding's session options. The caller destroys them.
 func (o Options) native(weights string) (*binding.SessionOptions, error) {
-	a, err := native() // it creates the arena that sessions share
+	api, err := native() // it creates the arena that sessions share
 	if err != nil {
 		return nil, err
 	}
@@ -255,13 +255,13 @@ func (o Options) native(weights string) (*binding.SessionOptions, error) {
 	}
 
 	if err = o.fill(so, weights); err == nil && o.Provider != CUDA {
-		err = a.addKernels(so, cmp.Or(o.kernels, a.kernels))
+		err = api.addKernels(so, cmp.Or(o.kernels, api.kernels))
 	}
 
 	if err != nil {
 		err = fmt.Errorf("ort: session options: %s", plain(err))
 	} else if o.Provider == CUDA {
-		err = o.addCUDA(so, a)
+		err = o.addCUDA(so, api)
 	}
 
 	if err != nil {
@@ -330,7 +330,7 @@ func (o Options) fill(so *binding.SessionOptions, weights string) error {
 
 // addCUDA adds the CUDA provider. Products of float32 values are exact unless the precision is TF32, so that gradients
 // are as exact as on the CPU.
-func (o Options) addCUDA(so *binding.SessionOptions, a *api) error {
+func (o Options) addCUDA(so *binding.SessionOptions, api *api) error {
 	cuda, err := binding.NewCUDAProviderOptions()
 	if err != nil {
 		return noCUDA(err)
@@ -348,7 +348,7 @@ func (o Options) addCUDA(so *binding.SessionOptions, a *api) error {
 	}
 
 	if err = cuda.Update(settings); err == nil && o.stream != nil {
-		err = a.setStream(cuda, o.stream)
+		err = api.setStream(cuda, o.stream)
 	}
 
 	if err == nil {
@@ -359,8 +359,8 @@ func (o Options) addCUDA(so *binding.SessionOptions, a *api) error {
 		return noCUDA(err)
 	}
 
-	if domain, err := a.deviceKernels(); err == nil { // otherwise no graph has them (Options.Kernels)
-		return a.addKernels(so, domain)
+	if domain, err := api.deviceKernels(); err == nil { // otherwise no graph has them (Options.Kernels)
+		return api.addKernels(so, domain)
 	}
 
 	return nil

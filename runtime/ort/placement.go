@@ -40,29 +40,29 @@ func (s *Session) Placement() (out []Node, err error) {
 		return nil, s.errorf("placement: %w", ErrClosed)
 	}
 
-	a, err := native()
+	api, err := native()
 	if err != nil {
 		return nil, err
 	}
 
 	status := func(p unsafe.Pointer) {
-		if failed := a.failed(p); err == nil && failed != nil {
+		if failed := api.failed(p); err == nil && failed != nil {
 			err = s.errorf("placement: %s", plain(failed))
 		}
 	}
 
 	text := func(kind C.int, owner unsafe.Pointer) string {
 		var t *C.char
-		status(C.text(a.table, kind, owner, &t))
+		status(C.text(api.table, kind, owner, &t))
 		return C.GoString(t)
 	}
 
 	var graphs, nodes C.list
 	var n C.size_t
-	status(C.subgraphs(a.table, s.replicas[0].session, &graphs, &n))
+	status(C.subgraphs(api.table, s.replicas[0].session, &graphs, &n))
 	for _, g := range unsafe.Slice((*unsafe.Pointer)(graphs), n) {
 		provider := strings.TrimSuffix(text(C.EpAssignedSubgraph_GetEpName, g), "ExecutionProvider")
-		status(C.nodes(a.table, g, &nodes, &n))
+		status(C.nodes(api.table, g, &nodes, &n))
 		for _, p := range unsafe.Slice((*unsafe.Pointer)(nodes), n) {
 			op := text(C.EpAssignedNode_GetOperatorType, p)
 			if domain := text(C.EpAssignedNode_GetDomain, p); domain != "" && domain != "ai.onnx" {

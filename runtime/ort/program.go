@@ -33,40 +33,40 @@ type weight struct {
 var LowerPrecision = onnx.LowerPrecision
 
 func prepare(model *onnx.ModelProto, options Options) (*program, error) {
-	g := model.GetGraph()
-	if g == nil {
+	graph := model.GetGraph()
+	if graph == nil {
 		return nil, fmt.Errorf("ort: the model has no graph")
 	}
 
-	p := &program{name: g.GetName()}
+	program := &program{name: graph.GetName()}
 	if low := options.lowered(); low != 0 {
 		model = LowerPrecision(model, low)
 	}
 
 	adapted, err := onnx.Adapt(model, options.Outputs...)
 	if err != nil {
-		return nil, p.errorf("%w", err)
+		return nil, program.errorf("%w", err)
 	}
 
-	if p.inputs, err = ValueInfos(onnx.Inputs(g)); err != nil {
-		return nil, p.errorf("input %w", err)
+	if program.inputs, err = ValueInfos(onnx.Inputs(graph)); err != nil {
+		return nil, program.errorf("input %w", err)
 	}
 
-	if p.outputs, err = ValueInfos(adapted.Kept); err != nil {
-		return nil, p.errorf("output %w", err)
+	if program.outputs, err = ValueInfos(adapted.Kept); err != nil {
+		return nil, program.errorf("output %w", err)
 	}
 
 	switch {
-	case len(p.inputs) == 0:
-		return nil, p.errorf("it has no inputs, so there is nothing to run")
-	case len(p.outputs) == 0:
-		return nil, p.errorf("it has no outputs, so there is nothing to run")
+	case len(program.inputs) == 0:
+		return nil, program.errorf("it has no inputs, so there is nothing to run")
+	case len(program.outputs) == 0:
+		return nil, program.errorf("it has no outputs, so there is nothing to run")
 	}
 
-	p.native, p.results, p.nativeOutputs = adapted.Inputs, adapted.Outputs, adapted.Values
+	program.native, program.results, program.nativeOutputs = adapted.Inputs, adapted.Outputs, adapted.Values
 	model, weights, err := onnx.LocateExternal(adapted.Model, options.WeightsDir)
 	if err != nil {
-		return nil, p.errorf("%s; Options.WeightsDir is %q", plain(err), options.WeightsDir)
+		return nil, program.errorf("%s; Options.WeightsDir is %q", plain(err), options.WeightsDir)
 	}
 
 	var packed []kernels.PackedMatrix
@@ -76,16 +76,16 @@ func prepare(model *onnx.ModelProto, options Options) (*program, error) {
 		model = kernels.ForDevice(model, options.lowered())
 	}
 
-	p.weights, p.external = weights, externals(model, packed)
-	if p.files, err = onnx.ExternalFiles(model); err != nil {
-		return nil, p.errorf("%w", err)
+	program.weights, program.external = weights, externals(model, packed)
+	if program.files, err = onnx.ExternalFiles(model); err != nil {
+		return nil, program.errorf("%w", err)
 	}
 
-	if p.model, err = onnx.Marshal(model); err != nil {
-		return nil, p.errorf("encoding the model: %s", plain(err))
+	if program.model, err = onnx.Marshal(model); err != nil {
+		return nil, program.errorf("encoding the model: %s", plain(err))
 	}
 
-	return p, nil
+	return program, nil
 }
 
 func externals(m *onnx.ModelProto, packed []kernels.PackedMatrix) (out []weight) {

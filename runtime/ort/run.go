@@ -66,26 +66,26 @@ func (s *Session) RunKeep(ctx context.Context, inputs tensor.Map, held Values) (
 		return nil, err
 	}
 
-	c := call{stay: true}
-	defer c.release()
-	if err := s.compute(ctx, &c, inputs, held); err != nil {
+	call := call{stay: true}
+	defer call.release()
+	if err := s.compute(ctx, &call, inputs, held); err != nil {
 		return nil, err
 	}
 
 	out := make(Values, len(s.outputs))
 	for i, valueInfo := range s.outputs {
-		if index := s.results[i].Value; s.slots[index].stays && c.stay {
-			t, err := readValue(c.outputs[index], false)
+		if index := s.results[i].Value; s.slots[index].stays && call.stay {
+			t, err := readValue(call.outputs[index], false)
 			if err != nil {
 				return nil, err
 			}
 			v := &Value{tensor: t}
-			v.put(c.on.device, c.outputs[index])
-			c.outputs[index], out[valueInfo.Name] = nil, v
+			v.put(call.on.device, call.outputs[index])
+			call.outputs[index], out[valueInfo.Name] = nil, v
 			continue
 		}
 
-		t, err := s.collect(i, &c)
+		t, err := s.collect(i, &call)
 		if err != nil {
 			return nil, err
 		}
@@ -97,7 +97,7 @@ func (s *Session) RunKeep(ctx context.Context, inputs tensor.Map, held Values) (
 }
 
 // compute runs the graph on inputs that were checked.
-func (s *Session) compute(ctx context.Context, c *call, inputs tensor.Map, held Values) error {
+func (s *Session) compute(ctx context.Context, call *call, inputs tensor.Map, held Values) error {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	if s.replicas == nil {
@@ -110,12 +110,12 @@ func (s *Session) compute(ctx context.Context, c *call, inputs tensor.Map, held 
 
 	on, done := s.pick()
 	defer done()
-	c.on, c.stay = on, c.stay && on.uploader != nil
+	call.on, call.stay = on, call.stay && on.uploader != nil
 	var err error
 	if on.captured != nil {
-		err = on.captured.run(ctx, s, c, inputs, held)
+		err = on.captured.run(ctx, s, call, inputs, held)
 	} else {
-		err = on.threads.do(ctx, func() error { return s.computeOn(ctx, c, inputs, held) })
+		err = on.threads.do(ctx, func() error { return s.computeOn(ctx, call, inputs, held) })
 	}
 
 	runtime.KeepAlive(held) // otherwise their device memory is freed meanwhile
@@ -127,26 +127,26 @@ func (s *Session) compute(ctx context.Context, c *call, inputs tensor.Map, held 
 }
 
 // computeOn runs the replica of a call, on one of the replica's threads.
-func (s *Session) computeOn(ctx context.Context, c *call, inputs tensor.Map, held Values) error {
+func (s *Session) computeOn(ctx context.Context, call *call, inputs tensor.Map, held Values) error {
 	for _, p := range s.inputs {
-		if err := c.addInput(inputs[p.Name], held[p.Name]); err != nil {
+		if err := call.addInput(inputs[p.Name], held[p.Name]); err != nil {
 			return s.errorf("input %q: %s", p.Name, plain(err))
 		}
 	}
 
 	for i, slot := range s.slots {
-		if err := c.addOutput(slot); err != nil {
+		if err := call.addOutput(slot); err != nil {
 			return s.errorf("output %q: %s", s.nativeOutputs[i], plain(err))
 		}
 	}
 
-	options, release, err := c.options(ctx)
+	options, release, err := call.options(ctx)
 	if err != nil {
 		return s.errorf("run options: %s", plain(err))
 	}
 
 	done := measured()
-	err = c.on.run(options, c.inputs, c.outputs, c.memory)
+	err = call.on.run(options, call.inputs, call.outputs, call.memory)
 	done()
 	release()
 	if err != nil {
@@ -202,18 +202,18 @@ func GoTime() time.Duration {
 
 // options returns run options that stop the run when ctx ends, or nil if the run needs none. release frees them once no
 // goroutine can use them any more.
-func (c *call) options(ctx context.Context) (o *binding.RunOptions, release func(), err error) {
+func (c *call) options(ctx context.Context) (options *binding.RunOptions, release func(), err error) {
 	if ctx.Done() == nil && !c.trim {
 		return nil, func() {}, nil
 	}
 
-	if o, err = binding.NewRunOptions(); err != nil {
+	if options, err = binding.NewRunOptions(); err != nil {
 		return nil, nil, err
 	}
 
 	if c.trim {
-		if err := c.on.api.set(o, "memory.enable_memory_arena_shrinkage", "cpu:0"); err != nil {
-			o.Destroy()
+		if err := c.on.api.set(options, "memory.enable_memory_arena_shrinkage", "cpu:0"); err != nil {
+			options.Destroy()
 			return nil, nil, err
 		}
 	}
@@ -221,14 +221,14 @@ func (c *call) options(ctx context.Context) (o *binding.RunOptions, release func
 	done := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		defer close(done)
-		o.Terminate()
+		options.Terminate()
 	})
 
-	return o, func() {
+	return options, func() {
 		if !stop() {
 			<-done
 		}
-		o.Destroy()
+		options.Destroy()
 	}, nil
 }
 
@@ -287,18 +287,18 @@ func (c *call) addInput(t *tensor.Tensor, held *Value) (err error) {
 	return err
 }
 
-func (c *call) addOutput(s slot) (err error) {
+func (c *call) addOutput(slot slot) (err error) {
 	var v unsafe.Pointer
 	var t *tensor.Tensor
-	if s.fixed && !c.stay {
-		t = s.tensor()
+	if slot.fixed && !c.stay {
+		t = slot.tensor()
 		v, err = c.wrap(t)
 	}
 
 	c.made, c.outputs = append(c.made, t), append(c.outputs, v)
 	switch u := c.on.uploader; {
 	case u == nil:
-	case c.stay && s.stays:
+	case c.stay && slot.stays:
 		c.memory = append(c.memory, u.memory)
 	default:
 		c.memory = append(c.memory, c.on.api.memory)
@@ -308,18 +308,18 @@ func (c *call) addOutput(s slot) (err error) {
 }
 
 // wrap returns a native value that uses the elements of a tensor in place. The call owns it.
-func (c *call) wrap(t *tensor.Tensor) (pointer unsafe.Pointer, err error) {
-	data, kind := unsafe.Pointer(unsafe.SliceData(t.Data)), float32Elements
-	if t.IsInt() {
-		data, kind = unsafe.Pointer(unsafe.SliceData(t.Ints)), int64Elements
+func (c *call) wrap(values *tensor.Tensor) (pointer unsafe.Pointer, err error) {
+	data, kind := unsafe.Pointer(unsafe.SliceData(values.Data)), float32Elements
+	if values.IsInt() {
+		data, kind = unsafe.Pointer(unsafe.SliceData(values.Ints)), int64Elements
 	}
 
-	if t.Len() > 0 {
+	if values.Len() > 0 {
 		c.pins.Pin(data)
 	}
 
-	shape := convert.Slice(t.Shape, func(d int) int64 { return int64(d) })
-	if pointer, err = c.on.api.wrap(data, t.Bytes(), shape, kind); err == nil {
+	shape := convert.Slice(values.Shape, func(d int) int64 { return int64(d) })
+	if pointer, err = c.on.api.wrap(data, values.Bytes(), shape, kind); err == nil {
 		c.wrapped = append(c.wrapped, pointer)
 	}
 
@@ -345,13 +345,13 @@ func (c *call) tensor(i int) (*tensor.Tensor, error) {
 
 func (s *Session) collect(i int, c *call) (*tensor.Tensor, error) {
 	r, valueInfo := s.results[i], s.outputs[i]
-	t, err := c.tensor(r.Value)
+	values, err := c.tensor(r.Value)
 	if err == nil && r.Shape >= 0 {
 		var shape *tensor.Tensor
 		if shape, err = c.tensor(r.Shape); err == nil {
-			t.Shape = make([]int, len(shape.Ints))
+			values.Shape = make([]int, len(shape.Ints))
 			for k, d := range shape.Ints {
-				t.Shape[k] = int(d)
+				values.Shape[k] = int(d)
 			}
 		}
 	}
@@ -360,9 +360,10 @@ func (s *Session) collect(i int, c *call) (*tensor.Tensor, error) {
 		return nil, s.errorf("output %s: %w", valueInfo, err)
 	}
 
-	if valueInfo.Type == onnx.TensorProto_UINT64 && slices.IndexFunc(t.Ints, func(v int64) bool { return v < 0 }) >= 0 {
+	if valueInfo.Type == onnx.TensorProto_UINT64 && slices.IndexFunc(values.Ints,
+		func(v int64) bool { return v < 0 }) >= 0 {
 		return nil, s.errorf("output %s holds values of 2^63 and more, which int64 cannot hold", valueInfo)
 	}
 
-	return t, nil
+	return values, nil
 }

@@ -71,7 +71,7 @@ func newSession(model *onnx.ModelProto, options Options) (*Session, Options, err
 		}
 	}
 
-	p, err := prepare(model, options)
+	program, err := prepare(model, options)
 	if err != nil {
 		return nil, options, err
 	}
@@ -80,10 +80,10 @@ func newSession(model *onnx.ModelProto, options Options) (*Session, Options, err
 		return nil, options, err
 	}
 
-	s := &Session{program: p, provider: options.Provider, slots: p.slots()}
+	s := &Session{program: program, provider: options.Provider, slots: program.slots()}
 	if options.onDevice() && !options.sized {
 		s.fixed = &fixedSizes{model: model, options: options, sizes: map[string]*sizedGraph{}}
-		s.fixed.weights, _ = p.stamps()
+		s.fixed.weights, _ = program.stamps()
 		s.fixed.options.sized = true
 		s.fixed.options.capture = options.Profile == "" // a replay has no operators to measure
 	}
@@ -149,44 +149,44 @@ func (p *program) replica(options Options) (*replica, error) {
 	return p.open(options)
 }
 
-func (p *program) open(o Options) (r *replica, err error) {
-	r = &replica{device: o.Device, threads: openThreads(o)}
-	if o.capture {
-		if r.captured, err = newCaptured(o); err == nil {
-			o.stream = r.captured.stream
+func (p *program) open(options Options) (opened *replica, err error) {
+	opened = &replica{device: options.Device, threads: openThreads(options)}
+	if options.capture {
+		if opened.captured, err = newCaptured(options); err == nil {
+			options.stream = opened.captured.stream
 		}
 	}
 
 	if err == nil {
-		err = r.threads.do(context.Background(), func() error { return r.create(p, o) })
+		err = opened.threads.do(context.Background(), func() error { return opened.create(p, options) })
 	}
 
-	if err == nil && o.capture {
-		err = r.capture(p)
+	if err == nil && options.capture {
+		err = opened.capture(p)
 	}
 
 	if err != nil {
-		return nil, errors.Join(err, r.close())
+		return nil, errors.Join(err, opened.close())
 	}
 
-	return r, nil
+	return opened, nil
 }
 
-func (r *replica) create(p *program, options Options) error {
-	native, err := options.native(p.weights)
+func (r *replica) create(program *program, options Options) error {
+	native, err := options.native(program.weights)
 	if err != nil {
 		return err
 	}
 	defer native.Destroy()
 
-	if options.onDevice() || options.Prepack && len(p.external) > 0 {
-		err = r.compileShared(p, native, options)
+	if options.onDevice() || options.Prepack && len(program.external) > 0 {
+		err = r.compileShared(program, native, options)
 	} else {
-		err = r.compile(p, native, nil)
+		err = r.compile(program, native, nil)
 	}
 
 	if err != nil {
-		return p.errorf("provider %s rejects it: %s", options.Provider, plain(err))
+		return program.errorf("provider %s rejects it: %s", options.Provider, plain(err))
 	}
 
 	return nil

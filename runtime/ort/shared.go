@@ -63,27 +63,27 @@ type mapped struct {
 }
 
 // compileShared compiles the graph with shared weights.
-func (r *replica) compileShared(p *program, options *binding.SessionOptions, o Options) error {
+func (r *replica) compileShared(program *program, options *binding.SessionOptions, settings Options) error {
 	a, err := native()
 	if err != nil {
 		return err
 	}
 
-	r.held = &sharer{api: a, files: map[string]mapped{}, at: place{p.weights, o.Provider, onHost}}
-	if o.onDevice() {
-		r.held.at.device = o.Device
+	r.held = &sharer{api: a, files: map[string]mapped{}, at: place{program.weights, settings.Provider, onHost}}
+	if settings.onDevice() {
+		r.held.at.device = settings.Device
 	}
 
-	if err := r.held.join(o); err != nil {
+	if err := r.held.join(settings); err != nil {
 		return err
 	}
 
 	r.uploader = r.held.in.uploader
-	if err := r.held.give(p, handle(options)); err != nil {
+	if err := r.held.give(program, handle(options)); err != nil {
 		return err
 	}
 
-	if err := r.compile(p, options, r.held.in.packed); err != nil {
+	if err := r.compile(program, options, r.held.in.packed); err != nil {
 		return err
 	}
 
@@ -143,41 +143,42 @@ func (h *sharer) mapped(p *program, w weight) (f mapped, err error) {
 }
 
 // mapFile maps a file. Its index in the container stays the same until the file is replaced or written.
-func (c *container) mapFile(path string) (m mapped, err error) {
-	f, err := os.Open(path)
+func (c *container) mapFile(path string) (mapped mapped, err error) {
+	file, err := os.Open(path)
 	if err != nil {
-		return m, err
+		return mapped, err
 	}
-	defer f.Close()
+	defer file.Close()
 
-	info, err := f.Stat()
+	info, err := file.Stat()
 	if err != nil {
-		return m, err
+		return mapped, err
 	}
 
-	if m.data, err = mmap.Map(f, mmap.RDONLY, 0); err != nil {
-		return m, err
+	if mapped.data, err = mmap.Map(file, mmap.RDONLY, 0); err != nil {
+		return mapped, err
 	}
 
 	containers.Lock()
 	defer containers.Unlock()
-	m.number = slices.IndexFunc(c.files, func(f os.FileInfo) bool { return onnx.SameFile(f, info) })
-	if m.number < 0 {
-		m.number, c.files = len(c.files), append(c.files, info)
+	mapped.number = slices.IndexFunc(c.files, func(f os.FileInfo) bool { return onnx.SameFile(f, info) })
+	if mapped.number < 0 {
+		mapped.number, c.files = len(c.files), append(c.files, info)
 	}
 
-	return m, nil
+	return mapped, nil
 }
 
 // value returns the native value of a weight: in the mapped file, packed, or the one copy on the device.
-func (h *sharer) value(w weight, f mapped) (unsafe.Pointer, error) {
-	if w.packed != nil {
+func (h *sharer) value(weight weight, mapped mapped) (unsafe.Pointer, error) {
+	if weight.packed != nil {
 		containers.Lock()
 		defer containers.Unlock()
-		return h.in.values[w.panels(f)], nil
+		return h.in.values[weight.panels(mapped)], nil
 	}
 
-	pointer, err := h.api.wrap(unsafe.Pointer(&f.data[w.at.Offset]), int(w.at.Length), w.shape, float32Elements)
+	pointer, err := h.api.wrap(unsafe.Pointer(&mapped.data[weight.at.Offset]), int(weight.at.Length), weight.shape,
+		float32Elements)
 	if err != nil {
 		return nil, err
 	}
@@ -190,14 +191,14 @@ func (h *sharer) value(w weight, f mapped) (unsafe.Pointer, error) {
 
 	containers.Lock()
 	defer containers.Unlock()
-	key := fmt.Sprint(f.number, w.at.Offset, w.shape)
+	key := fmt.Sprint(mapped.number, weight.at.Offset, weight.shape)
 	if h.in.values[key] == nil {
 		copied, err := h.in.uploader.upload(pointer)
 		if err != nil {
 			return nil, fmt.Errorf("copying it to device %d: %w", h.at.device, err)
 		}
 		h.in.copies = append(h.in.copies, copied)
-		if h.in.values[key], err = h.api.view(copied, int(w.at.Length), w.shape); err != nil {
+		if h.in.values[key], err = h.api.view(copied, int(weight.at.Length), weight.shape); err != nil {
 			return nil, err
 		}
 	}
@@ -236,8 +237,8 @@ func (h *sharer) pack(p *program) error {
 }
 
 // packOnce packs a matrix unless it is packed. The caller holds c.packing.
-func (c *container) packOnce(a *api, w weight, f mapped) error {
-	key := w.panels(f)
+func (c *container) packOnce(api *api, weight weight, f mapped) error {
+	key := weight.panels(f)
 	containers.Lock()
 	packed := c.values[key] != nil
 	containers.Unlock()
@@ -245,16 +246,16 @@ func (c *container) packOnce(a *api, w weight, f mapped) error {
 		return nil
 	}
 
-	memory, err := w.packed.Pack(f.data[w.at.Offset:])
+	memory, err := weight.packed.Pack(f.data[weight.at.Offset:])
 	if err != nil {
-		return fmt.Errorf("tensor %q: %w", w.name, err)
+		return fmt.Errorf("tensor %q: %w", weight.name, err)
 	}
 
-	v, err := a.wrap(memory, int(w.at.Length), w.shape, float32Elements)
+	v, err := api.wrap(memory, int(weight.at.Length), weight.shape, float32Elements)
 	containers.Lock()
 	defer containers.Unlock()
 	if err != nil || c.values[key] != nil { // another initializer of the graph is the same matrix
-		a.releaseValue(v)
+		api.releaseValue(v)
 		kernels.Free(memory)
 		return err
 	}
@@ -266,23 +267,23 @@ func (c *container) packOnce(a *api, w weight, f mapped) error {
 func (h *sharer) join(o Options) (err error) {
 	containers.Lock()
 	defer containers.Unlock()
-	c := containers.of[h.at]
-	if c == nil {
-		c = &container{values: map[string]unsafe.Pointer{}}
-		if c.packed, err = h.api.newContainer(); err != nil {
+	shared := containers.of[h.at]
+	if shared == nil {
+		shared = &container{values: map[string]unsafe.Pointer{}}
+		if shared.packed, err = h.api.newContainer(); err != nil {
 			return err
 		}
 		if h.at.device != onHost {
-			if c.uploader, err = h.api.newUploader(o); err != nil {
-				h.api.releaseContainer(c.packed)
+			if shared.uploader, err = h.api.newUploader(o); err != nil {
+				h.api.releaseContainer(shared.packed)
 				return err
 			}
 		}
-		containers.of[h.at] = c
+		containers.of[h.at] = shared
 	}
 
-	c.users++
-	h.in = c
+	shared.users++
+	h.in = shared
 	return nil
 }
 

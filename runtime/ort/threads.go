@@ -82,8 +82,8 @@ func (t *threads) enter(ctx context.Context) error {
 
 func (t *threads) leave() { <-t.calls }
 
-// alone calls f while no other call is in progress.
-func (t *threads) alone(f func() error) error {
+// alone calls task while no other call is in progress.
+func (t *threads) alone(task func() error) error {
 	t.waiting.Lock() // two of them, each with some of the calls, would wait forever
 	for range cap(t.calls) {
 		t.calls <- struct{}{}
@@ -96,14 +96,14 @@ func (t *threads) alone(f func() error) error {
 		}
 	}()
 
-	return f()
+	return task()
 }
 
-// do calls f on one of the threads, which f must not ask for another one. It waits for a thread until ctx ends. A panic
-// of f continues in the caller.
-func (t *threads) do(ctx context.Context, f func() error) (err error) {
+// do calls task on one of the threads, which task must not ask for another one. It waits for a thread until ctx
+// ends. A panic of task continues in the caller.
+func (t *threads) do(ctx context.Context, task func() error) (err error) {
 	if t == nil {
-		return f()
+		return task()
 	}
 
 	if err := t.enter(ctx); err != nil {
@@ -119,7 +119,7 @@ func (t *threads) do(ctx context.Context, f func() error) (err error) {
 		defer close(done)
 		defer func() { panicked = recover() }()
 		defer repairHandlers() // libraries of CUDA load as late as in a run
-		err = f()
+		err = task()
 	}
 	if <-done; panicked != nil {
 		panic(panicked)

@@ -87,10 +87,10 @@ func (v *Value) put(device int, copied unsafe.Pointer) {
 }
 
 // on returns the native value for a run on a device. Integers, which are few, are copied for each run.
-func (v *Value) on(c *call) (unsafe.Pointer, error) {
+func (v *Value) on(call *call) (unsafe.Pointer, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if p := v.at[c.on.device]; p != nil {
+	if p := v.at[call.on.device]; p != nil {
 		return p, nil
 	}
 
@@ -98,7 +98,7 @@ func (v *Value) on(c *call) (unsafe.Pointer, error) {
 	var err error
 	if !v.onHost {
 		from = v.at[slices.Min(slices.Collect(maps.Keys(v.at)))]
-	} else if from, err = c.wrap(v.tensor); err != nil {
+	} else if from, err = call.wrap(v.tensor); err != nil {
 		return nil, err
 	}
 
@@ -106,9 +106,9 @@ func (v *Value) on(c *call) (unsafe.Pointer, error) {
 		return from, nil
 	}
 
-	copied, err := c.on.uploader.upload(from)
+	copied, err := call.on.uploader.upload(from)
 	if err == nil {
-		v.put(c.on.device, copied)
+		v.put(call.on.device, copied)
 	}
 
 	return copied, err
@@ -131,33 +131,33 @@ func readValue(value unsafe.Pointer, elements bool) (*tensor.Tensor, error) {
 		return nil, err
 	}
 
-	var d C.described
-	if err := a.failed(C.describe(a.table, value, &d)); err != nil {
+	var described C.described
+	if err := a.failed(C.describe(a.table, value, &described)); err != nil {
 		return nil, err
 	}
 
-	if d.rank > C.mostAxes {
-		return nil, fmt.Errorf("%d axes, at most %d are supported", d.rank, C.mostAxes)
+	if described.rank > C.mostAxes {
+		return nil, fmt.Errorf("%d axes, at most %d are supported", described.rank, C.mostAxes)
 	}
 
-	t := &tensor.Tensor{Shape: make([]int, d.rank)}
-	for i := range t.Shape {
-		t.Shape[i] = int(d.shape[i])
+	values := &tensor.Tensor{Shape: make([]int, described.rank)}
+	for i := range values.Shape {
+		values.Shape[i] = int(described.shape[i])
 	}
 
 	n := 0
 	if elements {
-		n = tensor.Size(t.Shape)
+		n = tensor.Size(values.Shape)
 	}
 
-	switch d._type {
+	switch described._type {
 	case float32Elements:
-		t.Data = append([]float32{}, unsafe.Slice((*float32)(d.data), n)...)
+		values.Data = append([]float32{}, unsafe.Slice((*float32)(described.data), n)...)
 	case int64Elements:
-		t.Ints = append([]int64{}, unsafe.Slice((*int64)(d.data), n)...)
+		values.Ints = append([]int64{}, unsafe.Slice((*int64)(described.data), n)...)
 	default:
-		return nil, fmt.Errorf("ONNX Runtime returned values of its type %d", d._type)
+		return nil, fmt.Errorf("ONNX Runtime returned values of its type %d", described._type)
 	}
 
-	return t, nil
+	return values, nil
 }

@@ -158,30 +158,33 @@ type axis struct {
 }
 
 // checkInput checks one input; away says that its elements lie on a device.
-func (s *Session) checkInput(valueInfo ValueInfo, t *tensor.Tensor, away bool, sizes map[string]axis) error {
+func (s *Session) checkInput(valueInfo ValueInfo, values *tensor.Tensor, away bool, sizes map[string]axis) error {
 	elements := 1
-	for _, d := range t.Shape {
+	for _, d := range values.Shape {
 		if d < 0 || (elements > 0 && d > (1<<62)/elements) {
-			return s.errorf("input %q has the impossible shape %v", valueInfo.Name, t.Shape)
+			return s.errorf("input %q has the impossible shape %v", valueInfo.Name, values.Shape)
 		}
 		elements *= d
 	}
 
 	switch {
-	case t.IsInt() != valueInfo.IsInt():
-		return s.errorf("input %q is %s, but %s is wanted", valueInfo.Name, t, valueInfo)
-	case t.Len() != elements && !away:
-		return s.errorf("input %q holds %d elements, but its shape %v has %d", valueInfo.Name, t.Len(), t.Shape,
+	case values.IsInt() != valueInfo.IsInt():
+		return s.errorf("input %q is %s, but %s is wanted", valueInfo.Name, values, valueInfo)
+	case values.Len() != elements && !away:
+		return s.errorf("input %q holds %d elements, but its shape %v has %d", valueInfo.Name, values.Len(),
+			values.Shape,
 			elements)
-	case !valueInfo.Unranked && len(t.Shape) != len(valueInfo.Shape):
-		return s.errorf("input %q is %s of rank %d, but %s of rank %d is wanted", valueInfo.Name, t, len(t.Shape),
+	case !valueInfo.Unranked && len(values.Shape) != len(valueInfo.Shape):
+		return s.errorf("input %q is %s of rank %d, but %s of rank %d is wanted", valueInfo.Name, values,
+			len(values.Shape),
 			valueInfo, len(valueInfo.Shape))
 	}
 
 	for i, dim := range valueInfo.Shape {
-		got := t.Shape[i]
+		got := values.Shape[i]
 		if dim.Size >= 0 && got != dim.Size {
-			return s.errorf("input %q is %s, but %s is wanted: axis %d must be %d", valueInfo.Name, t, valueInfo, i,
+			return s.errorf("input %q is %s, but %s is wanted: axis %d must be %d", valueInfo.Name, values, valueInfo,
+				i,
 				dim.Size)
 		}
 
@@ -198,7 +201,7 @@ func (s *Session) checkInput(valueInfo ValueInfo, t *tensor.Tensor, away bool, s
 	}
 
 	if limits, ok := integerRanges[valueInfo.Type]; ok {
-		for i, v := range t.Ints {
+		for i, v := range values.Ints {
 			if v < limits[0] || v > limits[1] {
 				return s.errorf("input %q holds %d at element %d, which %s cannot hold", valueInfo.Name, v, i,
 					typeName(valueInfo.Type))

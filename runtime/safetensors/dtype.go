@@ -50,35 +50,35 @@ func NewTensor(dtype string, shape []int) (*tensor.Tensor, error) {
 		"type", dtype)
 }
 
-// Decode converts little-endian elements of raw into t, from element at on. F16 and BF16 convert exactly, F64 rounds to
-// the nearest float32, integers and booleans become int64; a U64 above the int64 range is an error.
-func Decode(dtype string, raw []byte, t *tensor.Tensor, at int) error {
-	d := dtypes[dtype]
-	n := len(raw) / max(1, d.size)
+// Decode converts little-endian elements of raw into values, from element at on. F16 and BF16 convert exactly, F64
+// rounds to the nearest float32, integers and booleans become int64; a U64 above the int64 range is an error.
+func Decode(dtype string, raw []byte, values *tensor.Tensor, at int) error {
+	kind := dtypes[dtype]
+	n := len(raw) / max(1, kind.size)
 	switch dtype {
 	case "F32":
 		for i := range n {
-			t.Data[at+i] = math.Float32frombits(le.Uint32(raw[4*i:]))
+			values.Data[at+i] = math.Float32frombits(le.Uint32(raw[4*i:]))
 		}
 	case "F16":
 		for i := range n {
-			t.Data[at+i] = float16.Frombits(le.Uint16(raw[2*i:])).Float32()
+			values.Data[at+i] = float16.Frombits(le.Uint16(raw[2*i:])).Float32()
 		}
 	case "BF16":
 		for i := range n {
-			t.Data[at+i] = math.Float32frombits(uint32(le.Uint16(raw[2*i:])) << 16)
+			values.Data[at+i] = math.Float32frombits(uint32(le.Uint16(raw[2*i:])) << 16)
 		}
 	case "F64":
 		for i := range n {
-			t.Data[at+i] = float32(math.Float64frombits(le.Uint64(raw[8*i:])))
+			values.Data[at+i] = float32(math.Float64frombits(le.Uint64(raw[8*i:])))
 		}
 	default:
-		if d.int == nil {
+		if kind.int == nil {
 			return fmt.Errorf("dtype %q cannot be read as numbers", dtype)
 		}
 		for i := range n {
-			if t.Ints[at+i] = d.int(raw[d.size*i:]); t.Ints[at+i] < 0 && dtype == "U64" {
-				return fmt.Errorf("element %d is %d, which does not fit int64", at+i, uint64(t.Ints[at+i]))
+			if values.Ints[at+i] = kind.int(raw[kind.size*i:]); values.Ints[at+i] < 0 && dtype == "U64" {
+				return fmt.Errorf("element %d is %d, which does not fit int64", at+i, uint64(values.Ints[at+i]))
 			}
 		}
 	}

@@ -21,18 +21,18 @@ type File struct {
 
 // Open reads and checks the header of the file at path. Tensors are read on request. Close releases the file.
 func Open(path string) (*File, error) {
-	f, size, err := OpenRegular(path)
+	source, size, err := OpenRegular(path)
 	if err != nil {
 		return nil, err
 	}
 
-	file, err := Parse(f, size)
+	file, err := Parse(source, size)
 	if err != nil {
-		f.Close()
+		source.Close()
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 
-	file.closer, file.path = f, path
+	file.closer, file.path = source, path
 	return file, nil
 }
 
@@ -142,14 +142,14 @@ func (f *File) prefix() string {
 	return f.path + ": "
 }
 
-// ReadTensor converts the info.Length bytes at info.Offset of r, with a small buffer besides the result.
-func ReadTensor(r io.ReaderAt, info Info) (*tensor.Tensor, error) {
+// ReadTensor converts the info.Length bytes at info.Offset of source, with a small buffer besides the result.
+func ReadTensor(source io.ReaderAt, info Info) (*tensor.Tensor, error) {
 	unit := int64(ElementSize(info.DType))
 	if int64(tensor.Size(info.Shape))*unit != info.Length {
 		return nil, fmt.Errorf("%s%v does not fit %d bytes", info.DType, info.Shape, info.Length)
 	}
 
-	t, err := NewTensor(info.DType, info.Shape)
+	values, err := NewTensor(info.DType, info.Shape)
 	if err != nil {
 		return nil, err
 	}
@@ -157,13 +157,13 @@ func ReadTensor(r io.ReaderAt, info Info) (*tensor.Tensor, error) {
 	buf := make([]byte, min(info.Length, 1<<18))
 	for done := int64(0); done < info.Length; done += int64(len(buf)) {
 		buf = buf[:min(int64(len(buf)), info.Length-done)]
-		if err := readFull(r, buf, info.Offset+done); err != nil {
+		if err := readFull(source, buf, info.Offset+done); err != nil {
 			return nil, err
 		}
-		if err := Decode(info.DType, buf, t, int(done/unit)); err != nil {
+		if err := Decode(info.DType, buf, values, int(done/unit)); err != nil {
 			return nil, err
 		}
 	}
 
-	return t, nil
+	return values, nil
 }

@@ -29,30 +29,31 @@ type entry struct {
 
 // readHeader reads and checks the header of a file of size bytes: the tensors cover the bytes from the end of the
 // header to the end of the file, without gap or overlap, and each has the length of its dtype and shape.
-func readHeader(r io.ReaderAt, size int64) (map[string]entry, map[string]string, error) {
+func readHeader(source io.ReaderAt, size int64) (map[string]entry, map[string]string, error) {
 	var prefix [8]byte
 	if size < 8 {
 		return nil, nil, fmt.Errorf("%d bytes is too short for the 8-byte header length; the file is truncated or "+
 			"not safetensors", size)
 	}
 
-	if err := readFull(r, prefix[:], 0); err != nil {
+	if err := readFull(source, prefix[:], 0); err != nil {
 		return nil, nil, err
 	}
 
-	n := binary.LittleEndian.Uint64(prefix[:])
-	if n > maxHeader {
-		return nil, nil, fmt.Errorf("header length %d is above the limit of %d; not a safetensors file", n, maxHeader)
+	length := binary.LittleEndian.Uint64(prefix[:])
+	if length > maxHeader {
+		return nil, nil, fmt.Errorf("header length %d is above the limit of %d; not a safetensors file", length,
+			maxHeader)
 	}
 
-	if int64(n) > size-8 {
+	if int64(length) > size-8 {
 		return nil, nil, fmt.Errorf("header length %d runs past the end of the file of %d bytes; the file is "+
-			"truncated", n, size)
+			"truncated", length, size)
 	}
 
 	var first [1]byte
-	if n > 0 {
-		if err := readFull(r, first[:], 8); err != nil {
+	if length > 0 {
+		if err := readFull(source, first[:], 8); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -61,8 +62,8 @@ func readHeader(r io.ReaderAt, size int64) (map[string]entry, map[string]string,
 		return nil, nil, errors.New("header does not start with '{'; not a safetensors file")
 	}
 
-	raw := make([]byte, n)
-	if err := readFull(r, raw, 8); err != nil {
+	raw := make([]byte, length)
+	if err := readFull(source, raw, 8); err != nil {
 		return nil, nil, err
 	}
 
@@ -71,7 +72,7 @@ func readHeader(r io.ReaderAt, size int64) (map[string]entry, map[string]string,
 		return nil, nil, err
 	}
 
-	if err := place(tensors, 8+int64(n), size); err != nil {
+	if err := place(tensors, 8+int64(length), size); err != nil {
 		return nil, nil, err
 	}
 
@@ -85,7 +86,7 @@ func byteSize(shape []int64, unit int) (int64, error) {
 		return 0, fmt.Errorf("rank %d is above %d", len(shape), maxRank)
 	}
 
-	n, empty := uint64(unit), false
+	size, empty := uint64(unit), false
 	for _, d := range shape {
 		if d < 0 {
 			return 0, fmt.Errorf("shape %v has a negative dimension", shape)
@@ -94,18 +95,18 @@ func byteSize(shape []int64, unit int) (int64, error) {
 			empty = true
 			continue
 		}
-		hi, lo := bits.Mul64(n, uint64(d))
+		hi, lo := bits.Mul64(size, uint64(d))
 		if hi != 0 || lo > 1<<62 {
 			return 0, fmt.Errorf("the size of shape %v overflows", shape)
 		}
-		n = lo
+		size = lo
 	}
 
 	if empty {
 		return 0, nil
 	}
 
-	return int64(n), nil
+	return int64(size), nil
 }
 
 // place makes offsets absolute and checks that the tensors cover the data exactly.

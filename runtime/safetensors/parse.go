@@ -81,38 +81,39 @@ func parseEntry(value jsontext.Value) (entry, error) {
 		return entry{}, fmt.Errorf("bad entry: it has %d bytes, the limit is %d", len(value), maxEntry)
 	}
 
-	var e struct {
+	var fields struct {
 		DType   string  `json:"dtype"`
 		Shape   []int64 `json:"shape"`
 		Offsets []int64 `json:"data_offsets"`
 	}
-	if err := json.Unmarshal(value, &e, noNull); err != nil {
+	if err := json.Unmarshal(value, &fields, noNull); err != nil {
 		return entry{}, fmt.Errorf("bad entry: %.300s", err)
 	}
 
-	if e.DType == "" || e.Shape == nil || len(e.Offsets) != 2 {
+	if fields.DType == "" || fields.Shape == nil || len(fields.Offsets) != 2 {
 		return entry{}, errors.New("an entry needs dtype, shape and two data_offsets")
 	}
 
-	unit, known := dtypes[e.DType]
-	begin, end := e.Offsets[0], e.Offsets[1]
+	unit, known := dtypes[fields.DType]
+	begin, end := fields.Offsets[0], fields.Offsets[1]
 	switch {
 	case !known:
-		return entry{}, fmt.Errorf("unknown dtype %.100q", e.DType)
+		return entry{}, fmt.Errorf("unknown dtype %.100q", fields.DType)
 	case begin < 0 || end < begin:
 		return entry{}, fmt.Errorf("data_offsets [%d %d] are not in ascending order", begin, end)
 	}
 
-	want, err := byteSize(e.Shape, unit.size)
+	want, err := byteSize(fields.Shape, unit.size)
 	if err != nil {
 		return entry{}, err
 	}
 
 	if end-begin != want {
-		return entry{}, fmt.Errorf("%s%v needs %d bytes, but data_offsets [%d %d] hold %d", e.DType, e.Shape, want,
+		return entry{}, fmt.Errorf("%s%v needs %d bytes, but data_offsets [%d %d] hold %d", fields.DType, fields.Shape,
+			want,
 			begin, end, end-begin)
 	}
 
-	dims := convert.Slice(e.Shape, func(d int64) int { return int(d) })
-	return entry{e.DType, dims, begin, end}, nil
+	dims := convert.Slice(fields.Shape, func(d int64) int { return int(d) })
+	return entry{fields.DType, dims, begin, end}, nil
 }

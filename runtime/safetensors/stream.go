@@ -110,19 +110,19 @@ func (w *Writer) Put(name string, values *tensor.Tensor) error {
 
 	half := w.entries[w.at].DType == "F16"
 	for part := range slices.Chunk(values.Data, chunk) {
-		b := w.scratch[:0]
+		encoded := w.scratch[:0]
 		for _, v := range part {
 			if !half {
-				b = binary.LittleEndian.AppendUint32(b, math.Float32bits(v))
+				encoded = binary.LittleEndian.AppendUint32(encoded, math.Float32bits(v))
 				continue
 			}
 			h := float16.Fromfloat32(v)
 			if h.IsInf(0) && !math.IsInf(float64(v), 0) {
 				return w.fail("tensor %q: %g is too large for half precision", name, v)
 			}
-			b = binary.LittleEndian.AppendUint16(b, uint16(h))
+			encoded = binary.LittleEndian.AppendUint16(encoded, uint16(h))
 		}
-		w.out.Write(b)
+		w.out.Write(encoded)
 	}
 
 	if _, err := w.out.Write(nil); err != nil {
@@ -199,15 +199,15 @@ func layOut(entries []Entry) ([]Info, error) {
 
 // header returns the JSON of a file, padded with spaces so that the data start at a multiple of align.
 func header(entries []Entry, infos []Info, metadata map[string]string, align int) ([]byte, error) {
-	var h bytes.Buffer
-	h.WriteByte('{')
+	var text bytes.Buffer
+	text.WriteByte('{')
 	put := func(key string, value any) {
-		if h.Len() > 1 {
-			h.WriteByte(',')
+		if text.Len() > 1 {
+			text.WriteByte(',')
 		}
-		encode(&h, key)
-		h.WriteByte(':')
-		encode(&h, value)
+		encode(&text, key)
+		text.WriteByte(':')
+		encode(&text, value)
 	}
 
 	if len(metadata) > 0 {
@@ -227,17 +227,17 @@ func header(entries []Entry, infos []Info, metadata map[string]string, align int
 		}{x.DType, x.Shape, [2]int64{x.Offset, x.Offset + x.Length}})
 	}
 
-	h.WriteByte('}')
-	for (8+h.Len())%align != 0 {
-		h.WriteByte(' ')
+	text.WriteByte('}')
+	for (8+text.Len())%align != 0 {
+		text.WriteByte(' ')
 	}
 
-	if h.Len() > maxHeader {
+	if text.Len() > maxHeader {
 		return nil, fmt.Errorf("safetensors: a header of %d bytes is above the limit of %d; store fewer tensors in "+
-			"one file", h.Len(), maxHeader)
+			"one file", text.Len(), maxHeader)
 	}
 
-	return h.Bytes(), nil
+	return text.Bytes(), nil
 }
 
 func encode(h *bytes.Buffer, v any) {

@@ -39,8 +39,8 @@ func Size(tensors []Entry) (head, all int64, err error) {
 	return head, all, nil
 }
 
-func write(w io.Writer, m tensor.Map, metadata map[string]string, floats string) error {
-	entries, err := declare(m, floats)
+func write(w io.Writer, tensors tensor.Map, metadata map[string]string, floats string) error {
+	entries, err := declare(tensors, floats)
 	if err != nil {
 		return err
 	}
@@ -51,7 +51,7 @@ func write(w io.Writer, m tensor.Map, metadata map[string]string, floats string)
 	}
 
 	for _, e := range entries {
-		if err := out.Put(e.Name, m[e.Name]); err != nil {
+		if err := out.Put(e.Name, tensors[e.Name]); err != nil {
 			return err
 		}
 	}
@@ -62,18 +62,19 @@ func write(w io.Writer, m tensor.Map, metadata map[string]string, floats string)
 func declare(m tensor.Map, floats string) ([]Entry, error) {
 	entries := make([]Entry, 0, len(m))
 	for _, name := range m.Names() {
-		t := m[name]
+		values := m[name]
 		switch {
-		case t == nil:
+		case values == nil:
 			return nil, fmt.Errorf("safetensors: tensor %q is nil", name)
-		case t.Data != nil && t.Ints != nil:
+		case values.Data != nil && values.Ints != nil:
 			return nil, fmt.Errorf("safetensors: tensor %q holds floats and integers at once", name)
-		case t.Len() != tensor.Size(t.Shape):
-			return nil, fmt.Errorf("safetensors: tensor %q has %d values for shape %v", name, t.Len(), t.Shape)
+		case values.Len() != tensor.Size(values.Shape):
+			return nil, fmt.Errorf("safetensors: tensor %q has %d values for shape %v", name, values.Len(),
+				values.Shape)
 		}
 
-		e := Entry{Name: name, DType: floats, Shape: t.Shape}
-		if t.IsInt() {
+		e := Entry{Name: name, DType: floats, Shape: values.Shape}
+		if values.IsInt() {
 			e.DType = "I64"
 		}
 

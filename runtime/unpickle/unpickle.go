@@ -80,35 +80,35 @@ const (
 )
 
 // Read reads the pickle at the start of r and returns the number of its bytes. Errors are one line.
-func (o Options) Read(r io.Reader) (v any, size int64, err error) {
+func (o Options) Read(r io.Reader) (value any, size int64, err error) {
 	defer func() {
 		if p := recover(); p != nil { // gopickle asserts types and indexes without checks
-			v, err = nil, fmt.Errorf("pickle is malformed (%v)", p)
+			value, err = nil, fmt.Errorf("pickle is malformed (%v)", p)
 		}
 		if err != nil {
 			err = errors.New(oneline.Short(err.Error()))
 		}
 	}()
 
-	c := &copier{Options: o, r: bufio.NewReader(r), at: o.Start}
-	if err = c.run(); err != nil {
+	copier := &copier{Options: o, r: bufio.NewReader(r), at: o.Start}
+	if err = copier.run(); err != nil {
 		if err == io.EOF || err == io.ErrUnexpectedEOF {
 			err = errors.New("pickle ends before its STOP: the file is truncated, fetch it again")
 		}
 		return nil, 0, err
 	}
 
-	u := pickle.NewUnpickler(bytes.NewReader(c.code))
+	u := pickle.NewUnpickler(bytes.NewReader(copier.code))
 	u.FindClass, u.PersistentLoad = o.Global, o.Persistent
 	if o.Outside > 0 {
-		u.PersistentLoad = func(id any) (any, error) { return c.outside[id.(int)], nil }
+		u.PersistentLoad = func(id any) (any, error) { return copier.outside[id.(int)], nil }
 	}
 
-	if v, err = u.Load(); err != nil {
+	if value, err = u.Load(); err != nil {
 		return nil, 0, fmt.Errorf("pickle: %w", err)
 	}
 
-	return v, c.at - o.Start, nil
+	return value, copier.at - o.Start, nil
 }
 
 // copier copies one pickle, including STOP, without frames. It follows the opcodes only to find the end, and to refuse
@@ -211,20 +211,20 @@ func (c *copier) argument(op byte, args, from int) error {
 
 	var wide [8]byte
 	copy(wide[:], b)
-	n := binary.LittleEndian.Uint64(wide[:])
-	if c.Outside == 0 || n < uint64(c.Outside) {
-		_, err = c.take(n)
+	length := binary.LittleEndian.Uint64(wide[:])
+	if c.Outside == 0 || length < uint64(c.Outside) {
+		_, err = c.take(length)
 		return err
 	}
 
-	if n > math.MaxInt64 {
+	if length > math.MaxInt64 {
 		return io.ErrUnexpectedEOF
 	}
 
-	c.outside = append(c.outside, Outside{c.at, int64(n), op == 'X' || op == 0x8d})
+	c.outside = append(c.outside, Outside{c.at, int64(length), op == 'X' || op == 0x8d})
 	c.code = append(c.code[:from], 'J', 0, 0, 0, 0, 'Q')
 	binary.LittleEndian.PutUint32(c.code[from+1:], uint32(len(c.outside)-1))
-	_, err = io.CopyN(io.Discard, c.r, int64(n))
-	c.at += int64(n)
+	_, err = io.CopyN(io.Discard, c.r, int64(length))
+	c.at += int64(length)
 	return err
 }

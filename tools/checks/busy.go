@@ -36,37 +36,37 @@ func BusyTests(file string, source []byte) ([]string, error) {
 			return
 		}
 
-		switch n := n.(type) {
+		switch node := n.(type) {
 		case *ast.FuncDecl:
-			if strings.HasPrefix(n.Name.Name, "Benchmark") {
-				apart = n.End()
+			if strings.HasPrefix(node.Name.Name, "Benchmark") {
+				apart = node.End()
 			}
 			clear(measured)
 		case *ast.CallExpr:
-			name := called(n)
+			name := called(node)
 			if name == "synctest.Test" {
-				apart = n.End()
+				apart = node.End()
 			}
 			if instead := clocks[name]; instead != "" {
-				say(n, "%s in a test: use busytest.%s", name, instead)
+				say(node, "%s in a test: use busytest.%s", name, instead)
 			}
-			if s, ok := n.Fun.(*ast.SelectorExpr); ok && slices.Contains(comparing, s.Sel.Name) &&
-				slices.ContainsFunc(append(slices.Clone(n.Args), s.X), isNow) {
-				say(n, "a test compares the time: use busytest.Until, or count what was done")
+			if s, ok := node.Fun.(*ast.SelectorExpr); ok && slices.Contains(comparing, s.Sel.Name) &&
+				slices.ContainsFunc(append(slices.Clone(node.Args), s.X), isNow) {
+				say(node, "a test compares the time: use busytest.Until, or count what was done")
 			}
 		case *ast.AssignStmt:
-			for i, right := range n.Rhs {
-				if id, ok := n.Lhs[i].(*ast.Ident); ok && isElapsed(right, measured) {
+			for i, right := range node.Rhs {
+				if id, ok := node.Lhs[i].(*ast.Ident); ok && isElapsed(right, measured) {
 					measured[id.Name] = true
 				}
 			}
 		case *ast.BinaryExpr:
-			if isComparison(n.Op) && (isElapsed(n.X, measured) || isElapsed(n.Y, measured)) {
-				say(n, "a test compares seconds that it measured: count what was done, or use synctest")
+			if isComparison(node.Op) && (isElapsed(node.X, measured) || isElapsed(node.Y, measured)) {
+				say(node, "a test compares seconds that it measured: count what was done, or use synctest")
 			}
 		case *ast.BasicLit:
-			if address := fixedPort.FindString(n.Value); n.Kind == token.STRING && address != "" {
-				say(n, "%s is a fixed port: use busytest.Address, or port 1 for one where nobody listens", address)
+			if address := fixedPort.FindString(node.Value); node.Kind == token.STRING && address != "" {
+				say(node, "%s is a fixed port: use busytest.Address, or port 1 for one where nobody listens", address)
 			}
 		}
 	})

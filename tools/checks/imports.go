@@ -110,22 +110,22 @@ func groups(p Package, say say) {
 }
 
 // upward finds imports of a higher layer, including those of tests, and packages outside the layers.
-func upward(p Package, say say) {
-	mine := layer(p.ImportPath)
+func upward(importer Package, say say) {
+	mine := layer(importer.ImportPath)
 	if mine < 0 {
-		say("%s is in no layer: put it under %s", p.ImportPath, strings.Join(layers, ", "))
+		say("%s is in no layer: put it under %s", importer.ImportPath, strings.Join(layers, ", "))
 		return
 	}
 
-	for _, path := range p.direct() {
+	for _, path := range importer.direct() {
 		if up := layer(path); up > mine {
-			say("%s imports %s: %s is above %s", p.ImportPath, path, layers[up], layers[mine])
+			say("%s imports %s: %s is above %s", importer.ImportPath, path, layers[up], layers[mine])
 		}
 	}
 
-	if p.ImportPath == Module+"/runtime" && len(p.GoFiles) > 0 {
-		say("%s has Go files (%s): readers would take it for the standard library's runtime", p.ImportPath,
-			strings.Join(p.GoFiles, ", "))
+	if importer.ImportPath == Module+"/runtime" && len(importer.GoFiles) > 0 {
+		say("%s has Go files (%s): readers would take it for the standard library's runtime", importer.ImportPath,
+			strings.Join(importer.GoFiles, ", "))
 	}
 }
 
@@ -146,20 +146,20 @@ func owned(p Package, say say) {
 }
 
 // unreachable finds imports of banned packages.
-func unreachable(p Package, say say) {
-	for _, b := range banned {
+func unreachable(importer Package, say say) {
+	for _, rule := range banned {
 		// helpers of tests may import more
-		if !within(p.inModule(), b.folder) || strings.HasSuffix(p.ImportPath, "test") {
+		if !within(importer.inModule(), rule.folder) || strings.HasSuffix(importer.ImportPath, "test") {
 			continue
 		}
-		paths, verb := slices.Clone(p.Imports), "imports"
-		if b.through {
-			paths, verb = append(paths, p.Deps...), "needs"
+		paths, verb := slices.Clone(importer.Imports), "imports"
+		if rule.through {
+			paths, verb = append(paths, importer.Deps...), "needs"
 		}
 		slices.Sort(paths)
 		for _, path := range slices.Compact(paths) {
-			if slices.ContainsFunc(b.paths, func(x string) bool { return within(path, x) }) {
-				say("%s %s %s: nothing under %s may", p.ImportPath, verb, path, b.folder)
+			if slices.ContainsFunc(rule.paths, func(x string) bool { return within(path, x) }) {
+				say("%s %s %s: nothing under %s may", importer.ImportPath, verb, path, rule.folder)
 			}
 		}
 	}

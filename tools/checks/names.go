@@ -54,25 +54,25 @@ func NamesTested(file string, source []byte, names []string) ([]string, error) {
 			}
 		}
 
-		switch n := n.(type) {
+		switch node := n.(type) {
 		case *ast.BinaryExpr:
-			if n.Op == token.EQL || n.Op == token.NEQ {
-				check("is compared", n.X, n.Y)
+			if node.Op == token.EQL || node.Op == token.NEQ {
+				check("is compared", node.X, node.Y)
 			}
 		case *ast.CaseClause:
-			check("is a case", n.List...)
+			check("is a case", node.List...)
 		case *ast.KeyValueExpr:
-			check("is a key", n.Key)
+			check("is a key", node.Key)
 		case *ast.IndexExpr:
-			check("is an index", n.Index)
+			check("is an index", node.Index)
 		case *ast.CallExpr:
-			if f, ok := n.Fun.(*ast.SelectorExpr); ok {
+			if f, ok := node.Fun.(*ast.SelectorExpr); ok {
 				if p, ok := f.X.(*ast.Ident); ok && (p.Name == "strings" || p.Name == "slices") {
-					check("is searched for", n.Args...)
+					check("is searched for", node.Args...)
 				}
 			}
 		case *ast.ValueSpec:
-			check("is given another name", n.Values...)
+			check("is given another name", node.Values...)
 		}
 	})
 }

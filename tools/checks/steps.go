@@ -76,19 +76,19 @@ func longest(body ast.Node, from, to int, line func(token.Pos) int) (most int) {
 // declared returns the names of variables that a node declares.
 func declared(n ast.Node) (names []*ast.Ident) {
 	var expressions []ast.Expr
-	switch n := n.(type) {
+	switch node := n.(type) {
 	case *ast.AssignStmt:
-		if n.Tok == token.DEFINE {
-			expressions = n.Lhs
+		if node.Tok == token.DEFINE {
+			expressions = node.Lhs
 		}
 	case *ast.RangeStmt:
-		if n.Tok == token.DEFINE {
-			expressions = []ast.Expr{n.Key, n.Value}
+		if node.Tok == token.DEFINE {
+			expressions = []ast.Expr{node.Key, node.Value}
 		}
 	case *ast.ValueSpec:
-		return n.Names
+		return node.Names
 	case *ast.FuncType:
-		for _, list := range []*ast.FieldList{n.Params, n.Results} {
+		for _, list := range []*ast.FieldList{node.Params, node.Results} {
 			if list != nil {
 				for _, f := range list.List {
 					names = append(names, f.Names...)

@@ -16,12 +16,12 @@ var (
 
 // fill replaces the tables of a text.
 func fill(text string, tables map[string]string) (string, error) {
-	var b strings.Builder
+	var out strings.Builder
 	for {
 		at := opening.FindStringSubmatchIndex(text)
 		if at == nil {
-			b.WriteString(text)
-			return b.String(), nil
+			out.WriteString(text)
+			return out.String(), nil
 		}
 
 		name := text[at[2]:at[3]]
@@ -36,7 +36,7 @@ func fill(text string, tables map[string]string) (string, error) {
 			return "", fmt.Errorf("table %q has no line %q after it", name, strings.TrimSpace(closing))
 		}
 
-		b.WriteString(text[:at[1]] + "\n\n" + strings.TrimSpace(table) + "\n")
+		out.WriteString(text[:at[1]] + "\n\n" + strings.TrimSpace(table) + "\n")
 		text = text[at[1]+end:]
 	}
 }

@@ -33,9 +33,9 @@ func jsonTable() string {
 	}
 
 	var walk func(c *cobra.Command)
-	walk = func(c *cobra.Command) {
-		for _, s := range cli.Shapes(c) {
-			by, before := strings.TrimPrefix(c.CommandPath(), "promptfed "), ""
+	walk = func(parent *cobra.Command) {
+		for _, s := range cli.Shapes(parent) {
+			by, before := strings.TrimPrefix(parent.CommandPath(), "promptfed "), ""
 			if s.When != "" {
 				by += " (" + s.When + ")"
 			}
@@ -44,7 +44,7 @@ func jsonTable() string {
 			}
 			add(by, s.Value, before)
 		}
-		for _, sub := range c.Commands() {
+		for _, sub := range parent.Commands() {
 			walk(sub)
 		}
 	}

@@ -47,7 +47,7 @@ func paperTables(root string) (string, error) {
 		return "", err
 	}
 
-	var b strings.Builder
+	var out strings.Builder
 	left := maps.Clone(withoutFile)
 	for len(paths) > 0 {
 		folder, n := filepath.Dir(paths[0]), 0
@@ -68,7 +68,7 @@ func paperTables(root string) (string, error) {
 		}
 
 		paper := cmp.Or(items[0].Card.Paper, items[0].Counts.Paper)
-		writePaper(&b, paper, items, left[paper])
+		writePaper(&out, paper, items, left[paper])
 		delete(left, paper)
 		paths = paths[n:]
 	}
@@ -77,10 +77,10 @@ func paperTables(root string) (string, error) {
 		return "", fmt.Errorf("no file of configs/papers is of %s", paper)
 	}
 
-	return b.String(), nil
+	return out.String(), nil
 }
 
-func writePaper(b *strings.Builder, paper string, items []item, left []configs.LeftOut) {
+func writePaper(out *strings.Builder, paper string, items []item, left []configs.LeftOut) {
 	type note struct {
 		configs.Difference
 		at []string
@@ -103,7 +103,7 @@ func writePaper(b *strings.Builder, paper string, items []item, left []configs.L
 	}
 
 	slices.SortStableFunc(notes, func(a, b *note) int { return len(b.at) - len(a.at) })
-	fmt.Fprintf(b, "### %s\n\n%s\n%s\n", paper, table(items, func(f item) []string {
+	fmt.Fprintf(out, "### %s\n\n%s\n%s\n", paper, table(items, func(f item) []string {
 		return []string{cmp.Or(f.Card.Item, f.Counts.Item), cmp.Or(f.Card.Title, f.Counts.Title), code(f.file)}
 	}, "what runs", "shows", "file"), table(notes, func(n *note) []string {
 		at := strings.Join(n.at, ", ")
@@ -114,7 +114,7 @@ func writePaper(b *strings.Builder, paper string, items []item, left []configs.L
 	}, "the paper says", "here", "why", "in"))
 
 	if len(left) > 0 {
-		fmt.Fprintf(b, "%s\n", table(left, func(l configs.LeftOut) []string { return []string{l.What, l.Why} },
+		fmt.Fprintf(out, "%s\n", table(left, func(l configs.LeftOut) []string { return []string{l.What, l.Why} },
 			"what does not run", "why"))
 	}
 }

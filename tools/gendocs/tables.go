@@ -51,21 +51,21 @@ func tables(root string) (map[string]string, error) {
 
 // table returns a Markdown table with a row for each element of a list.
 func table[T any](list []T, row func(T) []string, heads ...string) string {
-	var b strings.Builder
+	var out strings.Builder
 	add := func(cells []string) {
 		for _, c := range cells {
-			b.WriteString("| " + strings.ReplaceAll(c, "|", `\|`) + " ")
+			out.WriteString("| " + strings.ReplaceAll(c, "|", `\|`) + " ")
 		}
-		b.WriteString("|\n")
+		out.WriteString("|\n")
 	}
 
 	add(heads)
-	b.WriteString(strings.Repeat("|---", len(heads)) + "|\n")
+	out.WriteString(strings.Repeat("|---", len(heads)) + "|\n")
 	for _, e := range list {
 		add(row(e))
 	}
 
-	return b.String()
+	return out.String()
 }
 
 func methodTable() string {

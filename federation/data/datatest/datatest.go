@@ -46,19 +46,19 @@ func PNG(t testing.TB, c color.Color) []byte {
 func Tree(t testing.TB, names ...string) string {
 	t.Helper()
 	root := t.TempDir()
-	for i, n := range names {
-		path := filepath.Join(root, filepath.FromSlash(n))
-		if strings.HasSuffix(n, "/") {
+	for i, name := range names {
+		path := filepath.Join(root, filepath.FromSlash(name))
+		if strings.HasSuffix(name, "/") {
 			if err := os.MkdirAll(path, 0o755); err != nil {
 				t.Fatal(err)
 			}
 			continue
 		}
 		raw := []byte("not an image")
-		if strings.HasSuffix(n, ".png") {
+		if strings.HasSuffix(name, ".png") {
 			raw = PNG(t, color.RGBA{uint8(i), uint8(i >> 8), 7, 255})
 		}
-		writeFile(t, root, n, raw)
+		writeFile(t, root, name, raw)
 	}
 
 	return root

@@ -40,29 +40,29 @@ type tower struct {
 func (x Extractor) compile(request Request, images int) (*tower, error) {
 	options := x.session()
 	options.WeightsDir, options.Outputs = request.Bundle.WeightsDir(), []string{outputs[request.What]}
-	t := &tower{packed: options.OnDevice(), size: x.batch(request)}
+	vision := &tower{packed: options.OnDevice(), size: x.batch(request)}
 	model, err := request.model(options)
 	if err == nil {
-		t.compiled, err = ort.NewSession(model, options)
+		vision.compiled, err = ort.NewSession(model, options)
 	}
 
 	if err != nil {
-		return t, fmt.Errorf("bundle %s: %w", request.Bundle.Name, err)
+		return vision, fmt.Errorf("bundle %s: %w", request.Bundle.Name, err)
 	}
 
-	if t.packed {
-		memory := t.compiled.FreeMemory() / 2
+	if vision.packed {
+		memory := vision.compiled.FreeMemory() / 2
 		if limit := options.MemoryLimit; limit > 0 && (memory <= 0 || limit < memory) {
 			memory = limit
 		}
-		t.size = cmp.Or(request.Bundle.Batch(), batchWithin(memory/callsAtOnce,
+		vision.size = cmp.Or(request.Bundle.Batch(), batchWithin(memory/callsAtOnce,
 			int64(request.Bundle.Vision.FeatureBytes())))
 		if x.Sessions == nil && request.Bundle.Batch() == 0 {
-			t.size = min(t.size, max(leastBatch, 1<<bits.Len(uint(images-1))))
+			vision.size = min(vision.size, max(leastBatch, 1<<bits.Len(uint(images-1))))
 		}
 	}
 
-	return t, nil
+	return vision, nil
 }
 
 // batchWithin returns the images of a call within so many bytes of memory; 0 bytes are unknown.
@@ -135,25 +135,25 @@ type towerKey struct {
 }
 
 // tower returns the tower of a request, and a function that ends its use. Without Sessions this closes it.
-func (s *Sessions) tower(r Request, compile func() (*tower, error)) (t *tower, closed func(), err error) {
+func (s *Sessions) tower(r Request, compile func() (*tower, error)) (vision *tower, closed func(), err error) {
 	if s == nil {
-		t, err = compile()
-		return t, func() { t.compiled.Close() }, err
+		vision, err = compile()
+		return vision, func() { vision.compiled.Close() }, err
 	}
 
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	key := towerKey{r.Bundle, r.What}
-	if t = s.towers[key]; t == nil {
-		if t, err = compile(); err == nil {
+	if vision = s.towers[key]; vision == nil {
+		if vision, err = compile(); err == nil {
 			if s.towers == nil {
 				s.towers = map[towerKey]*tower{}
 			}
-			s.towers[key] = t
+			s.towers[key] = vision
 		}
 	}
 
-	return t, func() {}, err
+	return vision, func() {}, err
 }
 
 // Close closes all sessions. Later requests open them again.
@@ -185,18 +185,18 @@ type decoded struct {
 // onDevice passes on the features of batches whose pixels fill supplies, in their order, while earlier batches are
 // encoded. An error of fill comes after the features of the batches before it.
 func (e *encoder) onDevice(ctx context.Context, batches []batch, fill func(context.Context, []batch, feed)) error {
-	f := feed{make(chan *tensor.Tensor, bufferedBatches*e.devices()), make([]chan decoded, len(batches))}
-	for range cap(f.free) {
-		f.free <- nil
+	queue := feed{make(chan *tensor.Tensor, bufferedBatches*e.devices()), make([]chan decoded, len(batches))}
+	for range cap(queue.free) {
+		queue.free <- nil
 	}
 
-	for i := range f.ready {
-		f.ready[i] = make(chan decoded, 1)
+	for i := range queue.ready {
+		queue.ready[i] = make(chan decoded, 1)
 	}
 
 	all, ctx := errgroup.WithContext(ctx)
 	all.Go(func() error {
-		fill(ctx, batches, f)
+		fill(ctx, batches, queue)
 		return nil
 	})
 
@@ -204,11 +204,11 @@ func (e *encoder) onDevice(ctx context.Context, batches []batch, fill func(conte
 		return data.ParallelInOrder(ctx, len(batches), callsAtOnce*e.devices(), func(ctx context.Context, i int) (
 			*tensor.Tensor, error) {
 			select {
-			case d := <-f.ready[i]:
+			case d := <-queue.ready[i]:
 				if d.err != nil {
 					return nil, d.err
 				}
-				defer func() { f.free <- d.pixels }()
+				defer func() { queue.free <- d.pixels }()
 				return e.encode(ctx, d.pixels, len(batches[i].list))
 			case <-ctx.Done():
 				return nil, ctx.Err()
@@ -220,13 +220,13 @@ func (e *encoder) onDevice(ctx context.Context, batches []batch, fill func(conte
 }
 
 // fill decodes the images of all batches, whose borders no core waits at.
-func (e *encoder) fill(ctx context.Context, batches []batch, f feed) {
+func (e *encoder) fill(ctx context.Context, batches []batch, queue feed) {
 	var into *tensor.Tensor
 	at, row := 0, 0
-	err := e.decode(ctx, batches, e.Workers, func(p []float32) error {
+	err := e.decode(ctx, batches, e.Workers, func(pixels []float32) error {
 		if row == 0 {
 			select {
-			case into = <-f.free:
+			case into = <-queue.free:
 			case <-ctx.Done():
 				return ctx.Err()
 			}
@@ -235,10 +235,10 @@ func (e *encoder) fill(ctx context.Context, batches []batch, f feed) {
 			}
 		}
 
-		copy(into.Row(row).Data, p)
+		copy(into.Row(row).Data, pixels)
 		if row++; row == len(batches[at].list) {
-			clear(into.Data[row*len(p):])
-			f.ready[at] <- decoded{pixels: into}
+			clear(into.Data[row*len(pixels):])
+			queue.ready[at] <- decoded{pixels: into}
 			at, row = at+1, 0
 		}
 
@@ -246,7 +246,7 @@ func (e *encoder) fill(ctx context.Context, batches []batch, f feed) {
 	})
 
 	if err != nil && at < len(batches) {
-		f.ready[at] <- decoded{err: err}
+		queue.ready[at] <- decoded{err: err}
 	}
 }
 

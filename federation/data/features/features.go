@@ -164,20 +164,20 @@ func (x Extractor) compute(ctx context.Context, r Request, work []batch) error {
 }
 
 // encoder returns the encoder for a number of images, and a function that ends its use.
-func (x Extractor) encoder(r Request, images int) (e *encoder, closed func(), err error) {
+func (x Extractor) encoder(r Request, images int) (built *encoder, closed func(), err error) {
 	x.Workers = max(1, x.Workers)
-	e = &encoder{Extractor: x, Request: r, decoding: meter{lanes: x.Workers}, encoding: meter{lanes: x.Workers}}
+	built = &encoder{Extractor: x, Request: r, decoding: meter{lanes: x.Workers}, encoding: meter{lanes: x.Workers}}
 	if r.What == method.PixelsInput {
-		e.tower = &tower{size: x.batch(r)}
-		return e, func() {}, nil
+		built.tower = &tower{size: x.batch(r)}
+		return built, func() {}, nil
 	}
 
-	e.tower, closed, err = x.Sessions.tower(r, func() (*tower, error) { return x.compile(r, images) })
-	if err == nil && e.packed {
-		e.encoding.lanes = e.devices()
+	built.tower, closed, err = x.Sessions.tower(r, func() (*tower, error) { return x.compile(r, images) })
+	if err == nil && built.packed {
+		built.encoding.lanes = built.devices()
 	}
 
-	return e, closed, err
+	return built, closed, err
 }
 
 // finish returns a function that passes on the features of a batch.
@@ -248,21 +248,21 @@ func (e *encoder) decode(ctx context.Context, batches []batch, workers int, to f
 // encode returns the requested features of the first n images of a batch.
 func (e *encoder) encode(ctx context.Context, p *tensor.Tensor, n int) (*tensor.Tensor, error) {
 	defer e.encoding.begin()()
-	t := p
+	out := p
 	if e.compiled != nil {
 		got, err := e.compiled.Run(ctx, tensor.Map{bundle.PixelsInput: p}, outputs[e.What])
 		if err != nil {
 			return nil, err
 		}
-		t = got[outputs[e.What]]
+		out = got[outputs[e.What]]
 	}
 
-	t = &tensor.Tensor{Shape: append([]int{n}, t.Shape[1:]...), Data: t.Data[:n*t.Len()/t.Shape[0]]}
+	out = &tensor.Tensor{Shape: append([]int{n}, out.Shape[1:]...), Data: out.Data[:n*out.Len()/out.Shape[0]]}
 	if e.unit() {
-		L2Normalize(t)
+		L2Normalize(out)
 	}
 
-	return t, nil
+	return out, nil
 }
 
 // rand returns the random source of one view of one image.
@@ -270,11 +270,11 @@ func (x Extractor) rand(e data.Example, view int) *rand.Rand {
 	return method.Rand(x.Seed, "view", strconv.Itoa(view), e.ID)
 }
 
-// L2Normalize divides every row of t [..,D] by its Euclidean norm, in place.
-func L2Normalize(t *tensor.Tensor) *tensor.Tensor {
-	d := t.Shape[len(t.Shape)-1]
-	for from := 0; from < len(t.Data); from += d {
-		row := t.Data[from : from+d]
+// L2Normalize divides each of the rows [..,D] by its Euclidean norm, in place.
+func L2Normalize(rows *tensor.Tensor) *tensor.Tensor {
+	d := rows.Shape[len(rows.Shape)-1]
+	for from := 0; from < len(rows.Data); from += d {
+		row := rows.Data[from : from+d]
 		n := tensor.Of(row, d).Norm()
 		if n == 0 || math.IsNaN(n) {
 			continue
@@ -284,7 +284,7 @@ func L2Normalize(t *tensor.Tensor) *tensor.Tensor {
 		}
 	}
 
-	return t
+	return rows
 }
 
 // Request asks for features: What (method.ImageInput or another input that a method may read) of a list of images. If
@@ -339,19 +339,19 @@ func (x Extractor) Rows(ctx context.Context, request Request) (out []Rows, err e
 			return out, err
 		}
 
-		m, err := x.Cache.Matrix(source.Key(), request.shape(), x.shard(request))
+		matrix, err := x.Cache.Matrix(source.Key(), request.shape(), x.shard(request))
 		if err != nil {
 			return out, err
 		}
 
-		out = append(out, Rows{rows: m, unit: request.unit() && x.Cache.Precision != data.Float})
-		missing, done := m.Missing(), len(request.List)
+		out = append(out, Rows{rows: matrix, unit: request.unit() && x.Cache.Precision != data.Float})
+		missing, done := matrix.Missing(), len(request.List)
 		for _, rows := range missing {
 			done -= rows[1] - rows[0]
 		}
 
 		for _, rows := range missing {
-			work = append(work, batch{request.List[rows[0]:rows[1]], view, done, m.Append})
+			work = append(work, batch{request.List[rows[0]:rows[1]], view, done, matrix.Append})
 			done += rows[1] - rows[0]
 		}
 	}

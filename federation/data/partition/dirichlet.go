@@ -56,29 +56,29 @@ func dirichlet(lists []list, classes int, config Config, seed uint64) ([]shares,
 // list it prefers examples of a class that the receiving client trains on. It terminates, because there are at least
 // size examples for each client.
 func fill(out []shares, lists []list, classes, size int) {
-	for _, l := range []int{0, len(lists) - 1} {
-		for c := range out {
-			for len(out[c][l]) < size {
+	for _, split := range []int{0, len(lists) - 1} {
+		for client := range out {
+			for len(out[client][split]) < size {
 				from := 0
 				for d := range out {
-					if len(out[d][l]) > len(out[from][l]) {
+					if len(out[d][split]) > len(out[from][split]) {
 						from = d
 					}
 				}
 
 				trains := make([]bool, classes)
-				for _, i := range out[c][0] {
+				for _, i := range out[client][0] {
 					trains[lists[0].label[i]] = true
 				}
 
-				have := out[from][l]
+				have := out[from][split]
 				at := len(have) - 1
-				if l > 0 {
-					at = max(slices.IndexFunc(have, func(i int) bool { return trains[lists[l].label[i]] }), 0)
+				if split > 0 {
+					at = max(slices.IndexFunc(have, func(i int) bool { return trains[lists[split].label[i]] }), 0)
 				}
 
-				out[c][l] = append(out[c][l], have[at])
-				out[from][l] = slices.Delete(have, at, at+1)
+				out[client][split] = append(out[client][split], have[at])
+				out[from][split] = slices.Delete(have, at, at+1)
 			}
 		}
 	}
@@ -133,24 +133,24 @@ func dirichletOrOneHot(beta float64, n int, rng *rand.Rand) []float64 {
 }
 
 // codeDirichlet is "noniid-labeldir" of the public code.
-func codeDirichlet(j *job) ([]Client, error) {
-	rng, err := j.numpy()
+func codeDirichlet(job *job) ([]Client, error) {
+	rng, err := job.numpy()
 	if err != nil {
 		return nil, err
 	}
 
-	if err := j.checkFits(j.lists); err != nil {
+	if err := job.checkFits(job.lists); err != nil {
 		return nil, err
 	}
 
-	got, err := j.cutClasses(j.lists, j.Clients, j.Beta, maxTries(j.Clients, len(j.set.Classes)),
+	got, err := job.cutClasses(job.lists, job.Clients, job.Beta, maxTries(job.Clients, len(job.set.Classes)),
 		func() *pyrand.NumPy { return rng })
 	if err != nil {
 		return nil, fmt.Errorf("%w: raise partition.beta, lower partition.clients or partition.min_size, or set "+
 			"partition.code to false and partition.fill", err)
 	}
 
-	return j.newClients(got, "", 0), nil
+	return job.newClients(got, "", 0), nil
 }
 
 // codeDomainDirichlet is Dataset_partition_domain: one domain after the other, with the generator seeded with 0 before
@@ -173,12 +173,12 @@ func (j *job) codeEachDomain(beta float64) ([]Client, error) {
 
 	seed := j.seedOr(0)
 	var out []Client
-	for i, d := range j.domains {
+	for i, domain := range j.domains {
 		q := j.Config
 		q.Clients = count[i]
-		lists := j.inDomain(d)
+		lists := j.inDomain(domain)
 		if err := q.checkFits(lists); err != nil {
-			return nil, fmt.Errorf("domain %s: %w", j.set.Domains[d], err)
+			return nil, fmt.Errorf("domain %s: %w", j.set.Domains[domain], err)
 		}
 
 		got, err := j.cutClasses(lists, count[i], beta, 1, func() *pyrand.NumPy {
@@ -190,10 +190,10 @@ func (j *job) codeEachDomain(beta float64) ([]Client, error) {
 			return nil, fmt.Errorf("domain %s: %w: the code seeds its generator with %d before every class, so each "+
 				"further try draws the same and it would never end: set partition.seed to another number, raise "+
 				"partition.beta, lower partition.clients or partition.min_size, or set partition.code to false",
-				j.set.Domains[d], err, seed)
+				j.set.Domains[domain], err, seed)
 		}
 
-		out = append(out, j.newClients(got, j.set.Domains[d], len(out))...)
+		out = append(out, j.newClients(got, j.set.Domains[domain], len(out))...)
 	}
 
 	return out, nil

@@ -115,21 +115,21 @@ func codeIIDShots(j *job) ([]Client, error) {
 	return codeFewShot(j, true)
 }
 
-func codeFewShot(j *job, iid bool) ([]Client, error) {
-	out := newShares(j.Clients, len(j.lists))
-	for l := range j.lists {
-		f := &fewShot{job: j, rng: pyrand.NewPython(j.seedOr(fewShotSeed)), iid: iid}
-		if err := f.shareClasses(j.lists[l]); err != nil {
+func codeFewShot(job *job, iid bool) ([]Client, error) {
+	out := newShares(job.Clients, len(job.lists))
+	for l := range job.lists {
+		f := &fewShot{job: job, rng: pyrand.NewPython(job.seedOr(fewShotSeed)), iid: iid}
+		if err := f.shareClasses(job.lists[l]); err != nil {
 			return nil, err
 		}
-		if l > 0 || j.shots < 1 || j.set.Pool != nil {
-			f.deal(groups(j.lists[l]), l, out)
-		} else if err := f.draw(groups(j.lists[l]), out); err != nil {
+		if l > 0 || job.shots < 1 || job.set.Pool != nil {
+			f.deal(groups(job.lists[l]), l, out)
+		} else if err := f.draw(groups(job.lists[l]), out); err != nil {
 			return nil, err
 		}
 	}
 
-	return j.newClients(out, "", 0), nil
+	return job.newClients(out, "", 0), nil
 }
 
 // shareClasses shuffles the classes, which are those up to the largest label of the list, and assigns them to clients.
@@ -199,9 +199,9 @@ func slice(s []int, from, to int) []int {
 // draw draws each client's few examples of its classes; of repeated classes, it draws shots/clients and at least one.
 // Where no class is repeated, a class with fewer examples gives all.
 func (f *fewShot) draw(gs []group, out []shares) error {
-	for c := range out {
+	for client := range out {
 		for _, group := range gs {
-			if !f.iid && !slices.Contains(f.classes[c], group.class) {
+			if !f.iid && !slices.Contains(f.classes[client], group.class) {
 				continue
 			}
 
@@ -218,7 +218,7 @@ func (f *fewShot) draw(gs []group, out []shares) error {
 					group.class, len(got), k)
 			}
 
-			out[c][0] = append(out[c][0], got...)
+			out[client][0] = append(out[client][0], got...)
 		}
 	}
 
@@ -229,7 +229,7 @@ func (f *fewShot) draw(gs []group, out []shares) error {
 // first n classes, where n is the number of repeated classes (these may include classes that the client owns alone).
 // The parts follow one drawn order of the class's examples; their length is the number of examples divided by clients
 // (or by clients/folds), rounded.
-func (f *fewShot) deal(gs []group, l int, out []shares) {
+func (f *fewShot) deal(gs []group, split int, out []shares) {
 	orders := convert.Slice(gs, func(g group) []int { return f.rng.Permutation(len(g.index)) })
 	for c := range out {
 		own := f.classes[c]
@@ -238,9 +238,9 @@ func (f *fewShot) deal(gs []group, l int, out []shares) {
 			switch {
 			case f.iid || f.Repeat > 0 && slices.Contains(first, g.class):
 				per := int(math.RoundToEven(float64(len(g.index)) / (float64(f.Clients) / float64(max(1, f.folds)))))
-				out[c][l] = append(out[c][l], data.Pick(g.index, slice(orders[n], c*per, (c+1)*per))...)
+				out[c][split] = append(out[c][split], data.Pick(g.index, slice(orders[n], c*per, (c+1)*per))...)
 			case slices.Contains(own, g.class):
-				out[c][l] = append(out[c][l], g.index...)
+				out[c][split] = append(out[c][split], g.index...)
 			}
 		}
 	}

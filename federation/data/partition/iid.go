@@ -46,25 +46,25 @@ func iidShots(j *job) ([]Client, error) {
 }
 
 // codeIID is the partition "homo" of the public code: a permutation of each list, split evenly.
-func codeIID(j *job) ([]Client, error) {
-	rng, err := j.numpy()
+func codeIID(job *job) ([]Client, error) {
+	rng, err := job.numpy()
 	if err != nil {
 		return nil, err
 	}
 
-	out := newShares(j.Clients, len(j.lists))
+	out := newShares(job.Clients, len(job.lists))
 	deal := func(l int, permutation func(int) []int) {
-		n := len(j.lists[l].index)
-		assignParts(out, l, nil, data.Pick(j.lists[l].index, permutation(n)), evenEnds(n, j.Clients))
+		n := len(job.lists[l].index)
+		assignParts(out, l, nil, data.Pick(job.lists[l].index, permutation(n)), evenEnds(n, job.Clients))
 	}
 
-	for _, l := range codeLists(j.lists) {
+	for _, l := range codeLists(job.lists) {
 		deal(l, rng.Permutation)
 	}
 
-	if l := valList(j.lists); l >= 0 {
-		deal(l, data.NewRand(j.seed, "partition/val").Perm)
+	if l := valList(job.lists); l >= 0 {
+		deal(l, data.NewRand(job.seed, "partition/val").Perm)
 	}
 
-	return j.newClients(out, "", 0), nil
+	return job.newClients(out, "", 0), nil
 }

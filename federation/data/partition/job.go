@@ -80,18 +80,18 @@ func newJob(p Config, s *data.Set, shots int, seed uint64) *job {
 		seed = p.Seed
 	}
 
-	j := &job{Config: p, set: s, seed: seed, shots: shots, domains: p.keptDomains(s)}
+	job := &job{Config: p, set: s, seed: seed, shots: shots, domains: p.keptDomains(s)}
 	for _, sp := range s.Splits() {
 		l := list{label: data.Labels(*sp.Examples)}
 		for i, e := range *sp.Examples {
-			if len(p.LeaveOut) == 0 || slices.Contains(j.domains, e.Domain) {
+			if len(p.LeaveOut) == 0 || slices.Contains(job.domains, e.Domain) {
 				l.index = append(l.index, i)
 			}
 		}
-		j.lists = append(j.lists, l)
+		job.lists = append(job.lists, l)
 	}
 
-	return j
+	return job
 }
 
 // kindSeed returns the seed of the kind for the set or for one of its domains.

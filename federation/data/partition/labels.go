@@ -74,19 +74,19 @@ func owners(clients, each, classes int, rng *rand.Rand) [][]int {
 
 // codeLabelUniform is "noniid-labeluni" of the public code. Parts are rounded down, so a few examples of a class stay
 // unused, and a client may draw one class twice.
-func codeLabelUniform(j *job) ([]Client, error) {
-	rng, err := j.numpy()
+func codeLabelUniform(job *job) ([]Client, error) {
+	rng, err := job.numpy()
 	if err != nil {
 		return nil, err
 	}
 
-	classes := len(j.set.Classes)
-	if j.Classes*j.Clients%classes != 0 {
+	classes := len(job.set.Classes)
+	if job.Classes*job.Clients%classes != 0 {
 		return nil, fmt.Errorf("the public code needs clients*classes (%d*%d) to be a multiple of the set's %d "+
-			"classes: change partition.clients or partition.classes", j.Clients, j.Classes, classes)
+			"classes: change partition.clients or partition.classes", job.Clients, job.Classes, classes)
 	}
 
-	places := j.Classes * j.Clients / classes
+	places := job.Classes * job.Clients / classes
 	left := slices.Repeat([]int{places}, classes)
 	weights := make([][]float64, classes)
 	for k := range weights {
@@ -96,10 +96,10 @@ func codeLabelUniform(j *job) ([]Client, error) {
 		divide(weights[k], pyrand.Sum(weights[k]))
 	}
 
-	own := make([][]int, j.Clients)
-	share := make([][]float64, j.Clients)
-	for c := range own {
-		for range j.Classes {
+	own := make([][]int, job.Clients)
+	share := make([][]float64, job.Clients)
+	for client := range own {
+		for range job.Classes {
 			most := slices.Max(left)
 			var may []int
 			for k, n := range left {
@@ -109,29 +109,29 @@ func codeLabelUniform(j *job) ([]Client, error) {
 			}
 			k := may[rng.IntN(len(may))]
 			left[k]--
-			own[c] = append(own[c], k)
+			own[client] = append(own[client], k)
 		}
 
-		for _, k := range own[c] { // taken from the end of the class's weights
+		for _, k := range own[client] { // taken from the end of the class's weights
 			last := len(weights[k]) - 1
-			share[c] = append(share[c], weights[k][last])
+			share[client] = append(share[client], weights[k][last])
 			weights[k] = weights[k][:last]
 		}
 	}
 
-	rest := j.codeGroups(j.lists)
-	shuffler := pyrand.NewPython(j.seed)
-	for _, l := range codeLists(j.lists) {
+	rest := job.codeGroups(job.lists)
+	shuffler := pyrand.NewPython(job.seed)
+	for _, l := range codeLists(job.lists) {
 		for _, index := range rest[l] {
 			pyrand.Shuffle(shuffler, index)
 		}
 	}
 
-	counts := byClass(j.lists, classes)
-	out := newShares(j.Clients, len(j.lists))
+	counts := byClass(job.lists, classes)
+	out := newShares(job.Clients, len(job.lists))
 	for c := range out {
 		for i, k := range own[c] {
-			for l := range j.lists {
+			for l := range job.lists {
 				take := min(int(float64(len(counts[l][k]))*share[c][i]), len(rest[l][k]))
 				out[c][l] = append(out[c][l], rest[l][k][:take]...)
 				rest[l][k] = rest[l][k][take:]
@@ -139,23 +139,23 @@ func codeLabelUniform(j *job) ([]Client, error) {
 		}
 	}
 
-	return j.newClients(out, "", 0), nil
+	return job.newClients(out, "", 0), nil
 }
 
 // codeLabelClasses is "noniid-#labelK": client i holds class i mod C and further classes that it draws; a repeated
 // class is drawn again.
-func codeLabelClasses(j *job) ([]Client, error) {
-	rng, err := j.numpy()
+func codeLabelClasses(job *job) ([]Client, error) {
+	rng, err := job.numpy()
 	if err != nil {
 		return nil, err
 	}
 
-	classes := len(j.set.Classes)
-	python := pyrand.NewPython(j.seed)
+	classes := len(job.set.Classes)
+	python := pyrand.NewPython(job.seed)
 	owners := make([][]int, classes)
-	for c := range j.Clients {
+	for c := range job.Clients {
 		own := []int{c % classes}
-		for len(own) < j.Classes {
+		for len(own) < job.Classes {
 			if k := python.RandBelow(classes); !slices.Contains(own, k) {
 				own = append(own, k)
 			}
@@ -165,20 +165,20 @@ func codeLabelClasses(j *job) ([]Client, error) {
 		}
 	}
 
-	grouped := j.codeGroups(j.lists)
-	out := newShares(j.Clients, len(j.lists))
+	grouped := job.codeGroups(job.lists)
+	out := newShares(job.Clients, len(job.lists))
 	for k, own := range owners {
 		if len(own) == 0 {
 			return nil, fmt.Errorf("no client holds class %s, which the public code cannot split: raise "+
-				"partition.clients to %d or more", j.set.Classes[k], classes)
+				"partition.clients to %d or more", job.set.Classes[k], classes)
 		}
-		for _, l := range codeLists(j.lists) {
+		for _, l := range codeLists(job.lists) {
 			rng.Shuffle(grouped[l][k])
 		}
-		for l := range j.lists {
+		for l := range job.lists {
 			assignParts(out, l, own, grouped[l][k], evenEnds(len(grouped[l][k]), len(own)))
 		}
 	}
 
-	return j.newClients(out, "", 0), nil
+	return job.newClients(out, "", 0), nil
 }

@@ -11,29 +11,29 @@ import (
 // lds draws shares p[.][c] ~ Dirichlet(beta) over all clients for every class c. Client k takes int(p[k][c] n) of the n
 // examples of class c in its own domain, of every list; clients of one domain take different examples. Since the shares
 // of a class sum to 1 over all domains, most examples stay unused.
-func lds(j *job) ([]Client, error) {
-	count, err := j.clientsPerDomain(j.distinctDomains())
+func lds(job *job) ([]Client, error) {
+	count, err := job.clientsPerDomain(job.distinctDomains())
 	if err != nil {
 		return nil, err
 	}
 
-	classes := len(j.set.Classes)
-	rng := data.NewRand(j.seed, "lds")
+	classes := len(job.set.Classes)
+	rng := data.NewRand(job.seed, "lds")
 	share := make([][]float64, classes)
 	for k := range share {
-		share[k] = dirichletOrOneHot(j.Beta, j.Clients, rng)
+		share[k] = dirichletOrOneHot(job.Beta, job.Clients, rng)
 	}
 
 	var out []Client
-	for i, d := range j.domains {
-		got := newShares(count[i], len(j.lists))
-		for l, groups := range byClass(j.inDomain(d), classes) {
-			shuffler := data.NewRand(j.seed, "lds/shuffle", d, l)
+	for i, d := range job.domains {
+		got := newShares(count[i], len(job.lists))
+		for l, groups := range byClass(job.inDomain(d), classes) {
+			shuffler := data.NewRand(job.seed, "lds/shuffle", d, l)
 			for k, index := range groups {
 				takeShares(got, l, index, share[k][len(out):len(out)+count[i]], shuffler)
 			}
 		}
-		out = append(out, j.newClients(got, j.set.Domains[d], len(out))...)
+		out = append(out, job.newClients(got, job.set.Domains[d], len(out))...)
 	}
 
 	return out, nil
@@ -54,28 +54,29 @@ func takeShares(out []shares, l int, index []int, share []float64, rng *rand.Ran
 // only client of a domain gets the first int(share n) training examples of a class, and is tested on all test examples
 // of the domain. A pooled set is first permuted and cut 70/30, domain by domain. The public code sets no seed; here the
 // experiment's seed is used.
-func codeLDS(j *job) ([]Client, error) {
-	if j.Clients != len(j.domains) {
-		return nil, fmt.Errorf("the public code has one client per domain: set partition.clients to %d", len(j.domains))
+func codeLDS(job *job) ([]Client, error) {
+	if job.Clients != len(job.domains) {
+		return nil, fmt.Errorf("the public code has one client per domain: set partition.clients to %d",
+			len(job.domains))
 	}
 
-	rng, err := j.numpy()
+	rng, err := job.numpy()
 	if err != nil {
 		return nil, err
 	}
 
-	classes := len(j.set.Classes)
+	classes := len(job.set.Classes)
 	share := make([][]float64, classes)
 	for k := range share {
-		share[k] = rng.Dirichlet(j.Beta, j.Clients)
+		share[k] = rng.Dirichlet(job.Beta, job.Clients)
 		if sum := pyrand.Sum(share[k]); sum != sum {
 			return nil, fmt.Errorf("a Dirichlet(%g) draw underflowed, where the public code fails: raise "+
-				"partition.beta or set partition.code to false", j.Beta)
+				"partition.beta or set partition.code to false", job.Beta)
 		}
 	}
 
 	var out []Client
-	for n, d := range j.domains {
+	for n, d := range job.domains {
 		first := func(groups [][]int) (kept []int) {
 			for k, index := range groups {
 				kept = append(kept, index[:min(len(index), int(share[k][n]*float64(len(index))))]...)
@@ -83,10 +84,10 @@ func codeLDS(j *job) ([]Client, error) {
 			return kept
 		}
 
-		lists := j.inDomain(d)
+		lists := job.inDomain(d)
 		train := lists[0]
-		client := Client{Domain: j.set.Domains[d], Test: lists[len(lists)-1].index}
-		if j.set.Pool != nil {
+		client := Client{Domain: job.set.Domains[d], Test: lists[len(lists)-1].index}
+		if job.set.Pool != nil {
 			order := data.Pick(train.index, rng.Permutation(len(train.index)))
 			cut := int(0.7 * float64(len(order)))
 			train.index, client.Test = order[:cut], order[cut:]
@@ -94,7 +95,7 @@ func codeLDS(j *job) ([]Client, error) {
 
 		client.Train = first(train.byClass(classes))
 		if l := valList(lists); l >= 0 {
-			client.Val = first(j.codeGroups(lists)[l])
+			client.Val = first(job.codeGroups(lists)[l])
 		}
 
 		sorted([]shares{{client.Train, client.Val, client.Test}})

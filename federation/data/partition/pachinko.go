@@ -40,35 +40,35 @@ func (a joined) assign(to shares, example int) {
 // client's Dirichlet(beta) over the remaining superclasses, a class from its Dirichlet(fine_beta) over the superclass's
 // remaining classes, and an example of the class uniformly. All clients draw the same number; if it does not divide,
 // the first clients draw one more.
-func pachinko(j *job) ([]Client, error) {
-	rng := data.NewRand(j.seed, "pachinko")
+func pachinko(job *job) ([]Client, error) {
+	rng := data.NewRand(job.seed, "pachinko")
 	var every []int
-	for l := range j.lists {
+	for l := range job.lists {
 		every = append(every, l)
 	}
 
-	all := j.join(every)
-	left := make([][]int, len(j.set.Classes))
+	all := job.join(every)
+	left := make([][]int, len(job.set.Classes))
 	for i, k := range all.label {
 		left[k] = append(left[k], i)
 	}
 
-	fine := make([][]int, len(j.set.Superclasses))
-	for k, c := range j.set.Coarse {
+	fine := make([][]int, len(job.set.Superclasses))
+	for k, c := range job.set.Coarse {
 		if len(left[k]) > 0 {
 			fine[c] = append(fine[c], k)
 		}
 	}
 
-	out := newShares(j.Clients, len(j.lists))
-	for c := range out {
+	out := newShares(job.Clients, len(job.lists))
+	for client := range out {
 		mass := make([]float64, len(fine)) // 0 for superclasses without remaining examples
 		inside := make([][]float64, len(fine))
 		var open []int
 		for s, f := range fine {
 			if len(f) > 0 {
 				open = append(open, s)
-				inside[s] = dirichletOrOneHot(j.FineBeta, len(f), rng)
+				inside[s] = dirichletOrOneHot(job.FineBeta, len(f), rng)
 			}
 		}
 
@@ -76,12 +76,12 @@ func pachinko(j *job) ([]Client, error) {
 			break
 		}
 
-		for i, w := range dirichletOrOneHot(j.Beta, len(open), rng) {
+		for i, w := range dirichletOrOneHot(job.Beta, len(open), rng) {
 			mass[open[i]] = w
 		}
 
-		size := len(all.label) / j.Clients
-		if c < len(all.label)%j.Clients {
+		size := len(all.label) / job.Clients
+		if client < len(all.label)%job.Clients {
 			size++
 		}
 
@@ -90,7 +90,7 @@ func pachinko(j *job) ([]Client, error) {
 			at := category(inside[s], func(int) bool { return true }, rng)
 			k := fine[s][at]
 			n, last := rng.IntN(len(left[k])), len(left[k])-1
-			all.assign(out[c], left[k][n])
+			all.assign(out[client], left[k][n])
 			left[k][n] = left[k][last]
 			if left[k] = left[k][:last]; last == 0 {
 				fine[s] = slices.Delete(fine[s], at, at+1)
@@ -102,7 +102,7 @@ func pachinko(j *job) ([]Client, error) {
 		}
 	}
 
-	return j.newClients(out, "", 0), nil
+	return job.newClients(out, "", 0), nil
 }
 
 // category draws an index with probability weight/sum. If no weight is left, it draws uniformly among the indices that
@@ -136,55 +136,56 @@ const pachinkoSeed = 12345
 
 // codePachinko is "noniid-labeldir100" for any two levels of classes: train and test form one list, every client draws
 // total/clients examples (the rest is unused), and at the end the clients are shuffled by the experiment's seed.
-func codePachinko(j *job) ([]Client, error) {
-	seed := j.seedOr(pachinkoSeed)
+func codePachinko(job *job) ([]Client, error) {
+	seed := job.seedOr(pachinkoSeed)
 	weights, err := pyrand.NewNumPy(seed)
 	if err != nil {
 		return nil, configtags.KeyErrorf("partition.code", "%w", err)
 	}
 
-	t := &tree{job: j, weights: weights, examples: pyrand.NewPython(seed), left: make([][]int, len(j.set.Classes)),
+	tree := &tree{job: job, weights: weights, examples: pyrand.NewPython(seed), left: make([][]int,
+		len(job.set.Classes)),
 		fine: map[int][]int{}}
-	all := j.join(codeLists(j.lists))
-	for _, i := range t.examples.Sample(len(all.label), len(all.label)) {
-		t.left[all.label[i]] = append(t.left[all.label[i]], i)
+	all := job.join(codeLists(job.lists))
+	for _, i := range tree.examples.Sample(len(all.label), len(all.label)) {
+		tree.left[all.label[i]] = append(tree.left[all.label[i]], i)
 	}
 
-	for k, s := range j.set.Coarse {
-		t.fine[s] = append(t.fine[s], k)
+	for k, s := range job.set.Coarse {
+		tree.fine[s] = append(tree.fine[s], k)
 	}
 
-	for s := range j.set.Superclasses {
-		if len(t.fine[s]) > 0 { // a subset of the classes may leave superclasses without any
-			t.coarse = append(t.coarse, s)
+	for s := range job.set.Superclasses {
+		if len(tree.fine[s]) > 0 { // a subset of the classes may leave superclasses without any
+			tree.coarse = append(tree.coarse, s)
 		}
 	}
 
-	drawnBy := make([][]int, j.Clients)
+	drawnBy := make([][]int, job.Clients)
 	for c := range drawnBy {
-		if drawnBy[c], err = t.draw(len(all.label) / j.Clients); err != nil {
+		if drawnBy[c], err = tree.draw(len(all.label) / job.Clients); err != nil {
 			return nil, err
 		}
 	}
 
-	pyrand.Shuffle(pyrand.NewPython(j.seed), drawnBy)
-	out := newShares(j.Clients, len(j.lists))
+	pyrand.Shuffle(pyrand.NewPython(job.seed), drawnBy)
+	out := newShares(job.Clients, len(job.lists))
 	for c, own := range drawnBy {
 		for _, i := range own {
 			all.assign(out[c], i)
 		}
 	}
 
-	if l := valList(j.lists); l >= 0 { // the public code has no val list: split as train, class by class
-		j.likeTrain(out, l)
+	if l := valList(job.lists); l >= 0 { // the public code has no val list: split as train, class by class
+		job.likeTrain(out, l)
 	}
 
-	return j.newClients(out, "", 0), nil
+	return job.newClients(out, "", 0), nil
 }
 
-// likeTrain splits list l so that clients hold each class in proportion to their training examples of it.
-func (j *job) likeTrain(out []shares, l int) {
-	for k, index := range j.codeGroups(j.lists)[l] {
+// likeTrain splits the list of a split so that clients hold each class in proportion to their training examples of it.
+func (j *job) likeTrain(out []shares, split int) {
+	for k, index := range j.codeGroups(j.lists)[split] {
 		share := make([]float64, len(out))
 		for c := range out {
 			for _, i := range out[c][0] {
@@ -195,7 +196,7 @@ func (j *job) likeTrain(out []shares, l int) {
 		}
 		if sum := total(share); sum > 0 {
 			divide(share, sum)
-			assignParts(out, l, nil, index, boundaries(share, len(index)))
+			assignParts(out, split, nil, index, boundaries(share, len(index)))
 		}
 	}
 }
@@ -235,13 +236,13 @@ func (t *tree) draw(n int) ([]int, error) {
 			return nil, err
 		}
 
-		s := t.coarse[at]
-		fineAt, err := category(inside[s], t.FineBeta, "fine_beta")
+		superclass := t.coarse[at]
+		fineAt, err := category(inside[superclass], t.FineBeta, "fine_beta")
 		if err != nil {
 			return nil, err
 		}
 
-		k := t.fine[s][fineAt]
+		k := t.fine[superclass][fineAt]
 		if len(t.left[k]) == 0 { // only if a class has no example from the start
 			return nil, fmt.Errorf("class %d has no example, where the public code fails: set partition.code to false",
 				k)
@@ -254,9 +255,9 @@ func (t *tree) draw(n int) ([]int, error) {
 			continue
 		}
 
-		t.fine[s] = slices.Delete(t.fine[s], fineAt, fineAt+1)
-		inside[s] = dropAndRenormalise(inside[s], fineAt)
-		if len(t.fine[s]) == 0 {
+		t.fine[superclass] = slices.Delete(t.fine[superclass], fineAt, fineAt+1)
+		inside[superclass] = dropAndRenormalise(inside[superclass], fineAt)
+		if len(t.fine[superclass]) == 0 {
 			t.coarse = slices.Delete(t.coarse, at, at+1)
 			mass = dropAndRenormalise(mass, at)
 		}

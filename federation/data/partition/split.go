@@ -58,20 +58,20 @@ func overall(share allocator) func(*job) ([]Client, error) {
 
 // eachDomain splits each domain separately.
 func eachDomain(share allocator) func(*job) ([]Client, error) {
-	return func(j *job) ([]Client, error) {
-		count, err := j.clientsPerDomain(j.distinctDomains())
+	return func(job *job) ([]Client, error) {
+		count, err := job.clientsPerDomain(job.distinctDomains())
 		if err != nil {
 			return nil, err
 		}
 		var out []Client
-		for i, d := range j.domains {
-			q := j.Config
+		for i, d := range job.domains {
+			q := job.Config
 			q.Clients = count[i]
-			got, err := share(j.inDomain(d), len(j.set.Classes), q, j.kindSeed(d))
+			got, err := share(job.inDomain(d), len(job.set.Classes), q, job.kindSeed(d))
 			if err != nil {
-				return nil, fmt.Errorf("domain %s: %w", j.set.Domains[d], err)
+				return nil, fmt.Errorf("domain %s: %w", job.set.Domains[d], err)
 			}
-			out = append(out, j.newClients(got, j.set.Domains[d], len(out))...)
+			out = append(out, job.newClients(got, job.set.Domains[d], len(out))...)
 		}
 		return out, nil
 	}

@@ -44,18 +44,18 @@ func ClassSubset(s *data.Set, part string) (*data.Set, error) {
 		out.Coarse = s.Coarse[from:to]
 	}
 
-	for _, l := range []*[]data.Example{&out.Train, &out.Val, &out.Test, &out.Pool} {
-		if *l == nil {
+	for _, examples := range []*[]data.Example{&out.Train, &out.Val, &out.Test, &out.Pool} {
+		if *examples == nil {
 			continue
 		}
 		kept := []data.Example{}
-		for _, e := range *l {
+		for _, e := range *examples {
 			if e.Label >= from && e.Label < to {
 				e.Label -= from
 				kept = append(kept, e)
 			}
 		}
-		*l = kept
+		*examples = kept
 	}
 
 	return &out, nil
@@ -77,8 +77,8 @@ func (p Config) keptDomains(s *data.Set) []int {
 	return out
 }
 
-func checkLeaveOut(p Config, set *data.Set) error {
-	for _, name := range p.LeaveOut {
+func checkLeaveOut(config Config, set *data.Set) error {
+	for _, name := range config.LeaveOut {
 		if len(set.Domains) == 0 {
 			return configtags.KeyErrorf("partition.leave_out", "%q: the set %s has no domains", name, set.Name)
 		}
@@ -88,7 +88,7 @@ func checkLeaveOut(p Config, set *data.Set) error {
 		}
 	}
 
-	if len(p.keptDomains(set)) == 0 {
+	if len(config.keptDomains(set)) == 0 {
 		return configtags.KeyErrorf("partition.leave_out", "no domain is left for the clients: hold out fewer of %s",
 			strings.Join(set.Domains, ", "))
 	}
@@ -99,18 +99,18 @@ func checkLeaveOut(p Config, set *data.Set) error {
 // LeftOut returns the examples that no client gets: for every domain of partition.leave_out, in the set's order, its
 // examples in each list of the set. For a pooled set all of them are Test, as indices into Set.Pool. Domain is the
 // domain's name.
-func LeftOut(p Config, s *data.Set) ([]Client, error) {
-	if err := checkLeaveOut(p, s); err != nil {
+func LeftOut(p Config, set *data.Set) ([]Client, error) {
+	if err := checkLeaveOut(p, set); err != nil {
 		return nil, err
 	}
 
 	var out []Client
-	for d, name := range s.Domains {
+	for d, name := range set.Domains {
 		if !slices.Contains(p.LeaveOut, name) {
 			continue
 		}
 		c := Client{Domain: name}
-		for _, sp := range s.Splits() {
+		for _, sp := range set.Splits() {
 			to := c.In(sp.Name)
 			for i, e := range *sp.Examples {
 				if e.Domain == d {

@@ -18,7 +18,7 @@ type File struct {
 }
 
 // FileOf returns the partition file of a set.
-func FileOf(s *data.Set, clients []Client) File {
+func FileOf(set *data.Set, clients []Client) File {
 	file := File{Clients: append([]Client{}, clients...), Labels: map[string][]int{}}
 	for i := range file.Clients {
 		c := &file.Clients[i]
@@ -29,7 +29,7 @@ func FileOf(s *data.Set, clients []Client) File {
 		}
 	}
 
-	for _, sp := range s.Splits() {
+	for _, sp := range set.Splits() {
 		file.Labels[sp.Name] = data.Labels(*sp.Examples)
 	}
 
@@ -43,8 +43,8 @@ const maxColumns = 24
 // With more than 24 classes, a line has the client's number of classes and its five largest ones. The last two lines
 // are the summary.
 func Table(set *data.Set, clients []Client) string {
-	var b strings.Builder
-	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
+	var text strings.Builder
+	table := tabwriter.NewWriter(&text, 0, 0, 2, ' ', tabwriter.AlignRight)
 	head := []string{"client", "train", "val", "test"}
 	domains := slices.ContainsFunc(clients, func(c Client) bool { return c.Domain != "" })
 	if domains {
@@ -58,7 +58,7 @@ func Table(set *data.Set, clients []Client) string {
 		head = append(head, "classes", "largest")
 	}
 
-	fmt.Fprintln(w, strings.Join(head, "\t")+"\t")
+	fmt.Fprintln(table, strings.Join(head, "\t")+"\t")
 	for i, c := range clients {
 		train, val, test := c.Of(set)
 		row := []string{fmt.Sprint(i), fmt.Sprint(len(train)), fmt.Sprint(len(val)), fmt.Sprint(len(test))}
@@ -75,12 +75,12 @@ func Table(set *data.Set, clients []Client) string {
 			row = append(row, largest(set, counts, 5)...)
 		}
 
-		fmt.Fprintln(w, strings.Join(row, "\t")+"\t")
+		fmt.Fprintln(table, strings.Join(row, "\t")+"\t")
 	}
 
-	w.Flush()
-	b.WriteString(Summarise(set, clients).footer())
-	return b.String()
+	table.Flush()
+	text.WriteString(Summarise(set, clients).footer())
+	return text.String()
 }
 
 // largest returns the number of classes that occur, and the n most frequent ones with their counts.

@@ -68,7 +68,7 @@ func (c *valueCache) once(key [sha256.Size]byte, compute func() (value any, byte
 		}
 
 		mine := false
-		v, err, _ := c.doing.Do(string(key[:]), func() (any, error) {
+		value, err, _ := c.doing.Do(string(key[:]), func() (any, error) {
 			if v, ok := c.find(key); ok { // computed since the first look
 				return v, nil
 			}
@@ -81,13 +81,13 @@ func (c *valueCache) once(key [sha256.Size]byte, compute func() (value any, byte
 		})
 
 		if err == nil || mine {
-			return v, err
+			return value, err
 		}
 	}
 }
 
 // cached returns the value of a key from a cache, and calls compute where the cache lacks it.
-func cached[T interface{ Bytes() int }](c *valueCache, key [sha256.Size]byte, compute func() (T, error)) (v T,
+func cached[T interface{ Bytes() int }](c *valueCache, key [sha256.Size]byte, compute func() (T, error)) (value T,
 	err error) {
 	got, err := c.once(key, func() (any, int, error) {
 		v, err := compute()
@@ -98,7 +98,7 @@ func cached[T interface{ Bytes() int }](c *valueCache, key [sha256.Size]byte, co
 	})
 
 	if err != nil {
-		return v, err
+		return value, err
 	}
 
 	return got.(T), nil
@@ -164,8 +164,8 @@ func (c *valueCache) keep(e *entry) {
 
 // digest identifies the values of a program by all inputs that are no rows of data, and by further numbers.
 func (p *program) digest(in inputs, more ...int64) ([sha256.Size]byte, error) {
-	h := sha256.New()
-	write := func(v ...int64) { binary.Write(h, binary.LittleEndian, v) }
+	hash := sha256.New()
+	write := func(v ...int64) { binary.Write(hash, binary.LittleEndian, v) }
 	write(append([]int64{p.number, int64(len(more))}, more...)...)
 	if len(p.hosts) > 0 { // they may hold values of the client's ClientSpec
 		write(int64(in.local.Task.Client))
@@ -177,44 +177,47 @@ func (p *program) digest(in inputs, more ...int64) ([sha256.Size]byte, error) {
 			continue
 		}
 
-		t, err := in.need(source)
+		value, err := in.need(source)
 		if err != nil {
 			return [sha256.Size]byte{}, err
 		}
 
 		name := source.String()
-		write(int64(len(name)), int64(len(t.Shape)), int64(len(t.Data)), int64(len(t.Ints)))
-		h.Write([]byte(name))
-		for _, n := range t.Shape {
+		write(int64(len(name)), int64(len(value.Shape)), int64(len(value.Data)), int64(len(value.Ints)))
+		hash.Write([]byte(name))
+		for _, n := range value.Shape {
 			write(int64(n))
 		}
 
-		buf = slices.Grow(buf[:0], 4*len(t.Data))
-		for _, v := range t.Data {
+		buf = slices.Grow(buf[:0], 4*len(value.Data))
+		for _, v := range value.Data {
 			buf = binary.LittleEndian.AppendUint32(buf, math.Float32bits(v))
 		}
 
-		h.Write(buf)
-		write(t.Ints...)
+		hash.Write(buf)
+		write(value.Ints...)
 	}
 
-	return [sha256.Size]byte(h.Sum(nil)), nil
+	return [sha256.Size]byte(hash.Sum(nil)), nil
 }
 
 // scoresOnce returns the class scores [N,C] of all rows of a data set, computed once for the same parameters, whichever
 // client asks.
-func (w *Worker) scoresOnce(ctx context.Context, p *plan, local *method.Local, s message.ClientState,
+func (w *Worker) scoresOnce(ctx context.Context, plan *plan, local *method.Local, state message.ClientState,
 	rows *spec.Features) (*tensor.Tensor, error) {
 	if len(rows.Views) > 1 { // they are drawn anew each time
-		return w.scores(ctx, p, local, s, rows)
+		return w.scores(ctx, plan, local, state, rows)
 	}
 
-	key, _, err := p.testKeys(inputsOf(local, s), rows)
+	key, _, err := plan.testKeys(inputsOf(local, state), rows)
 	if err != nil {
 		return nil, err
 	}
 
-	return cached(w.caches.tested, key, func() (*tensor.Tensor, error) { return w.scores(ctx, p, local, s, rows) })
+	return cached(w.caches.tested, key, func() (*tensor.Tensor, error) {
+		return w.scores(ctx, plan, local, state,
+			rows)
+	})
 }
 
 // testKeys identify the class scores of a data set, and the values of the prefix if there is one.

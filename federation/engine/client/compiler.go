@@ -88,12 +88,12 @@ func (c *compiler) step(backbone spec.Backbone, task method.ClientSpec) (*plan, 
 	return c.once(StepProgram, backbone, task, func(scope *method.Scope) ([]graph.Output, finish, error) {
 		losses, err := c.losses(scope)
 		return valuesOf(losses), func() (*plan, error) {
-			p, err := c.lossPlan(StepProgram, backbone, scope, losses)
+			plan, err := c.lossPlan(StepProgram, backbone, scope, losses)
 			if err != nil {
 				return nil, err
 			}
 
-			p.several = func(clients int) ([]graph.Output, error) {
+			plan.several = func(clients int) ([]graph.Output, error) {
 				scope := c.scope(task)
 				losses, err := c.losses(scope)
 				if err != nil {
@@ -102,11 +102,11 @@ func (c *compiler) step(backbone spec.Backbone, task method.ClientSpec) (*plan, 
 				return c.withGradients(backbone, scope, losses, clients, nil)
 			}
 
-			if p.initial, err = c.initialStep(backbone, scope, losses); err == nil && p.initial == nil {
-				_, err = p.session(1) // else the first step does not need it
+			if plan.initial, err = c.initialStep(backbone, scope, losses); err == nil && plan.initial == nil {
+				_, err = plan.session(1) // else the first step does not need it
 			}
 
-			return p, err
+			return plan, err
 		}, err
 	})
 }
@@ -228,7 +228,8 @@ func (c *compiler) score(b spec.Backbone, task method.ClientSpec) (*plan, error)
 }
 
 // eval compiles a value that a method computes over its data.
-func (c *compiler) eval(b spec.Backbone, task method.ClientSpec, build func(*method.Scope) graph.Node) (*plan, error) {
+func (c *compiler) eval(backbone spec.Backbone, task method.ClientSpec, build func(*method.Scope) graph.Node) (*plan,
+	error) {
 	scope := c.scope(task)
 	n := build(scope)
 	if err := scope.Graph().Err(); err != nil {
@@ -237,16 +238,16 @@ func (c *compiler) eval(b spec.Backbone, task method.ClientSpec, build func(*met
 
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.same(ValueProgram, b, scope, valueOf(n), func() (*plan,
+	return c.same(ValueProgram, backbone, scope, valueOf(n), func() (*plan,
 		error) {
-		return c.split(ValueProgram, b, scope, n)
+		return c.split(ValueProgram, backbone, scope, n)
 	})
 }
 
 // split compiles a value, and the parts of it that depend on no row of data as its prefix.
 func (c *compiler) split(kind Kind, backbone spec.Backbone, scope *method.Scope, n graph.Node) (*plan, error) {
-	p, placed := &plan{cache: c.values, notBatchable: spec.NotBatchable(n) != ""}, n
-	if p.notBatchable { // towers that see rows have parts that do not depend on rows
+	plan, placed := &plan{cache: c.values, notBatchable: spec.NotBatchable(n) != ""}, n
+	if plan.notBatchable { // towers that see rows have parts that do not depend on rows
 		all, err := c.forward(backbone, valueOf(n))
 		if err != nil {
 			return nil, err
@@ -261,20 +262,20 @@ func (c *compiler) split(kind Kind, backbone spec.Backbone, scope *method.Scope,
 	}
 
 	fixed, value := all[:len(fixed)], all[len(fixed):]
-	p.byRow = rest.Shape()[0] == graph.Sym("B")
-	if value, p.images, err = c.withoutImageParts(backbone, scope, []graph.Node{placed}, value); err != nil {
+	plan.byRow = rest.Shape()[0] == graph.Sym("B")
+	if value, plan.images, err = c.withoutImageParts(backbone, scope, []graph.Node{placed}, value); err != nil {
 		return nil, err
 	}
 
-	if p.program, err = c.compile(kind, backbone, scope, value); err == nil && len(fixed) > 0 {
-		p.prefix, err = c.compile(FixedProgram, backbone, scope, fixed)
+	if plan.program, err = c.compile(kind, backbone, scope, value); err == nil && len(fixed) > 0 {
+		plan.prefix, err = c.compile(FixedProgram, backbone, scope, fixed)
 	}
 
 	if err == nil {
-		p.images.read(p.program)
+		plan.images.read(plan.program)
 	}
 
-	return p, err
+	return plan, err
 }
 
 // cutValue replaces the parts of a value that depend on no row of data by inputs, and returns them under their names.
@@ -349,30 +350,30 @@ func (c *compiler) same(kind Kind, backbone spec.Backbone, scope *method.Scope, 
 		same += fmt.Sprintf(" %q %q %v", h.Name, h.Args, h.Func.Differentiable)
 	}
 
-	p, ok := c.equal[same]
+	plan, ok := c.equal[same]
 	if !ok {
 		memory, err := spec.MemoryOf(backbone, c.experiment.Classes, c.experiment.Training.Memory, nodesOf(nodes)...)
 		if err != nil {
 			return nil, err
 		}
 
-		if p, err = compile(); err != nil {
+		if plan, err = compile(); err != nil {
 			return nil, err
 		}
 
 		loss := kind == StepProgram || kind == TermsProgram
-		if p.byRow || loss && spec.MeanOverRows(nodesOf(nodes)...) {
-			p.maxRows = memory.Rows()
+		if plan.byRow || loss && spec.MeanOverRows(nodesOf(nodes)...) {
+			plan.maxRows = memory.Rows()
 		}
 
-		if p.initial != nil {
-			p.initial.maxRows = p.maxRows
+		if plan.initial != nil {
+			plan.initial.maxRows = plan.maxRows
 		}
 
-		c.equal[same] = p
+		c.equal[same] = plan
 	}
 
-	return p.withHosts(scope), nil
+	return plan.withHosts(scope), nil
 }
 
 func valueOf(n graph.Node) []graph.Output { return []graph.Output{{Name: valueOutput, Node: n}} }
@@ -413,10 +414,10 @@ func (c *compiler) forward(b spec.Backbone, outputs []graph.Output) ([]graph.Out
 }
 
 // withGradients returns the losses of n clients, each with its gradients.
-func (c *compiler) withGradients(b spec.Backbone, scope *method.Scope, losses []lossNode,
+func (c *compiler) withGradients(backbone spec.Backbone, scope *method.Scope, losses []lossNode,
 	n int, passes passOf) ([]graph.Output, error) {
 	one := valuesOf(losses)
-	memory, err := spec.MemoryOf(b, c.experiment.Classes, c.experiment.Training.Memory, nodesOf(one)...)
+	memory, err := spec.MemoryOf(backbone, c.experiment.Classes, c.experiment.Training.Memory, nodesOf(one)...)
 	if err != nil {
 		return nil, err
 	}
@@ -424,7 +425,7 @@ func (c *compiler) withGradients(b spec.Backbone, scope *method.Scope, losses []
 	rows := memory.StepRows(c.experiment.Training, nodesOf(one)...)
 	chunks := &classChunks{bound: memory.Text(rows), rows: rows}
 	all := copies(scope, one, n)
-	lowered, err := c.allLowered(b, all, passes, chunks)
+	lowered, err := c.allLowered(backbone, all, passes, chunks)
 	if err != nil {
 		return nil, err
 	}
@@ -515,21 +516,21 @@ func (c *compiler) lossPlan(kind Kind, backbone spec.Backbone, scope *method.Sco
 	}
 
 	nodes := nodesOf(valuesOf(losses))
-	p := &plan{notBatchable: spec.NotBatchable(nodes...) != "", learned: learned(scope, losses[0].node)}
+	plan := &plan{notBatchable: spec.NotBatchable(nodes...) != "", learned: learned(scope, losses[0].node)}
 	gradients := map[string]method.Input{}
 	for _, l := range losses { // without its node: a plan does not keep the graph
-		p.losses = append(p.losses, l.lossName)
+		plan.losses = append(plan.losses, l.lossName)
 		for _, in := range learned(scope, l.node) {
 			gradients[l.gradient(in)] = in
 		}
 	}
 
-	if out, p.images, err = c.withoutImageParts(backbone, scope, nodes, out); err == nil {
-		p.program = c.program(kind, backbone, scope, out, gradients)
-		p.images.read(p.program)
+	if out, plan.images, err = c.withoutImageParts(backbone, scope, nodes, out); err == nil {
+		plan.program = c.program(kind, backbone, scope, out, gradients)
+		plan.images.read(plan.program)
 	}
 
-	return p, err
+	return plan, err
 }
 
 // gradients is lossPlan with its session.
@@ -617,10 +618,10 @@ func (c *compiler) compile(kind Kind, b spec.Backbone, scope *method.Scope, out 
 // program is compile, but the session is made on first use.
 func (c *compiler) program(kind Kind, backbone spec.Backbone, scope *method.Scope, out []graph.Output,
 	gradients map[string]method.Input) *program {
-	p := &program{number: lastProgram.Add(1), common: commonInputs(scope, method.ReceivedInput)}
+	program := &program{number: lastProgram.Add(1), common: commonInputs(scope, method.ReceivedInput)}
 	one := sync.OnceValues(func() (*ort.Session, error) { return c.session(kind, backbone, out, gradients) })
 	var together sync.Map // by number of clients
-	p.session = func(clients int) (*ort.Session, error) {
+	program.session = func(clients int) (*ort.Session, error) {
 		if clients == 1 {
 			return one()
 		}
@@ -628,7 +629,7 @@ func (c *compiler) program(kind Kind, backbone spec.Backbone, scope *method.Scop
 		session, ok := together.Load(clients)
 		if !ok {
 			session, _ = together.LoadOrStore(clients, sync.OnceValues(func() (*ort.Session, error) {
-				all, err := p.several(clients)
+				all, err := program.several(clients)
 				if err != nil {
 					return nil, err
 				}
@@ -644,14 +645,14 @@ func (c *compiler) program(kind Kind, backbone spec.Backbone, scope *method.Scop
 		for _, d := range o.Node.Shape() {
 			size *= max(1, d.N)
 		}
-		p.bytes += size
-		p.outputs = append(p.outputs, o.Name)
+		program.bytes += size
+		program.outputs = append(program.outputs, o.Name)
 	}
 
-	p.inputs = method.Inputs(nodesOf(out)...)
-	p.largeInputs = spec.LargeInputsOf(p.inputs)
-	p.hosts = p.hostsOf(scope)
-	return p
+	program.inputs = method.Inputs(nodesOf(out)...)
+	program.largeInputs = spec.LargeInputsOf(program.inputs)
+	program.hosts = program.hostsOf(scope)
+	return program
 }
 
 // handText returns the features [C,D] of hand-written prompts of a backbone, unit rows, computed once: of one template,
@@ -669,7 +670,7 @@ func (c *compiler) handText(backbone spec.Backbone, wanted method.HandTexts) (*t
 	}
 
 	g := graph.New()
-	var n graph.Node
+	var features graph.Node
 	for k, template := range wanted.Templates {
 		if !strings.Contains(template, "{}") {
 			return nil, fmt.Errorf("template %q of the hand-written prompts must contain {} for the class name",
@@ -699,9 +700,9 @@ func (c *compiler) handText(backbone spec.Backbone, wanted method.HandTexts) (*t
 		}
 
 		if k == 0 {
-			n = one
+			features = one
 		} else {
-			n = n.Add(one)
+			features = features.Add(one)
 		}
 	}
 
@@ -710,12 +711,12 @@ func (c *compiler) handText(backbone spec.Backbone, wanted method.HandTexts) (*t
 	one := g.Input("one", graph.Float, graph.Static(1))
 	o := c.options
 	o.WeightsDir, o.OptLevel = backbone.WeightsDir(), ort.OptNone
-	model, err := c.model(TextsProgram, backbone, valueOf(n.L2Normalize().Mul(one)), nil)
+	model, err := c.model(TextsProgram, backbone, valueOf(features.L2Normalize().Mul(one)), nil)
 	if err != nil {
 		return nil, err
 	}
 
-	v, err := c.keptText(backbone, model, o, n.Shape())
+	v, err := c.keptText(backbone, model, o, features.Shape())
 	if err != nil {
 		return nil, err
 	}

@@ -207,7 +207,7 @@ type setEvaluator struct {
 	set    spec.EvaluationSet
 }
 
-func setEvaluators(experiment *spec.Experiment, set Settings, k caches) map[string]setEvaluator {
+func setEvaluators(experiment *spec.Experiment, set Settings, caches caches) map[string]setEvaluator {
 	out := map[string]setEvaluator{}
 	set.Tracer = nil
 	for _, x := range experiment.EvaluationSets {
@@ -219,7 +219,7 @@ func setEvaluators(experiment *spec.Experiment, set Settings, k caches) map[stri
 		if x.Template != "" {
 			other.Template = x.Template
 		}
-		out[x.Name] = setEvaluator{newWorker(&other, set, k), x}
+		out[x.Name] = setEvaluator{newWorker(&other, set, caches), x}
 	}
 
 	return out
@@ -260,23 +260,23 @@ func (w *Worker) ZeroShot(ctx context.Context, clients []*spec.Client) ([]record
 			return nil, err
 		}
 
-		s := sums[client.Backbone.Name()]
-		if s == nil {
-			s = &sum{class: map[int64]int{}}
-			sums[client.Backbone.Name()] = s
+		total := sums[client.Backbone.Name()]
+		if total == nil {
+			total = &sum{class: map[int64]int{}}
+			sums[client.Backbone.Name()] = total
 		}
 
-		if s.failed != "" {
+		if total.failed != "" {
 			continue
 		}
 
 		texts, err := w.compiler.handText(client.Backbone, method.HandTexts{})
 		if err != nil {
-			s.failed = err.Error()
+			total.failed = err.Error()
 			continue
 		}
 
-		before := *s
+		before := *total
 		for rows := range slices.Chunk(tensor.Indices(client.Test.Len()), zeroShotRows) {
 			batch, err := client.Test.Batch(rows, nil)
 			if err != nil {
@@ -284,16 +284,16 @@ func (w *Worker) ZeroShot(ctx context.Context, clients []*spec.Client) ([]record
 			}
 			scores := products(batch["image"], texts)
 			for i, y := range batch["label"].Ints {
-				s.class[y]++
-				s.examples++
+				total.class[y]++
+				total.examples++
 				if metrics.Argmax(scores.Row(i).Data) == y {
-					s.right++
+					total.right++
 				}
 			}
 		}
 
-		if n := s.examples - before.examples; n > 0 {
-			s.mean = append(s.mean, float64(s.right-before.right)/float64(n))
+		if n := total.examples - before.examples; n > 0 {
+			total.mean = append(total.mean, float64(total.right-before.right)/float64(n))
 		}
 	}
 

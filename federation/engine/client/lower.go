@@ -29,17 +29,17 @@ func lower(backbone spec.Backbone, classes []string, template string,
 		built := map[*graph.Op]graph.Node{}
 		texts := map[int][]*graph.Op{}
 		for _, op := range waiting {
-			switch p := op.Placeholder().(type) {
+			switch placeholder := op.Placeholder().(type) {
 			case method.HandTexts:
-				t, err := hand(p)
+				t, err := hand(placeholder)
 				if err != nil {
 					return nil, err
 				}
 				built[op] = g.Const(t)
 			case method.PerExample:
-				built[op] = p.X
+				built[op] = placeholder.X
 			case method.PromptedImages:
-				n, err := backbone.Vision(g, p.Pixels, p.Prompts)
+				n, err := backbone.Vision(g, placeholder.Pixels, placeholder.Prompts)
 				if err != nil {
 					return nil, fmt.Errorf("backbone %s: %w", backbone.Name(), err)
 				}
@@ -51,17 +51,17 @@ func lower(backbone spec.Backbone, classes []string, template string,
 				}
 				texts[pass] = append(texts[pass], op)
 			case method.Words:
-				t, err := backbone.Words(p.Text)
-				if err == nil && t.Shape[0] != p.Tokens() {
+				t, err := backbone.Words(placeholder.Text)
+				if err == nil && t.Shape[0] != placeholder.Tokens() {
 					err = fmt.Errorf("the words %q of an initial prompt are %d tokens; use words of one token each",
-						p.Text, t.Shape[0])
+						placeholder.Text, t.Shape[0])
 				}
 				if err != nil {
 					return nil, fmt.Errorf("backbone %s: %w", backbone.Name(), err)
 				}
 				built[op] = g.Const(t)
 			default:
-				return nil, fmt.Errorf("%s: unknown placeholder %T", op.Label(), p)
+				return nil, fmt.Errorf("%s: unknown placeholder %T", op.Label(), placeholder)
 			}
 		}
 
@@ -143,19 +143,21 @@ func StepBytes(experiment *spec.Experiment, b spec.Backbone, client, clients, ro
 }
 
 // graphsOf returns the class scores and the loss of a client.
-func graphsOf(experiment *spec.Experiment, b spec.Backbone, client, clients int) (roots []graph.Node, err error) {
-	t := spec.TaskOf(b, client, clients, len(experiment.Classes))
+func graphsOf(experiment *spec.Experiment, backbone spec.Backbone, client, clients int) (roots []graph.Node,
+	err error) {
+	t := spec.TaskOf(backbone, client, clients, len(experiment.Classes))
 	scope, scores, loss := method.LossOf(experiment.Method, t)
 	if err = scope.Graph().Err(); err == nil {
 		hand := func(method.HandTexts) (*tensor.Tensor, error) {
 			return tensor.New(len(experiment.Classes), t.Dim),
 				nil
 		}
-		roots, err = lower(b, experiment.Classes, experiment.Template, hand, nil, nil, []graph.Node{scores, loss})
+		roots, err = lower(backbone, experiment.Classes, experiment.Template, hand, nil, nil, []graph.Node{scores,
+			loss})
 	}
 
 	if err != nil {
-		return nil, fmt.Errorf("client %d on %s: %w", client, b.Name(), err)
+		return nil, fmt.Errorf("client %d on %s: %w", client, backbone.Name(), err)
 	}
 
 	return roots, nil

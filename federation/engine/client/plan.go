@@ -176,17 +176,17 @@ func (p *plan) rowsAtOnce() int {
 // losses are those of each loss, since no client's parameters enter another's loss.
 
 // runTogether runs a program's graph for some clients and returns the outputs of each.
-func runTogether[T any, M ~map[string]T](ctx context.Context, p *program, run func(*ort.Session, context.Context,
+func runTogether[T any, M ~map[string]T](ctx context.Context, program *program, run func(*ort.Session, context.Context,
 	tensor.Map, ort.Values) (M, error), ins ...inputs) ([]M, error) {
 	feeds := make([]feed, len(ins))
 	for i, in := range ins {
 		var err error
-		if feeds[i], err = in.feed(p); err != nil {
+		if feeds[i], err = in.feed(program); err != nil {
 			return nil, err
 		}
 	}
 
-	session, err := p.session(len(ins))
+	session, err := program.session(len(ins))
 	if err != nil {
 		return nil, err
 	}
@@ -198,9 +198,9 @@ func runTogether[T any, M ~map[string]T](ctx context.Context, p *program, run fu
 
 	all, outs := feed{tensor.Map{}, ort.Values{}}, make([]M, len(feeds))
 	for k, own := range feeds {
-		for _, in := range p.inputs {
+		for _, in := range program.inputs {
 			name := in.String()
-			if !p.common(in) {
+			if !program.common(in) {
 				name = ofClient(k, len(feeds), name)
 			}
 			if v := own.held[in.String()]; v != nil {
@@ -214,7 +214,7 @@ func runTogether[T any, M ~map[string]T](ctx context.Context, p *program, run fu
 	got, err := run(session, ctx, all.now, all.held)
 	for k := range outs {
 		outs[k] = M{}
-		for _, name := range p.outputs {
+		for _, name := range program.outputs {
 			outs[k][name] = got[ofClient(k, len(feeds), name)]
 		}
 	}

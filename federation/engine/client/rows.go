@@ -14,7 +14,7 @@ import (
 )
 
 // evalRows computes a node over all training rows of a client.
-func (w *Worker) evalRows(client *spec.Client, local *method.Local, s message.ClientState,
+func (w *Worker) evalRows(client *spec.Client, local *method.Local, state message.ClientState,
 	build func(*method.Scope) graph.Node) (*tensor.Tensor, error) {
 	p, err := w.compiler.eval(client.Backbone, local.Task, build)
 	if err != nil {
@@ -22,10 +22,10 @@ func (w *Worker) evalRows(client *spec.Client, local *method.Local, s message.Cl
 	}
 
 	if p.byRow {
-		return w.scores(context.Background(), p, local, s, local.Data)
+		return w.scores(context.Background(), p, local, state, local.Data)
 	}
 
-	return w.run(context.Background(), p, local, s, local.Data)
+	return w.run(context.Background(), p, local, state, local.Data)
 }
 
 // run computes a value over all rows of a data set.
@@ -65,13 +65,13 @@ func (w *Worker) inChunks(ctx context.Context, p *plan, local *method.Local, s m
 	return out, nil
 }
 
-func (w *Worker) runOn(ctx context.Context, p *plan, local *method.Local, s message.ClientState, data method.Data,
+func (w *Worker) runOn(ctx context.Context, plan *plan, local *method.Local, s message.ClientState, data method.Data,
 	rows []int) (*tensor.Tensor, error) {
 	in := inputsOf(local, s)
-	if p.readsRows() {
+	if plan.readsRows() {
 		var err error
 		before := local.Draws.Count()
-		local.Draws.WithoutRecording(func() { in.batch, err = data.Batch(rows, local.Rand, p.largeInputs...) })
+		local.Draws.WithoutRecording(func() { in.batch, err = data.Batch(rows, local.Rand, plan.largeInputs...) })
 		if err != nil {
 			return nil, err
 		}
@@ -87,7 +87,7 @@ func (w *Worker) runOn(ctx context.Context, p *plan, local *method.Local, s mess
 		}
 	}
 
-	out, err := p.execute(ctx, in)
+	out, err := plan.execute(ctx, in)
 	if err != nil {
 		return nil, err
 	}
@@ -144,7 +144,7 @@ const scoredTogether = 16
 // ScoreRows returns class scores [N,C], before softmax, of rows that need not be the client's. The scores of a row do
 // not depend on the other rows, nor on their number: the number of rows selects kernels, so all parts have one size,
 // and the last part is filled up with copies of the last row.
-func (w *Worker) ScoreRows(ctx context.Context, client *spec.Client, local *method.Local, s message.ClientState,
+func (w *Worker) ScoreRows(ctx context.Context, client *spec.Client, local *method.Local, state message.ClientState,
 	rows method.Data) (*tensor.Tensor, error) {
 	p, err := w.compiler.score(client.Backbone, local.Task)
 	if err != nil {
@@ -156,5 +156,5 @@ func (w *Worker) ScoreRows(ctx context.Context, client *spec.Client, local *meth
 		size = min(size, most)
 	}
 
-	return w.inChunks(ctx, p, local, s, rows, size, true)
+	return w.inChunks(ctx, p, local, state, rows, size, true)
 }

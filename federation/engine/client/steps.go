@@ -126,22 +126,22 @@ func (t *turn) forget(batch tensor.Map) {
 }
 
 // update updates the parameters of a turn after the run of a step.
-func (w *Worker) update(ctx context.Context, t *turn, in inputs, out tensor.Map) error {
-	local := t.local
-	trained := t.plan.losses[0]
-	grads, err := t.plan.gradients(in, out, trained)
+func (w *Worker) update(ctx context.Context, turn *turn, in inputs, out tensor.Map) error {
+	local := turn.local
+	trained := turn.plan.losses[0]
+	grads, err := turn.plan.gradients(in, out, trained)
 	local.AuxGradients = map[string]tensor.Map{}
-	for _, other := range t.plan.losses[1:] {
+	for _, other := range turn.plan.losses[1:] {
 		if err == nil {
-			local.AuxGradients[other.name], err = t.plan.gradients(in, out, other)
+			local.AuxGradients[other.name], err = turn.plan.gradients(in, out, other)
 		}
 	}
 
 	if err == nil {
-		err = t.meter.step(ctx, t.plan, in, grads)
+		err = turn.meter.step(ctx, turn.plan, in, grads)
 	}
 
-	traced := t.traceStep(in, grads)
+	traced := turn.traceStep(in, grads)
 	if err == nil {
 		err = w.Experiment.Method.AdjustGradients(local, grads)
 	}
@@ -154,17 +154,17 @@ func (w *Worker) update(ctx context.Context, t *turn, in inputs, out tensor.Map)
 		delete(grads, name)
 	}
 
-	t.meter.adjusted(grads)
+	turn.meter.adjusted(grads)
 	traced(grads, out[trained.value()])
 	sent := tensor.Map{} // parameters as the server sent them, which nobody may change
 	for name := range grads {
-		if p := local.Shared[name]; p != nil && p == t.instruction.Shared[name] {
+		if p := local.Shared[name]; p != nil && p == turn.instruction.Shared[name] {
 			sent[name], local.Shared[name] = p, tensor.Reuse(p.Shape...)
 		}
 	}
 
 	now := parameters(local)
-	err = t.opt.StepFrom(sent, now, grads, local.LR, local.Rates)
+	err = turn.opt.StepFrom(sent, now, grads, local.LR, local.Rates)
 	loss := float64(out[trained.value()].Data[0])
 	if (math.IsNaN(loss) || math.IsInf(loss, 0)) && (err == nil || errors.Is(err, optim.ErrParameter)) {
 		err = fmt.Errorf("the loss is %v", loss)
@@ -174,7 +174,7 @@ func (w *Worker) update(ctx context.Context, t *turn, in inputs, out tensor.Map)
 		return fmt.Errorf("%w; %s", err, message.DivergenceHint)
 	}
 
-	t.tr.After(local.Steps, now)
+	turn.tr.After(local.Steps, now)
 	for name := range grads {
 		delete(now, name) // the step checked it
 	}
@@ -183,11 +183,11 @@ func (w *Worker) update(ctx context.Context, t *turn, in inputs, out tensor.Map)
 		return err
 	}
 
-	for _, in := range t.plan.learned {
+	for _, in := range turn.plan.learned {
 		out[trained.gradient(in)].Release()
 	}
 
-	t.loss += loss
+	turn.loss += loss
 	local.Steps++
 	return nil
 }
@@ -247,7 +247,7 @@ func (w *Worker) meter(client *spec.Client, task method.ClientSpec, tr trace.Cli
 }
 
 // step measures every term on the inputs of a step of p; grads are the gradients of its loss, before AdjustGradients.
-func (m *termMeter) step(ctx context.Context, p *plan, in inputs, grads tensor.Map) error {
+func (m *termMeter) step(ctx context.Context, plan *plan, in inputs, grads tensor.Map) error {
 	if m == nil {
 		return nil
 	}
@@ -262,7 +262,7 @@ func (m *termMeter) step(ctx context.Context, p *plan, in inputs, grads tensor.M
 	var fits []tensor.Map
 	for _, term := range m.plan.losses {
 		value := out[term.value()]
-		gradients, err := p.gradients(in, out, term)
+		gradients, err := plan.gradients(in, out, term)
 		if err == nil {
 			err = message.CheckFinite("term "+term.name+": ", tensor.Map{"loss": value})
 		}

@@ -114,18 +114,18 @@ func (w *Worker) computeAhead(ctx context.Context, jobs []Job, workers int) erro
 	run := func(values []missingPrefix) { eg.Go(func() error { return w.computePrefixes(ctx, values) }) }
 	seen, waiting, bytes := map[[sha256.Size]byte]bool{}, map[int64][]missingPrefix{}, 0
 	err := func() error {
-		for _, j := range jobs {
-			s, err := j.State()
+		for _, job := range jobs {
+			s, err := job.State()
 			if err != nil {
 				return err
 			}
 
-			client := j.Client
+			client := job.Client
 			if other {
 				client = evaluator.visitor(client)
 			}
 
-			missing, err := w.missingPrefixes(client, j.Instruction, s)
+			missing, err := w.missingPrefixes(client, job.Instruction, s)
 			if err != nil {
 				return ofTurn(client, instruction, err)
 			}

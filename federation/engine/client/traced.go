@@ -85,14 +85,14 @@ func (p *plan) valuesWithoutRows(in inputs) tensor.Map {
 }
 
 // traceTest records a test: class scores [N,C], the inputs of the scores that are no rows of data, and the rows.
-func (w *Worker) traceTest(client *spec.Client, instruction message.Instruction, p *plan, local *method.Local,
+func (w *Worker) traceTest(client *spec.Client, instruction message.Instruction, plan *plan, local *method.Local,
 	logits *tensor.Tensor,
 	read tensor.Map) error {
 	tr := trace.NewClient(w.Settings.Tracer, instruction.Round, client.ID)
 	tr.Put("eval/logits", logits)
 	tr.PutAll("eval", read)
 	tr.Put("eval/label", tensor.OfInts(client.Test.Labels(), client.Test.Len()))
-	rows, err := client.Test.Batch(tensor.Indices(client.Test.Len()), local.Rand, p.largeInputs...)
+	rows, err := client.Test.Batch(tensor.Indices(client.Test.Len()), local.Rand, plan.largeInputs...)
 	if err != nil {
 		return err
 	}
@@ -101,7 +101,7 @@ func (w *Worker) traceTest(client *spec.Client, instruction message.Instruction,
 		return errors.New("its test draws images at random, which a trace cannot hold")
 	}
 
-	for _, name := range append([]string{method.ImageInput}, p.largeInputs...) {
+	for _, name := range append([]string{method.ImageInput}, plan.largeInputs...) {
 		tr.Put("eval/"+name, rows[name])
 	}
 

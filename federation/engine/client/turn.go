@@ -52,36 +52,36 @@ func (w *Worker) begin(client *spec.Client, instruction message.Instruction, sta
 	}
 
 	local.LR = rate(instruction.Round)
-	t := &turn{client: client, instruction: instruction, local: local, state: state, plan: plan,
+	turn := &turn{client: client, instruction: instruction, local: local, state: state, plan: plan,
 		tr:         trace.NewClient(w.Settings.Tracer, instruction.Round, client.ID),
 		hostValues: callbackValues{}, held: ort.Values{}, epoch: -1}
-	t.tr.PutAll("down", local.Broadcast)
-	t.tr.PutAll("kept", local.State)
+	turn.tr.PutAll("down", local.Broadcast)
+	turn.tr.PutAll("kept", local.State)
 	sent := maps.Clone(local.Broadcast)
-	t.recordDraws("")
+	turn.recordDraws("")
 	if err := w.Experiment.Method.Begin(local); err != nil {
 		return nil, err
 	}
 
-	t.traceBegin(sent)
-	if t.meter, err = w.meter(client, local.Task, t.tr); err != nil || len(plan.learned) == 0 {
-		return t, err
+	turn.traceBegin(sent)
+	if turn.meter, err = w.meter(client, local.Task, turn.tr); err != nil || len(plan.learned) == 0 {
+		return turn, err
 	}
 
-	t.pace, t.maxSteps = w.Experiment.Training.Of(client.ID)
-	if t.opt, err = optim.New(w.Experiment.Training.Optim); err != nil {
+	turn.pace, turn.maxSteps = w.Experiment.Training.Of(client.ID)
+	if turn.opt, err = optim.New(w.Experiment.Training.Optim); err != nil {
 		return nil, err
 	}
 
-	if err := w.shared.load(t.opt, parameters(local)); err != nil {
+	if err := w.shared.load(turn.opt, parameters(local)); err != nil {
 		return nil, err
 	}
 
-	if t.tr.Enabled() {
-		t.tr.PutAll("optimizer", t.opt.State())
+	if turn.tr.Enabled() {
+		turn.tr.PutAll("optimizer", turn.opt.State())
 	}
 
-	return t, nil
+	return turn, nil
 }
 
 // next returns the rows of the next step; nil after the last.
@@ -101,42 +101,42 @@ func (t *turn) next() []int {
 }
 
 // end returns the upload, and the client's state if the server takes the upload.
-func (w *Worker) end(t *turn) (up method.Upload, state *message.ClientState, stats message.Stats, err error) {
-	local := t.local
-	t.recordDraws("")
-	if t.opt != nil {
+func (w *Worker) end(turn *turn) (up method.Upload, state *message.ClientState, stats message.Stats, err error) {
+	local := turn.local
+	turn.recordDraws("")
+	if turn.opt != nil {
 		if local.Steps == 0 {
-			return up, state, stats, fmt.Errorf("the client's data gave no batch in %d epochs", t.pace.Epochs)
+			return up, state, stats, fmt.Errorf("the client's data gave no batch in %d epochs", turn.pace.Epochs)
 		}
-		w.shared.keep(t.opt, parameters(local))
-		t.opt.Reset()
-		stats = message.Stats{Loss: t.loss / float64(local.Steps), Steps: local.Steps, Terms: t.meter.mean()}
+		w.shared.keep(turn.opt, parameters(local))
+		turn.opt.Reset()
+		stats = message.Stats{Loss: turn.loss / float64(local.Steps), Steps: local.Steps, Terms: turn.meter.mean()}
 		if err = stats.Terms.Within(math.MaxFloat64); err != nil {
 			return up, state, stats, err
 		}
 	}
 
-	local.Data = t.client.Train
-	up = method.Upload{Client: t.client.ID, N: t.client.Train.Len(), Shared: local.Shared, Extra: tensor.Map{}}
+	local.Data = turn.client.Train
+	up = method.Upload{Client: turn.client.ID, N: turn.client.Train.Len(), Shared: local.Shared, Extra: tensor.Map{}}
 	if err = w.Experiment.Method.Finish(local, &up); err != nil {
 		return up, state, stats, err
 	}
 
-	w.Experiment.Attack.Upload(t.instruction.Round, local.Received, &up, local.Draws)
+	w.Experiment.Attack.Upload(turn.instruction.Round, local.Received, &up, local.Draws)
 	if codec := w.Experiment.Method.Codec(); codec != nil {
 		if err = codec.Pack(local, &up); err != nil {
 			return up, state, stats, err
 		}
 	}
 
-	t.tr.PutAll("upload", up.Shared, up.Extra)
+	turn.tr.PutAll("upload", up.Shared, up.Extra)
 	if n := local.Draws.Unrecorded(); n > 0 {
 		return up, state, stats, fmt.Errorf("the trace lacks %d of the random numbers that the method drew in this "+
 			"turn; draw them with Local.Draws", n)
 	}
 
 	if w.Settings.Guard != nil {
-		err = w.Settings.Guard.Protect(t.client.ID, t.instruction, &up, &stats)
+		err = w.Settings.Guard.Protect(turn.client.ID, turn.instruction, &up, &stats)
 	}
 
 	own := local.Own

@@ -62,7 +62,7 @@ func NewWorker(experiment *spec.Experiment, set Settings) *Worker {
 	return newWorker(experiment, set, k)
 }
 
-func newWorker(experiment *spec.Experiment, set Settings, k caches) *Worker {
+func newWorker(experiment *spec.Experiment, set Settings, caches caches) *Worker {
 	capacity := cmp.Or(set.PrefixBytes, initialBytes)
 	if set.Programs != nil {
 		capacity = 0
@@ -73,9 +73,9 @@ func newWorker(experiment *spec.Experiment, set Settings, k caches) *Worker {
 		capacity = 0
 	}
 
-	w := &Worker{Experiment: *experiment, Settings: set, caches: k, initial: newValueCache(capacity, 0)}
-	w.compiler = newCompiler(experiment, set, k, w.initial)
-	w.evaluators = setEvaluators(experiment, set, k)
+	w := &Worker{Experiment: *experiment, Settings: set, caches: caches, initial: newValueCache(capacity, 0)}
+	w.compiler = newCompiler(experiment, set, caches, w.initial)
+	w.evaluators = setEvaluators(experiment, set, caches)
 	if experiment.Training.Shared {
 		w.shared = &sharedOptimizer{tensor.Map{}}
 	}

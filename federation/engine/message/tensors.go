@@ -35,20 +35,20 @@ const maxHeader = 2 << 20
 var elements = map[bool]string{false: "F32", true: "I64"}
 
 // decode reads tensors whose forms check accepts. The size of their header is limited, in bytes.
-func decode(b []byte, most int64, check func(tensor.Specs) error) (m tensor.Map, err error) {
+func decode(data []byte, most int64, check func(tensor.Specs) error) (m tensor.Map, err error) {
 	defer func() {
 		if err != nil {
 			m, err = nil, fmt.Errorf("decoding a message: %w", err)
 		}
 	}()
 
-	if len(b) >= 8 {
-		if n := binary.LittleEndian.Uint64(b); n > uint64(max(0, most-8)) {
+	if len(data) >= 8 {
+		if n := binary.LittleEndian.Uint64(data); n > uint64(max(0, most-8)) {
 			return nil, fmt.Errorf("a header of %d bytes; at most %d are accepted", n, most-8)
 		}
 	}
 
-	file, err := safetensors.Parse(bytes.NewReader(b), int64(len(b)))
+	file, err := safetensors.Parse(bytes.NewReader(data), int64(len(data)))
 	if err != nil {
 		return nil, err
 	}
@@ -147,18 +147,18 @@ func (o Instruction) with(m tensor.Map) Instruction {
 }
 
 // ReencodeReply returns a reply to the instruction after it passed through its encoded form.
-func (o Instruction) ReencodeReply(r Reply) (Reply, error) {
-	m := r.Tensors()
+func (o Instruction) ReencodeReply(reply Reply) (Reply, error) {
+	m := reply.Tensors()
 	if len(m) == 0 {
-		return r, nil
+		return reply, nil
 	}
 
 	m, err := roundTrip(m)
 	if err != nil {
-		return r, err
+		return reply, err
 	}
 
-	return o.WithReplyTensors(r, m)
+	return o.WithReplyTensors(reply, m)
 }
 
 func roundTrip(m tensor.Map) (tensor.Map, error) {

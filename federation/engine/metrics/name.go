@@ -62,9 +62,9 @@ type Name struct {
 // it is of that one, and global and personal alone are the accuracy. The error of an unknown name lists the known ones.
 func ParseName(full string) (Name, error) {
 	text, window, given := strings.Cut(full, "@")
-	var n Name
+	var parsed Name
 	if view, rest, cut := strings.Cut(text, "/"); slices.Contains(views, view) {
-		if n.View, text = view, rest; !cut {
+		if parsed.View, text = view, rest; !cut {
 			text = Accuracy
 		}
 	}
@@ -75,20 +75,21 @@ func ParseName(full string) (Name, error) {
 
 	name, argument, colon := strings.Cut(text, ":")
 	d, ok := Find(name)
-	n.Metric, n.Argument, n.Window = d, argument, d.Window
+	parsed.Metric, parsed.Argument, parsed.Window = d, argument, d.Window
 	if given {
-		n.Window = window
+		parsed.Window = window
 	}
 
 	_, number := strconv.ParseFloat(argument, 64)
 	switch {
-	case !ok, n.View != "" && !d.Evaluated, (d.Argument != "") != (argument != ""), colon && argument == "",
-		d.Argument == PercentPlaceholder && number != nil, DescribeWindow(n.Window) == "", given && window == First:
-		return n, fmt.Errorf("unknown metric %q: %s", full, configtags.Suggest(full, Names(),
+	case !ok, parsed.View != "" && !d.Evaluated, (d.Argument != "") != (argument != ""), colon && argument == "",
+		d.Argument == PercentPlaceholder && number != nil, DescribeWindow(parsed.Window) == "", given &&
+			window == First:
+		return parsed, fmt.Errorf("unknown metric %q: %s", full, configtags.Suggest(full, Names(),
 			"docs/evaluation.md lists all metrics"))
 	}
 
-	return n, nil
+	return parsed, nil
 }
 
 var views = []string{method.GlobalView.String(), method.PersonalView.String()}

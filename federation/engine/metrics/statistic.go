@@ -103,20 +103,21 @@ func Argmax(row []float32) int64 {
 func (s Statistics) Check(examples, classes int, labels bool) error {
 	known := map[string]bool{}
 	for _, statistic := range statistics {
-		v, there := s[statistic.Name]
+		values, there := s[statistic.Name]
 		known[statistic.Name] = labels || !statistic.RevealsLabels
 		switch {
 		case !there && !statistic.RevealsLabels:
 			return fmt.Errorf("the reply lacks the statistic %s; use the same release on both sides", statistic.Name)
 		case !there || !known[statistic.Name]:
 			continue
-		case statistic.Columns == 0 && len(v) != statistic.Size, statistic.Columns > 0 && len(v)%statistic.Columns != 0:
-			return fmt.Errorf("the statistic %s has %d numbers; it must have %d", statistic.Name, len(v),
+		case statistic.Columns == 0 && len(values) != statistic.Size, statistic.Columns > 0 &&
+			len(values)%statistic.Columns != 0:
+			return fmt.Errorf("the statistic %s has %d numbers; it must have %d", statistic.Name, len(values),
 				max(statistic.Size,
 					statistic.Columns))
 		}
 
-		for _, n := range v {
+		for _, n := range values {
 			if math.IsNaN(n) || math.IsInf(n, 0) {
 				return fmt.Errorf("the statistic %s holds %v; its numbers must be finite", statistic.Name, n)
 			}
@@ -224,14 +225,14 @@ func (s *Statistics) UnmarshalJSON(b []byte) error {
 		return nil
 	}
 
-	d := json.NewDecoder(bytes.NewReader(b))
-	if t, err := d.Token(); err != nil || t != json.Delim('{') {
+	decoder := json.NewDecoder(bytes.NewReader(b))
+	if t, err := decoder.Token(); err != nil || t != json.Delim('{') {
 		return fmt.Errorf("statistics must be a JSON object, by name")
 	}
 
 	out := Statistics{}
-	for d.More() {
-		t, err := d.Token()
+	for decoder.More() {
+		t, err := decoder.Token()
 		if err != nil {
 			return err
 		}
@@ -247,7 +248,7 @@ func (s *Statistics) UnmarshalJSON(b []byte) error {
 		}
 
 		var v []float64
-		if err := d.Decode(&v); err != nil {
+		if err := decoder.Decode(&v); err != nil {
 			return fmt.Errorf("the statistic %s: %w", name, err)
 		}
 

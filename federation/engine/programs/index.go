@@ -33,24 +33,24 @@ func (x *Index) find(backbone, built string) int {
 
 // Text is a table of the programs for people.
 func (x Index) Text() string {
-	var b strings.Builder
+	var text strings.Builder
 	for _, p := range x.Programs {
-		fmt.Fprintf(&b, "%s (%s)\n", p.File, p.Kind)
+		fmt.Fprintf(&text, "%s (%s)\n", p.File, p.Kind)
 		for _, side := range []struct {
 			what   string
 			values []Value
 		}{{"in ", p.Inputs}, {"out", p.Outputs}} {
 			for _, v := range side.values {
-				fmt.Fprintf(&b, "    %s  %s %s %v\n", side.what, v.Name, v.DType, v.Shape)
+				fmt.Fprintf(&text, "    %s  %s %s %v\n", side.what, v.Name, v.DType, v.Shape)
 			}
 		}
 	}
 
 	for _, name := range slices.Sorted(maps.Keys(x.Backbones)) {
-		fmt.Fprintf(&b, "weights of %s: %s\n", name, x.Backbones[name].Weights)
+		fmt.Fprintf(&text, "weights of %s: %s\n", name, x.Backbones[name].Weights)
 	}
 
-	return b.String()
+	return text.String()
 }
 
 // Backbone says where the weights of programs are.

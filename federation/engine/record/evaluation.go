@@ -199,7 +199,7 @@ func (r *Record) AttackedBy(attackers []int) {
 }
 
 // honest returns the mean accuracies of a test over clients that do not attack.
-func honest(e Evaluations, answered, attackers []int) (global, personal *float64) {
+func honest(evaluations Evaluations, answered, attackers []int) (global, personal *float64) {
 	accuracyOf := func(e *metrics.Evaluation) *float64 {
 		if e == nil {
 			return nil
@@ -224,5 +224,5 @@ func honest(e Evaluations, answered, attackers []int) (global, personal *float64
 		return &mean
 	}
 
-	return accuracyOf(e.Global), accuracyOf(e.Personal)
+	return accuracyOf(evaluations.Global), accuracyOf(evaluations.Personal)
 }

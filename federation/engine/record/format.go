@@ -19,11 +19,11 @@ func (e FormatError) Error() string {
 }
 
 // read reads a value without methods and the evaluation beside it, and refuses other formats.
-func read(b []byte, plain any) (*metrics.Evaluation, error) {
+func read(data []byte, plain any) (*metrics.Evaluation, error) {
 	var f struct {
 		Format int `json:"format"`
 	}
-	if err := json.Unmarshal(b, &f); err != nil {
+	if err := json.Unmarshal(data, &f); err != nil {
 		return nil, err
 	}
 
@@ -31,11 +31,11 @@ func read(b []byte, plain any) (*metrics.Evaluation, error) {
 		return nil, FormatError{f.Format}
 	}
 
-	if err := json.Unmarshal(b, plain); err != nil {
+	if err := json.Unmarshal(data, plain); err != nil {
 		return nil, err
 	}
 
-	return metrics.ReadEvaluation(b)
+	return metrics.ReadEvaluation(data)
 }
 
 // MarshalJSON writes the headline's keys behind the others.

@@ -56,42 +56,43 @@ func (e *Experiment) Task(client *Client) method.ClientSpec {
 
 // Fingerprint returns a hash that differs between experiments that train differently.
 func (e *Experiment) Fingerprint() string {
-	h := sha256.New()
-	fmt.Fprintln(h, e.MethodName, e.Options, e.Plan.Seed, e.Plan.Participation, e.Plan.Trainers, strings.Join(e.Classes,
-		"|"), e.Template)
-	fmt.Fprintf(h, "%+v\n", e.Training)
+	hash := sha256.New()
+	fmt.Fprintln(hash, e.MethodName, e.Options, e.Plan.Seed, e.Plan.Participation, e.Plan.Trainers,
+		strings.Join(e.Classes,
+			"|"), e.Template)
+	fmt.Fprintf(hash, "%+v\n", e.Training)
 	if e.Plan.Poisson || e.Secure != "" {
-		fmt.Fprintln(h, "poisson", e.Plan.Poisson, "secure", e.Secure)
+		fmt.Fprintln(hash, "poisson", e.Plan.Poisson, "secure", e.Secure)
 	}
 
 	if p := e.otherPrecision(); p != "" {
-		fmt.Fprintln(h, "precision", p)
+		fmt.Fprintln(hash, "precision", p)
 	}
 
 	if e.BatchClients > 1 { // numbers are the same up to rounding
-		fmt.Fprintln(h, "clients in a run", e.BatchClients)
+		fmt.Fprintln(hash, "clients in a run", e.BatchClients)
 	}
 
 	if e.SimulatedTime != nil {
-		fmt.Fprintln(h, "simulated time", e.SimulatedTime)
+		fmt.Fprintln(hash, "simulated time", e.SimulatedTime)
 	}
 
 	if len(e.Reproduces) > 0 {
-		fmt.Fprintf(h, "reproduces %q\n", e.Reproduces)
+		fmt.Fprintf(hash, "reproduces %q\n", e.Reproduces)
 	}
 
 	for _, client := range e.Clients {
-		fmt.Fprintln(h, client.ID, client.Backbone.Name(), client.Train.Labels(), client.Test.Labels())
+		fmt.Fprintln(hash, client.ID, client.Backbone.Name(), client.Train.Labels(), client.Test.Labels())
 	}
 
 	if len(e.Clients) == 0 { // they are elsewhere
-		fmt.Fprintln(h, e.Plan.Clients)
+		fmt.Fprintln(hash, e.Plan.Clients)
 		for _, x := range e.EvaluationSets {
-			fmt.Fprintln(h, x.Name)
+			fmt.Fprintln(hash, x.Name)
 		}
 	}
 
-	return fmt.Sprintf("%x", h.Sum(nil)[:16])
+	return fmt.Sprintf("%x", hash.Sum(nil)[:16])
 }
 
 // otherPrecision returns the precision of features if it is not half.

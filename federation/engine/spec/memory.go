@@ -33,22 +33,22 @@ type StepMemory struct {
 func MemoryOf(backbone Backbone, classes []string, bound int, roots ...graph.Node) (stepMemory StepMemory, err error) {
 	stepMemory.bound = cmp.Or(bound, DefaultMemory)
 	for _, op := range graph.Reachable(roots...) {
-		switch p := op.Placeholder().(type) {
+		switch placeholder := op.Placeholder().(type) {
 		case method.Prompt:
-			n, err := TextBytes(backbone, classes, p)
+			n, err := TextBytes(backbone, classes, placeholder)
 			switch {
 			case err != nil:
 				return stepMemory, err
-			case p.PerImage():
+			case placeholder.PerImage():
 				stepMemory.what, stepMemory.each = "a text prompt for each image", stepMemory.each+n
-			case p.PerClass:
+			case placeholder.PerClass:
 				stepMemory.what, stepMemory.text = cmp.Or(stepMemory.what,
 					"a text prompt for each class"), stepMemory.text+n
 			default:
 				stepMemory.text += n
 			}
 		case method.PromptedImages:
-			stepMemory.image += visionBytes(backbone.Task(), p)
+			stepMemory.image += visionBytes(backbone.Task(), placeholder)
 		}
 	}
 

@@ -29,18 +29,18 @@ type Plan struct {
 
 // Sample draws the clients that train in a round, sorted. With Poisson each is drawn by itself, and there may be none.
 func (p Plan) Sample(random *rand.Rand) []int {
-	may, n := p.TrainingClients(), p.Sampling()
+	may, sampling := p.TrainingClients(), p.Sampling()
 	pick := []int{}
-	if n.Poisson {
+	if sampling.Poisson {
 		for _, id := range may {
-			if random.Float64()*float64(n.Clients) < n.Size {
+			if random.Float64()*float64(sampling.Clients) < sampling.Size {
 				pick = append(pick, id)
 			}
 		}
 		return pick
 	}
 
-	for _, i := range random.Perm(len(may))[:int(n.Size)] {
+	for _, i := range random.Perm(len(may))[:int(sampling.Size)] {
 		pick = append(pick, may[i])
 	}
 

@@ -53,10 +53,10 @@ const cohortFolder = "cohort"
 // SaveCheckpoint commits a round: it replaces CheckpointFile in dir by the server's tensors under shared/, down/, kept/
 // and each/CLIENT/, the cohort's under cohort/, and the checkpoint as metadata.
 func SaveCheckpoint(dir string, global *method.Global, checkpoint Checkpoint) error {
-	m := tensor.Map{}.Put("shared", global.Shared).Put("down", global.Broadcast).Put("kept", global.State).
+	tensors := tensor.Map{}.Put("shared", global.Shared).Put("down", global.Broadcast).Put("kept", global.State).
 		Put(cohortFolder, checkpoint.Cohort.Tensors)
 	for id, e := range global.PerClient {
-		m.Put("each/"+strconv.Itoa(id), e)
+		tensors.Put("each/"+strconv.Itoa(id), e)
 	}
 
 	checkpoint.Version = version
@@ -65,7 +65,7 @@ func SaveCheckpoint(dir string, global *method.Global, checkpoint Checkpoint) er
 		return err
 	}
 
-	if err := WriteChecksummed(filepath.Join(dir, CheckpointFile), m,
+	if err := WriteChecksummed(filepath.Join(dir, CheckpointFile), tensors,
 		map[string]string{"position": string(meta)}); err != nil {
 		return fmt.Errorf("checkpoint of round %d: %w", checkpoint.Round, err)
 	}
@@ -159,21 +159,21 @@ func ReadChecksummed(path string) (tensor.Map, map[string]string, error) {
 }
 
 func checksum(m tensor.Map, meta map[string]string) string {
-	h := sha256.New()
-	fmt.Fprintf(h, "%q\n", meta["position"])
-	var b []byte
+	hash := sha256.New()
+	fmt.Fprintf(hash, "%q\n", meta["position"])
+	var buffer []byte
 	for _, name := range m.Names() {
 		t := m[name]
-		fmt.Fprintf(h, "%q %v\n", name, t)
-		b = b[:0]
+		fmt.Fprintf(hash, "%q %v\n", name, t)
+		buffer = buffer[:0]
 		for _, v := range t.Data {
-			b = binary.LittleEndian.AppendUint32(b, math.Float32bits(v))
+			buffer = binary.LittleEndian.AppendUint32(buffer, math.Float32bits(v))
 		}
 		for _, v := range t.Ints {
-			b = binary.LittleEndian.AppendUint64(b, uint64(v))
+			buffer = binary.LittleEndian.AppendUint64(buffer, uint64(v))
 		}
-		h.Write(b)
+		hash.Write(buffer)
 	}
 
-	return hex.EncodeToString(h.Sum(nil))
+	return hex.EncodeToString(hash.Sum(nil))
 }

@@ -231,20 +231,20 @@ const (
 // other clients but their number. It suffices to classify as this client and to export its classifier.
 func WriteClientParams(experiment *spec.Experiment, path string, client *spec.Client, instruction message.Instruction,
 	state message.ClientState) error {
-	t := spec.TaskOf(client.Backbone, client.ID, instruction.Total, len(experiment.Classes))
+	task := spec.TaskOf(client.Backbone, client.ID, instruction.Total, len(experiment.Classes))
 	participants := make([]message.Participant, instruction.Total)
 	if client.ID < 0 || client.ID >= len(participants) {
 		return fmt.Errorf("client %d does not exist; there are %d clients", client.ID, instruction.Total)
 	}
 
-	participants[client.ID] = message.Participant{Joined: true, Task: t, Domain: client.Domain,
-		Digest: experiment.Digests[t.Backbone]}
+	participants[client.ID] = message.Participant{Joined: true, Task: task, Domain: client.Domain,
+		Digest: experiment.Digests[task.Backbone]}
 	id := strconv.Itoa(client.ID)
 	global := &method.Global{Broadcast: instruction.Broadcast, PerClient: instruction.PerClient}
 	tensors := tensor.Map{}.Put("shared", instruction.Shared).Put(DownFolder,
 		ClientBroadcasts(experiment, global, participants)).
 		Put("client/"+id+"/private", state.Private).Put("client/"+id+"/own", state.Own)
-	if spec.UsesMemory(experiment.Method, t) {
+	if spec.UsesMemory(experiment.Method, task) {
 		rows, err := spec.Memory(client, experiment.Plan.Seed)
 		if err != nil {
 			return err

@@ -91,24 +91,24 @@ func (s *Store) Stage(round, client int, st message.ClientState) error {
 		return nil
 	}
 
-	b, err := message.EncodeTensors(st.Tensors())
+	data, err := message.EncodeTensors(st.Tensors())
 	if err != nil {
 		return err
 	}
 
-	sum := sha256.Sum256(b)
+	sum := sha256.Sum256(data)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.begin(round); err != nil {
 		return err
 	}
 
-	if _, err := s.file.WriteAt(b, s.end); err != nil {
+	if _, err := s.file.WriteAt(data, s.end); err != nil {
 		return s.failed(round, err)
 	}
 
-	s.placed[client] = Location{Round: round, At: s.end, Size: int64(len(b)), Sum: hex.EncodeToString(sum[:])}
-	s.end += int64(len(b))
+	s.placed[client] = Location{Round: round, At: s.end, Size: int64(len(data)), Sum: hex.EncodeToString(sum[:])}
+	s.end += int64(len(data))
 	return nil
 }
 

@@ -113,19 +113,19 @@ func (s *server) Accept(round int, clients []int) error {
 // Report records the round.
 func (s *server) Report() message.Report {
 	out := s.Cohort.Report()
-	r := RoundRecord{Round: s.global.Round, Merged: s.merged}
+	record := RoundRecord{Round: s.global.Round, Merged: s.merged}
 	for _, reply := range s.replies {
 		counts := func(client int) bool { return slices.Contains(s.merged, client) }
 		if slices.ContainsFunc(message.ClientsOf([]message.Reply{reply}), counts) {
-			r.Examples = append(r.Examples, reply.Upload.N)
+			record.Examples = append(record.Examples, reply.Upload.N)
 		}
 	}
 
 	if out.Simulated != nil {
-		r.Staleness = out.Simulated.Staleness
+		record.Staleness = out.Simulated.Staleness
 	}
 
-	s.tracer.Round(r)
+	s.tracer.Round(record)
 	s.replies, s.merged = nil, nil
 	return out
 }

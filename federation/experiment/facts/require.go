@@ -164,21 +164,21 @@ type Fact struct {
 
 // Text returns the value for people: none, on or off, infinite, a number of four digits, or a list with commas.
 func (f Fact) Text() string {
-	switch v := f.Value.(type) {
+	switch value := f.Value.(type) {
 	case nil:
 		return "none"
 	case bool:
-		return map[bool]string{true: "on", false: "off"}[v]
+		return map[bool]string{true: "on", false: "off"}[value]
 	case float64:
-		if math.IsInf(v, 1) {
+		if math.IsInf(value, 1) {
 			return "infinite"
 		}
-		return strconv.FormatFloat(v, 'g', 4, 64)
+		return strconv.FormatFloat(value, 'g', 4, 64)
 	case []string:
-		if len(v) == 0 {
+		if len(value) == 0 {
 			return "none"
 		}
-		return strings.Join(v, ", ")
+		return strings.Join(value, ", ")
 	}
 
 	return fmt.Sprint(f.Value)
@@ -199,23 +199,23 @@ func (f Fact) MarshalJSON() ([]byte, error) {
 
 // UnmarshalJSON reads the output of MarshalJSON; lists are of text, numbers float64.
 func (f *Fact) UnmarshalJSON(b []byte) error {
-	var v struct {
+	var decoded struct {
 		Name  string `json:"name"`
 		Value any    `json:"value"`
 	}
-	if err := json.Unmarshal(b, &v); err != nil {
+	if err := json.Unmarshal(b, &decoded); err != nil {
 		return err
 	}
 
-	if list, ok := v.Value.([]any); ok {
+	if list, ok := decoded.Value.([]any); ok {
 		texts := make([]string, len(list))
 		for i, x := range list {
 			texts[i] = fmt.Sprint(x)
 		}
-		v.Value = texts
+		decoded.Value = texts
 	}
 
-	f.Name, f.Value = v.Name, v.Value
+	f.Name, f.Value = decoded.Name, decoded.Value
 	return nil
 }
 

@@ -103,20 +103,20 @@ func (id Identity) show(key string) string {
 		return s
 	}
 
-	v, ok := id.Values[key]
+	value, ok := id.Values[key]
 	if !ok {
 		return "none"
 	}
 
-	if text, err := strconv.Unquote(v); err == nil {
+	if text, err := strconv.Unquote(value); err == nil {
 		return text
 	}
 
-	if isDigest(v) {
-		return short(v)
+	if isDigest(value) {
+		return short(value)
 	}
 
-	return v
+	return value
 }
 
 func isDigest(v string) bool {

@@ -67,10 +67,10 @@ func (v Values) PutJSON(key string, value any) error {
 }
 
 // Of returns the identity of values. unknown are the keys of values that are not known.
-func Of(seed uint64, v Values, unknown ...string) Identity {
+func Of(seed uint64, values Values, unknown ...string) Identity {
 	var all, tested []string
-	for _, key := range slices.Sorted(maps.Keys(v.values)) {
-		line := key + "=" + v.values[key]
+	for _, key := range slices.Sorted(maps.Keys(values.values)) {
+		line := key + "=" + values.values[key]
 		all = append(all, line)
 		if Within(key, evaluating) && !Within(key, trainingOnly) {
 			tested = append(tested, line)
@@ -78,7 +78,7 @@ func Of(seed uint64, v Values, unknown ...string) Identity {
 	}
 
 	return Identity{Version: version, Fingerprint: Digest(all)[:32], Seed: seed, Evaluation: Digest(tested)[:32],
-		Values: v.values, Shown: v.shown, Unknown: unknown}
+		Values: values.values, Shown: values.shown, Unknown: unknown}
 }
 
 // Within reports whether a key is one of a list of keys and sections, or below one.

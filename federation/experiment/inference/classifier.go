@@ -19,9 +19,9 @@ import (
 // ClassifierGraph returns the class scores [B,C] of a client's classifier, before softmax, in a graph whose only inputs
 // depend on an image: "image" [B,D], unit rows, and other inputs of images that the method's Logits reads. All other
 // values are computed now and are constants, so the text tower is not in the graph. clients is how many there were.
-func ClassifierGraph(w *client.Worker, ctx context.Context, site *spec.Client, clients int,
+func ClassifierGraph(worker *client.Worker, ctx context.Context, site *spec.Client, clients int,
 	prompts tensor.Map) (graph.Node, error) {
-	scoreGraph, err := scoresOf(w, site, clients, prompts)
+	scoreGraph, err := scoresOf(worker, site, clients, prompts)
 	if err != nil {
 		return graph.Node{}, err
 	}
@@ -31,7 +31,7 @@ func ClassifierGraph(w *client.Worker, ctx context.Context, site *spec.Client, c
 	}
 
 	fixed := client.FixedParts(scoreGraph.scores)
-	values, err := w.FixedNodes(ctx, site, scoreGraph.local, scoreGraph.state, scoreGraph.scope, fixed)
+	values, err := worker.FixedNodes(ctx, site, scoreGraph.local, scoreGraph.state, scoreGraph.scope, fixed)
 	if err != nil {
 		return scoreGraph.scores, err
 	}
@@ -90,19 +90,19 @@ func TextFeatures(worker *client.Worker, ctx context.Context, site *spec.Client,
 	}
 
 	task := scoreGraph.local.Task
-	for _, n := range client.FixedParts(scoreGraph.scores) {
-		shape, ok := n.Shape().Ints()
+	for _, part := range client.FixedParts(scoreGraph.scores) {
+		shape, ok := part.Shape().Ints()
 		switch {
-		case !ok || len(shape) != 2 || n.DType() != graph.Float:
+		case !ok || len(shape) != 2 || part.DType() != graph.Float:
 			continue
 		case shape[0] == task.Dim && shape[1] == task.Classes:
-			n = n.Transpose(1, 0)
+			part = part.Transpose(1, 0)
 		case shape[0] != task.Classes || shape[1] != task.Dim:
 			continue
 		}
 
 		got, err := worker.FixedNodes(ctx, site, scoreGraph.local, scoreGraph.state, scoreGraph.scope,
-			[]graph.Node{n.L2Normalize()})
+			[]graph.Node{part.L2Normalize()})
 		if err != nil {
 			return nil, err
 		}
@@ -146,27 +146,28 @@ func Accuracy(w *client.Worker, site *spec.Client, clients int, r record.Record)
 func learned(worker *client.Worker, site *spec.Client, clients int, prompts tensor.Map) (*method.Local,
 	message.ClientState,
 	error) {
-	shared, s := state.ClientParams(prompts, site.ID)
+	shared, clientState := state.ClientParams(prompts, site.ID)
 	for _, param := range worker.Experiment.Method.Params(worker.Task(site, clients)) {
 		t := shared[param.Name]
 		if param.Owner == method.Private {
-			t = s.Private[param.Name]
+			t = clientState.Private[param.Name]
 		}
 		switch {
 		case t == nil && param.Owner == method.Private:
-			return nil, s, fmt.Errorf("client %d has no private parameter %s, since it never trained "+
+			return nil, clientState, fmt.Errorf("client %d has no private parameter %s, since it never trained "+
 				"(eval.new_clients, or no round selected it); choose another client", site.ID, param.Name)
 		case t == nil:
-			return nil, s, fmt.Errorf("the run has no shared parameter %s for client %d; it was made by another method",
-				param.Name, site.ID)
+			return nil, clientState,
+				fmt.Errorf("the run has no shared parameter %s for client %d; it was made by another method",
+					param.Name, site.ID)
 		}
 	}
 
-	local, s := worker.Begin(site, message.Instruction{Kind: message.Test, Total: clients, Shared: shared,
-		Broadcast: prompts.WithoutPrefix(state.DownFolder + "/" + strconv.Itoa(site.ID))}, s)
-	if worker.Experiment.Method.View() == method.PersonalView && len(s.Own) > 0 {
-		local.Shared = s.Own.Clone()
+	local, clientState := worker.Begin(site, message.Instruction{Kind: message.Test, Total: clients, Shared: shared,
+		Broadcast: prompts.WithoutPrefix(state.DownFolder + "/" + strconv.Itoa(site.ID))}, clientState)
+	if worker.Experiment.Method.View() == method.PersonalView && len(clientState.Own) > 0 {
+		local.Shared = clientState.Own.Clone()
 	}
 
-	return local, s, nil
+	return local, clientState, nil
 }

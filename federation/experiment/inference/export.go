@@ -204,16 +204,16 @@ func (f *Classifier) metadata(pixels string) ([]*onnx.StringStringEntryProto, er
 
 // accuracy returns the result of the run's evaluation of this classifier in a round; false if there is none, as of
 // copies that were fine-tuned for the evaluation.
-func (f *Classifier) accuracy(r record.Record) (float64, bool) {
+func (f *Classifier) accuracy(round record.Record) (float64, bool) {
 	switch {
 	case f.Client < 0:
-		if r.Evaluations.Global == nil {
+		if round.Evaluations.Global == nil {
 			return 0, false
 		}
-		return r.Evaluations.Global.Accuracy(), true
+		return round.Evaluations.Global.Accuracy(), true
 	case !f.Global && f.has.Personal && f.config.Eval.FineTune > 0:
 		return 0, false
 	}
 
-	return Accuracy(f.worker, f.client, f.clients, r)
+	return Accuracy(f.worker, f.client, f.clients, round)
 }

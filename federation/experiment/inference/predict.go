@@ -74,31 +74,32 @@ func (r *finishedRun) open(config experiment.Config, choice Choice) (*Classifier
 
 	base := stack.Method
 	config.Options = stack.Options
-	k, err := r.clientOf(choice)
+	id, err := r.clientOf(choice)
 	if err != nil {
 		return nil, err
 	}
 
 	classifier := &Classifier{classes: r.classes, Choice: choice, dir: r.dir, config: config, clients: len(r.backbones)}
-	if classifier.bundle, err = findNamed(r.backbones[k], config); err != nil {
+	if classifier.bundle, err = findNamed(r.backbones[id], config); err != nil {
 		return nil, err
 	}
 
-	if was, is := r.digests[k], classifier.bundle.Digest(); was != "" && was != is {
+	if was, is := r.digests[id], classifier.bundle.Digest(); was != "" && was != is {
 		return nil, fmt.Errorf("backbone %s has other weights here (%.12s) than in the run (%.12s); give the folder "+
 			"that holds the run's backbone with --set runtime.models=FOLDER", classifier.bundle.Name, is, was)
 	}
 
-	if classifier.prompts, _, err = state.ReadPrompts(r.dir, k); err != nil {
+	if classifier.prompts, _, err = state.ReadPrompts(r.dir, id); err != nil {
 		return nil, err
 	}
 
-	classifier.client = &spec.Client{ID: k, Backbone: experiment.Backbone{Bundle: classifier.bundle}, Train: r.owned[k]}
-	if kept := state.ClientMemory(classifier.prompts, k); kept != nil {
+	classifier.client = &spec.Client{ID: id, Backbone: experiment.Backbone{Bundle: classifier.bundle},
+		Train: r.owned[id]}
+	if kept := state.ClientMemory(classifier.prompts, id); kept != nil {
 		classifier.client.Train = kept
 	}
 
-	task := spec.TaskOf(classifier.client.Backbone, k, classifier.clients, len(classifier.classes))
+	task := spec.TaskOf(classifier.client.Backbone, id, classifier.clients, len(classifier.classes))
 	classifier.has = record.EvaluableOf(base, task)
 	classifier.headline = classifier.has.Headline(config.Eval.View, base)
 	if err := r.check(classifier, base, task); err != nil {

@@ -25,26 +25,26 @@ type File struct {
 }
 
 // OpenFile compiles an exported file; the caller closes it.
-func OpenFile(path string, o ort.Options) (*File, error) {
+func OpenFile(path string, options ort.Options) (*File, error) {
 	model, err := onnx.ReadFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("%w; give a run folder, or a classifier that promptfed export wrote", err)
 	}
 
-	f := &File{path: path, about: facts(model.MetadataProps)}
-	if f.classes, err = classifierClasses(model); err != nil {
+	file := &File{path: path, about: facts(model.MetadataProps)}
+	if file.classes, err = classifierClasses(model); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 
-	if f.session, err = ort.NewSession(model, o); err != nil {
+	if file.session, err = ort.NewSession(model, options); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 
-	if err := checkInputs(f.session.Inputs(), f.session.Outputs(), len(f.classes)); err != nil {
-		return nil, errors.Join(fmt.Errorf("%s: %w", path, err), f.session.Close())
+	if err := checkInputs(file.session.Inputs(), file.session.Outputs(), len(file.classes)); err != nil {
+		return nil, errors.Join(fmt.Errorf("%s: %w", path, err), file.session.Close())
 	}
 
-	return f, nil
+	return file, nil
 }
 
 func (f *File) Close() error { return f.session.Close() }
@@ -161,11 +161,11 @@ func checkInputs(in, out []ort.ValueInfo, classes int) error {
 
 // pixelsOf returns one image in the form of an exported classifier's input.
 func pixelsOf(img image.Image, form onnx.TensorProto_DataType) *tensor.Tensor {
-	rgb, w, h := preprocess.RGB(img)
+	rgb, width, height := preprocess.RGB(img)
 	if form == onnx.TensorProto_FLOAT {
-		t := tensor.New(1, 3, h, w)
+		t := tensor.New(1, 3, height, width)
 		for i, v := range rgb {
-			t.Data[i%3*w*h+i/3] = float32(v) / 255
+			t.Data[i%3*width*height+i/3] = float32(v) / 255
 		}
 		return t
 	}
@@ -175,5 +175,5 @@ func pixelsOf(img image.Image, form onnx.TensorProto_DataType) *tensor.Tensor {
 		v[i] = int64(b)
 	}
 
-	return tensor.OfInts(v, 1, h, w, 3)
+	return tensor.OfInts(v, 1, height, width, 3)
 }

@@ -69,9 +69,9 @@ func (b *binder) output(out port) graph.Node {
 }
 
 // value returns the node in the scope's graph for a value of the file.
-func (b *binder) value(n graph.Node) graph.Node {
+func (b *binder) value(node graph.Node) graph.Node {
 	g := b.scope.Graph()
-	for _, op := range graph.ReachableUpTo(b.now, n) {
+	for _, op := range graph.ReachableUpTo(b.now, node) {
 		if in := op.Out[0]; op.IsInput() {
 			bound := b.checked(in, b.input(b.method.file.inputs[in]))
 			if g.Err() != nil {
@@ -81,11 +81,11 @@ func (b *binder) value(n graph.Node) graph.Node {
 		}
 	}
 
-	if out, ok := b.now[n]; ok {
+	if out, ok := b.now[node]; ok {
 		return out
 	}
 
-	out, err := graph.InlineWith(g, []graph.Node{n}, b.now, b.operator)
+	out, err := graph.InlineWith(g, []graph.Node{node}, b.now, b.operator)
 	if err != nil {
 		return b.fail("%w", err)
 	}
@@ -102,21 +102,21 @@ func (b *binder) operator(op *graph.Op, in []graph.Node, apply func([]graph.Node
 	}
 
 	out = slices.Clone(out)
-	for i, n := range out {
-		if n.Shape() == nil {
+	for i, result := range out {
+		if result.Shape() == nil {
 			return nil, fmt.Errorf("the number of axes of its result is not known")
 		}
 
 		elements := 1
-		for _, d := range n.Shape() {
+		for _, d := range result.Shape() {
 			for _, f := range d.Factors() {
 				if f != "B" && f != uploadsDim {
 					return nil, fmt.Errorf("its result has shape %v; the size %s is not known before it runs",
-						n.Shape(), f)
+						result.Shape(), f)
 				}
 			}
 			if elements *= max(1, d.N); elements > maxElements {
-				return nil, fmt.Errorf("its result has shape %v; at most %d elements are allowed", n.Shape(),
+				return nil, fmt.Errorf("its result has shape %v; at most %d elements are allowed", result.Shape(),
 					maxElements)
 			}
 		}
@@ -126,7 +126,7 @@ func (b *binder) operator(op *graph.Op, in []graph.Node, apply func([]graph.Node
 		}
 
 		if i < len(op.Out) && b.method.file.detached[op.Out[i].Name()] {
-			out[i] = n.Detach()
+			out[i] = result.Detach()
 		}
 	}
 
@@ -266,33 +266,34 @@ func (b *binder) text(in port) graph.Node {
 
 	values.busy, values.size = b.busy, b.size
 	layout := b.method.file.meta.Texts[in.name]
-	p := method.Prompt{Position: layout.Position, ReadOffset: layout.ReadOffset}
+	textPrompt := method.Prompt{Position: layout.Position, ReadOffset: layout.ReadOffset}
 	prompt := port{kind: "prompt", name: in.name}
 	if _, made := b.method.file.graph.Output(prompt.String()); made {
-		p.Ctx = values.output(prompt)
+		textPrompt.Ctx = values.output(prompt)
 	} else if _, function := b.method.file.calls[in.name]; function {
-		p.Ctx = values.function(in.name)
+		textPrompt.Ctx = values.function(in.name)
 	} else {
-		p.Ctx = values.parameter(values.scope, in.name)
+		textPrompt.Ctx = values.parameter(values.scope, in.name)
 	}
 
 	if b.scope.Graph().Err() != nil {
-		return p.Ctx
+		return textPrompt.Ctx
 	}
 
-	shape := p.Ctx.Shape()
+	shape := textPrompt.Ctx.Shape()
 	switch r := len(shape); {
-	case r != 2 && r != 3 || !shape[r-1].Is(b.task.Width) || !shape[r-2].Static() || p.Ctx.DType() != graph.Float ||
+	case r != 2 && r != 3 || !shape[r-1].Is(b.task.Width) || !shape[r-2].Static() ||
+		textPrompt.Ctx.DType() != graph.Float ||
 		r == 3 && shape[0] != graph.Sym("B") && !shape[0].Is(b.task.Classes):
 		return b.fail("prompt %s has shape %v; it must be [T,w], [B,T,w] or [C,T,w] with w %d", in.name, shape,
 			b.task.Width)
 	case shape[r-2].N > maxTokens:
 		return b.fail("prompt %s has %d tokens; at most %d are allowed", in.name, shape[r-2].N, maxTokens)
 	case r == 3:
-		p.PerClass = shape[0].Static()
+		textPrompt.PerClass = shape[0].Static()
 	}
 
-	return values.scope.TextFeatures(p)
+	return values.scope.TextFeatures(textPrompt)
 }
 
 // uploadsDim is the symbol of the number of uploads of a round.

@@ -70,19 +70,22 @@ func (f Function) project(off port) (projection.OfPrompt, error) {
 }
 
 func (f Function) transport() (optimaltransport.Entropic, error) {
-	o := optimaltransport.Entropic{Mass: 0.4, Bounded: true, Eps: 0.1, Iters: 100, Threshold: 1e-3, Stop: "image"}
-	if err := f.decode(&o); err != nil {
-		return o, err
+	entropic := optimaltransport.Entropic{Mass: 0.4, Bounded: true, Eps: 0.1, Iters: 100, Threshold: 1e-3,
+		Stop: "image"}
+	if err := f.decode(&entropic); err != nil {
+		return entropic, err
 	}
 
-	if !(o.Mass >= 1e-3 && o.Mass <= 1) || !(o.Eps >= 1e-4 && o.Eps <= 1e4) || o.Iters < 1 || o.Iters > 10000 ||
-		!(o.Threshold >= 0 && o.Threshold <= 1e9) || !slices.Contains([]string{"image", "pair", "code"}, o.Stop) {
-		return o, errors.New("mass is 0.001 to 1, eps 0.0001 to 10000, iters 1 to 10000, " +
+	if !(entropic.Mass >= 1e-3 && entropic.Mass <= 1) || !(entropic.Eps >= 1e-4 && entropic.Eps <= 1e4) ||
+		entropic.Iters < 1 || entropic.Iters > 10000 ||
+		!(entropic.Threshold >= 0 && entropic.Threshold <= 1e9) || !slices.Contains([]string{"image", "pair", "code"},
+		entropic.Stop) {
+		return entropic, errors.New("mass is 0.001 to 1, eps 0.0001 to 10000, iters 1 to 10000, " +
 			"threshold from 0, and stop image, pair or code")
 	}
 
-	o.OnRows = !o.Bounded && o.Stop == "code"
-	return o, nil
+	entropic.OnRows = !entropic.Bounded && entropic.Stop == "code"
+	return entropic, nil
 }
 
 func (f Function) decode(into any) error {
@@ -131,21 +134,21 @@ func (b *binder) function(name string) graph.Node {
 	}
 
 	rank := func(i int) int { return in[i].Rank() }
-	switch o := use.options.(type) {
+	switch options := use.options.(type) {
 	case projection.OfPrompt:
 		for i, n := range in {
 			if n.Rank() != 2 || !n.Shape()[1].Is(b.task.Width) {
 				return wrong(i, "[T,w]")
 			}
 		}
-		return o.Apply(b.scope, name, in[0], in[1])
+		return options.Apply(b.scope, name, in[0], in[1])
 	case optimaltransport.Entropic:
 		shape := in[0].Shape()
 		if len(shape) != 4 || shape[1] != graph.Sym("B") || !shape[0].Static() || !shape[2].Static() ||
 			!shape[3].Static() {
 			return wrong(0, "similarities [N,B,C,M]")
 		}
-		return o.Plan(in[0].Detach())
+		return options.Plan(in[0].Detach())
 	}
 
 	switch use.function {

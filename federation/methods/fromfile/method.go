@@ -167,14 +167,14 @@ func (m ONNX) Loss(scope *method.Scope, logits graph.Node) graph.Node {
 }
 
 // summands returns a part of the loss, with its summands as named terms.
-func (b *binder) summands(n graph.Node, named map[string]bool) graph.Node {
+func (b *binder) summands(node graph.Node, named map[string]bool) graph.Node {
 	if b.sums++; b.sums > maxSums {
 		return b.fail("the loss has more than %d summands", maxSums)
 	}
 
-	op := source(n).Op()
-	name, is := b.method.file.terms[source(n)]
-	in := b.method.file.inputs[source(n)]
+	op := source(node).Op()
+	name, is := b.method.file.terms[source(node)]
+	in := b.method.file.inputs[source(node)]
 	switch {
 	case is:
 	case in.kind == "function":
@@ -188,7 +188,7 @@ func (b *binder) summands(n graph.Node, named map[string]bool) graph.Node {
 	}
 
 	named[name] = true
-	v := b.value(n)
+	v := b.value(node)
 	if shape, ok := v.Shape().Ints(); ok && len(shape) > 0 && tensor.Size(shape) == 1 {
 		v = v.Reshape() // some exporters keep axes of size 1
 	}

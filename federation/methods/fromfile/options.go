@@ -55,18 +55,18 @@ func (m *ONNX) Build() (method.Method, error) {
 // check builds all graphs for two clients of different sizes, with gradients: a size that the file has as a constant,
 // or an operator without a derivative, is an error now. Sizes have many divisors, as those of real towers.
 func (m ONNX) check() error {
-	for _, t := range []struct {
+	for _, size := range []struct {
 		spec   method.ClientSpec
 		tokens int
 	}{{method.ClientSpec{Clients: 3, Classes: 3, Width: 64, Dim: 96, Patches: 4, Scale: 4}, 4},
 		{method.ClientSpec{Clients: 3, Classes: 5, Width: 128, Dim: 160, Patches: 6, Scale: 4}, 6}} {
-		spec := t.spec
+		spec := size.spec
 		spec.ImageSize, spec.VisionWidth, spec.VisionLayers, spec.VisionUnits = 32, 64, 2, 64
 		spec.TextLayers, spec.TextUnits, spec.Tokens = 2, 64, 5
 		sized := m
-		sized.Tokens, sized.Private = t.tokens, []int{t.tokens}
+		sized.Tokens, sized.Private = size.tokens, []int{size.tokens}
 		if err := sized.checkFor(spec); err != nil {
-			return fmt.Errorf("with T %d, w %d, D %d, C %d: %w", t.tokens, spec.Width, spec.Dim, spec.Classes, err)
+			return fmt.Errorf("with T %d, w %d, D %d, C %d: %w", size.tokens, spec.Width, spec.Dim, spec.Classes, err)
 		}
 	}
 
@@ -74,12 +74,12 @@ func (m ONNX) check() error {
 }
 
 func (m ONNX) checkFor(client method.ClientSpec) error {
-	s, _, loss := method.LossOf(m, client)
-	if err := s.Graph().Err(); err != nil {
+	lossScope, _, loss := method.LossOf(m, client)
+	if err := lossScope.Graph().Err(); err != nil {
 		return err
 	}
 
-	if _, err := s.Built().Terms(loss); err != nil {
+	if _, err := lossScope.Built().Terms(loss); err != nil {
 		return err
 	}
 
@@ -88,7 +88,7 @@ func (m ONNX) checkFor(client method.ClientSpec) error {
 		if op.Placeholder() == nil {
 			return nil
 		}
-		return []graph.Node{s.Graph().Input(fmt.Sprint("tower/", op.ID), op.Out[0].DType(), op.Out[0].Shape())}
+		return []graph.Node{lossScope.Graph().Input(fmt.Sprint("tower/", op.ID), op.Out[0].DType(), op.Out[0].Shape())}
 	})[0]
 
 	var wrt []graph.Node

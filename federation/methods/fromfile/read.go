@@ -57,9 +57,9 @@ func open(content []byte) (*file, error) {
 		return f, nil
 	}
 
-	f, err := read(content)
+	methodFile, err := read(content)
 	if err == nil {
-		err = ONNX{file: f}.check()
+		err = ONNX{file: methodFile}.check()
 	}
 
 	if err != nil {
@@ -70,8 +70,8 @@ func open(content []byte) (*file, error) {
 		checked.files = map[string]*file{}
 	}
 
-	checked.files[digest] = f
-	return f, nil
+	checked.files[digest] = methodFile
+	return methodFile, nil
 }
 
 func read(content []byte) (*file, error) {
@@ -84,13 +84,13 @@ func read(content []byte) (*file, error) {
 		return nil, err
 	}
 
-	f := &file{terms: map[graph.Node]string{}, detached: map[string]bool{},
+	methodFile := &file{terms: map[graph.Node]string{}, detached: map[string]bool{},
 		inputs: map[graph.Node]port{}, calls: map[string]call{}}
-	if f.meta, err = metadataOf(model); err != nil {
+	if methodFile.meta, err = metadataOf(model); err != nil {
 		return nil, err
 	}
 
-	if f.graph, err = graph.ReadModel(model); err != nil {
+	if methodFile.graph, err = graph.ReadModel(model); err != nil {
 		return nil, err
 	}
 
@@ -101,18 +101,18 @@ func read(content []byte) (*file, error) {
 		}
 	}
 
-	for _, name := range f.meta.Detach {
+	for _, name := range methodFile.meta.Detach {
 		if !made[name] {
 			return nil, fmt.Errorf("detach names %.60q, which is the result of no operator", name)
 		}
-		f.detached[name] = true
+		methodFile.detached[name] = true
 	}
 
-	if err := f.checkNames(); err != nil {
+	if err := methodFile.checkNames(); err != nil {
 		return nil, err
 	}
 
-	return f, nil
+	return methodFile, nil
 }
 
 // checkModel refuses what no method needs: its graph is a stranger's.
@@ -136,24 +136,24 @@ func checkModel(model *onnx.ModelProto) error {
 
 	nodes := 0
 	for x := range onnx.Messages(model) {
-		switch x := x.(type) {
+		switch message := x.(type) {
 		case *onnx.TensorProto:
-			if onnx.IsExternal(x) {
-				return fmt.Errorf("tensor %.60q is in another file; export all constants inside", x.Name)
+			if onnx.IsExternal(message) {
+				return fmt.Errorf("tensor %.60q is in another file; export all constants inside", message.Name)
 			}
 		case *onnx.NodeProto:
 			if nodes++; nodes > maxNodes {
 				return fmt.Errorf("its graph has more than %d operators", maxNodes)
 			}
-			at := fmt.Sprintf("operator %.60s (node %.60s)", x.OpType, x.Name)
+			at := fmt.Sprintf("operator %.60s (node %.60s)", message.OpType, message.Name)
 			switch {
-			case !onnx.Standard(x.Domain):
-				return fmt.Errorf("%s of domain %.60q: use ONNX's own operators", at, x.Domain)
-			case len(onnx.Subgraphs(x)) > 0 || slices.Contains([]string{"If", "Loop", "Scan"}, x.OpType):
+			case !onnx.Standard(message.Domain):
+				return fmt.Errorf("%s of domain %.60q: use ONNX's own operators", at, message.Domain)
+			case len(onnx.Subgraphs(message)) > 0 || slices.Contains([]string{"If", "Loop", "Scan"}, message.OpType):
 				return fmt.Errorf("%s: branches and loops are refused; unroll it, or use a function of the engine", at)
-			case slices.Contains(random, x.OpType):
+			case slices.Contains(random, message.OpType):
 				return fmt.Errorf("%s draws random numbers; declare them under noise, as an input noise/NAME", at)
-			case x.OpType != "Constant" && !known[" "+x.OpType]:
+			case message.OpType != "Constant" && !known[" "+message.OpType]:
 				return fmt.Errorf("%s has no definition here; express it with other operators", at)
 			}
 		}

@@ -178,26 +178,26 @@ func (m FedMVP) changed(scope *method.Scope, x graph.Node, part string) graph.No
 // prompt returns the tokens [B,tokens,v] of images from the texts' features. All products are of rows of images with
 // matrices, so that a batch may be computed in parts.
 func (m FedMVP) prompt(scope *method.Scope, texts []graph.Node) graph.Node {
-	v, e := scope.Task().VisionWidth, scope.Vision(method.VisionPrompts{Embeddings: true})
+	width, e := scope.Task().VisionWidth, scope.Vision(method.VisionPrompts{Embeddings: true})
 	part := func(name string, lo, hi int, x graph.Node) graph.Node { // some outputs of a layer
 		name = mvpFormer + "/" + name
 		return nn.Linear(x, scope.Param(name+"/w").Slice(0, lo, hi), scope.Param(name+"/b").Slice(0, lo, hi), 1, 1)
 	}
 
-	context := part("proj", 0, v, graph.Concat(0, texts...)) // [K,v]
+	context := part("proj", 0, width, graph.Concat(0, texts...)) // [K,v]
 	query := modules.ApplyLayerNorm(scope, mvpFormer+"/norm", m.changed(scope, e, "q"))
 	keys := modules.ApplyLayerNorm(scope, mvpFormer+"/norm_kv", m.changed(scope, context, "k"))
-	values, d := m.changed(scope, context, "v"), v/m.Heads
+	values, d := m.changed(scope, context, "v"), width/m.Heads
 	h, out := scope.Param(mvpFormer+"/o/b"), scope.Param(mvpFormer+"/o/w")
-	for lo := 0; lo < v; lo += d { // a head each
+	for lo := 0; lo < width; lo += d { // a head each
 		a := part("q", lo, lo+d, query).MatMul(part("k", lo, lo+d, keys).T()).MulScalar(1 / math.Sqrt(float64(d)))
 		h = a.Softmax(-1).MatMul(part("v", lo, lo+d, values)).MatMul(out.Slice(1, lo, lo+d).T()).Add(h) // [B,M,v]
 	}
 
-	x, wide := modules.ApplyLayerNorm(scope, mvpFormer+"/ff/norm", h), m.Mult*v
+	x, wide := modules.ApplyLayerNorm(scope, mvpFormer+"/ff/norm", h), m.Mult*width
 	gate := part("ff/in", wide, 2*wide, x)
 	gelu := gate.MulScalar(math.Sqrt2 / 2).Erf().AddScalar(1).Mul(gate).MulScalar(0.5)
-	h = part("ff/out", 0, v, part("ff/in", 0, wide, x).Mul(gelu)).Add(h)
+	h = part("ff/out", 0, width, part("ff/in", 0, wide, x).Mul(gelu)).Add(h)
 	return scope.Graph().Const(runs(m.Tokens, scope.Task().Patches)).MatMul(h)
 }
 

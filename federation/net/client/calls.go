@@ -144,7 +144,7 @@ func (c *Client) ask(ctx context.Context, pause time.Duration) <-chan received {
 }
 
 // next gets the next instruction with its tensors.
-func (c *Client) next(ctx context.Context, ask *wire.Ask) (r received) {
+func (c *Client) next(ctx context.Context, ask *wire.Ask) (got received) {
 	ctx, cancel := context.WithCancel(ctx)
 	stream, err := c.link.call.Next(ctx, ask)
 	if err != nil {
@@ -163,40 +163,40 @@ func (c *Client) next(ctx context.Context, ask *wire.Ask) (r received) {
 		return received{err: err}
 	}
 
-	if r = c.open(ask, p, part); r.dropped == nil && r.failed == nil && r.err == nil {
+	if got = c.open(ask, p, part); got.dropped == nil && got.failed == nil && got.err == nil {
 		stream.Receive() // the end
 	}
 
-	return r
+	return got
 }
 
 // open checks an instruction and receives its tensors, unless the client has them.
-func (c *Client) open(q *wire.Ask, p *wire.Part, next func() (*wire.Part, error)) received {
-	r := received{Instruction: p.Instruction}
-	if r.dropped = c.check(r.Instruction, q.Seq); r.dropped != nil {
-		return r
+func (c *Client) open(ask *wire.Ask, p *wire.Part, next func() (*wire.Part, error)) received {
+	got := received{Instruction: p.Instruction}
+	if got.dropped = c.check(got.Instruction, ask.Seq); got.dropped != nil {
+		return got
 	}
 
-	switch size := int(r.Content.Size); {
+	switch size := int(got.Content.Size); {
 	case size > c.largest:
-		r.failed = checkLarge(size, c.largest)
-	case r.Content.Inline():
-		r.body, r.failed = append([]byte{}, r.Content.Body...), r.Content.CheckInline()
-	case r.Id != q.Has:
+		got.failed = checkLarge(size, c.largest)
+	case got.Content.Inline():
+		got.body, got.failed = append([]byte{}, got.Content.Body...), got.Content.CheckInline()
+	case got.Id != ask.Has:
 		var b bytes.Buffer
-		err := r.Content.ReceiveParts(&b, next)
-		if r.body = b.Bytes(); errors.Is(err, wire.ErrDamaged) {
-			r.failed = err
+		err := got.Content.ReceiveParts(&b, next)
+		if got.body = b.Bytes(); errors.Is(err, wire.ErrDamaged) {
+			got.failed = err
 		} else if err != nil {
 			return received{err: err}
 		}
 	}
 
-	if r.failed != nil {
-		r.failed = fmt.Errorf("the instruction's tensors: %w", r.failed)
+	if got.failed != nil {
+		got.failed = fmt.Errorf("the instruction's tensors: %w", got.failed)
 	}
 
-	return r
+	return got
 }
 
 // sending is the call that sends a reply.

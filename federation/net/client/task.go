@@ -32,33 +32,33 @@ type result struct {
 }
 
 // receive starts a task, or lets the client send its reply again.
-func (c *Client) receive(r received) {
-	if r.dropped != nil {
+func (c *Client) receive(got received) {
+	if got.dropped != nil {
 		if c.dropped++; c.dropped <= 100 || c.dropped%1000 == 0 { // invalid messages must not fill the log
-			c.log.Warn("an instruction is dropped", "reason", wire.Printable(r.dropped.Error()), "dropped", c.dropped)
+			c.log.Warn("an instruction is dropped", "reason", wire.Printable(got.dropped.Error()), "dropped", c.dropped)
 		}
 		return
 	}
 
-	if t := c.task; t != nil && t.Id == r.Id && !t.failed() {
-		c.seq, t.Attempt, t.acknowledged = r.Seq, r.Attempt, false
+	if t := c.task; t != nil && t.Id == got.Id && !t.failed() {
+		c.seq, t.Attempt, t.acknowledged = got.Seq, got.Attempt, false
 		return
 	}
 
-	if r.body == nil && r.failed == nil { // the task failed since the client asked: it needs the tensors again
+	if got.body == nil && got.failed == nil { // the task failed since the client asked: it needs the tensors again
 		return
 	}
 
-	c.seq = r.Seq
+	c.seq = got.Seq
 	c.task.stop()
-	c.task = &task{Instruction: r.Instruction, done: make(chan result, 1), cancel: func() {}}
+	c.task = &task{Instruction: got.Instruction, done: make(chan result, 1), cancel: func() {}}
 	c.task.Content.Body = nil
-	if r.failed != nil {
-		c.task.done <- c.replyTo(c.task, message.Reply{}, r.failed)
+	if got.failed != nil {
+		c.task.done <- c.replyTo(c.task, message.Reply{}, got.failed)
 		return
 	}
 
-	c.start(c.task, r.body)
+	c.start(c.task, got.body)
 }
 
 // start computes the reply.
@@ -69,36 +69,37 @@ func (c *Client) start(t *task, body []byte) {
 }
 
 // compute executes an instruction and returns its reply. Failures of the computation are reported to the server.
-func (c *Client) compute(ctx context.Context, t *task, body []byte) result {
-	state, err := c.store.get(t.Accepted)
+func (c *Client) compute(ctx context.Context, task *task, body []byte) result {
+	state, err := c.store.get(task.Accepted)
 	if err == nil {
-		err = c.store.prune(t.Instruction)
+		err = c.store.prune(task.Instruction)
 	}
 
 	if err != nil {
 		return result{err: err}
 	}
 
-	out, err := c.execute(ctx, t, body, state)
+	out, err := c.execute(ctx, task, body, state)
 	if ctx.Err() != nil {
 		return result{} // another instruction came, or the client ends
 	}
 
-	return c.replyTo(t, out, err)
+	return c.replyTo(task, out, err)
 }
 
-func (c *Client) execute(ctx context.Context, t *task, body []byte, state message.ClientState) (message.Reply, error) {
+func (c *Client) execute(ctx context.Context, task *task, body []byte, state message.ClientState) (message.Reply,
+	error) {
 	m, err := wire.Tensors(body)
 	if err != nil {
 		return message.Reply{}, err
 	}
 
-	instruction, err := t.Message().WithTensors(m)
+	instruction, err := task.Message().WithTensors(m)
 	if err != nil {
 		return message.Reply{}, err
 	}
 
-	if t.Kind == wire.EndKind {
+	if task.Kind == wire.EndKind {
 		if err := c.executor.Finish(instruction, state); err != nil {
 			return message.Reply{}, err
 		}
@@ -107,25 +108,25 @@ func (c *Client) execute(ctx context.Context, t *task, body []byte, state messag
 
 	r, next, err := c.executor.Execute(ctx, instruction, state)
 	if err == nil && next != nil && ctx.Err() == nil {
-		err = c.store.put(int(t.Round), t.Id, *next)
+		err = c.store.put(int(task.Round), task.Id, *next)
 	}
 
 	return r, err
 }
 
 // replyTo returns the reply to an instruction: its result, or the reason of its failure.
-func (c *Client) replyTo(t *task, out message.Reply, failed error) result {
+func (c *Client) replyTo(task *task, out message.Reply, failed error) result {
 	if failed != nil {
-		c.log.Error("the instruction failed", "round", t.Round+1, "kind", t.Kind, "error", failed)
+		c.log.Error("the instruction failed", "round", task.Round+1, "kind", task.Kind, "error", failed)
 		out = message.Reply{}
 	}
 
-	r, body, err := wire.ReplyOf(message.Kind(t.Kind), out)
+	r, body, err := wire.ReplyOf(message.Kind(task.Kind), out)
 	if err != nil {
 		return result{err: err}
 	}
 
-	if r.Id = t.Id; failed != nil {
+	if r.Id = task.Id; failed != nil {
 		r.Error, r.Scores = wire.Printable(failed.Error()), nil
 	}
 

@@ -112,18 +112,18 @@ func Open(e Options) (*Listener, error) {
 }
 
 // newListener returns a Listener that accepts nothing yet.
-func newListener(e Options) (*Listener, error) {
-	burst := max(handshakeBurst, minConnections*e.Clients) // all clients connect at the start
-	l := &Listener{options: e, ready: make(chan *tls.Conn), turns: make(chan struct{}, burst),
+func newListener(options Options) (*Listener, error) {
+	burst := max(handshakeBurst, minConnections*options.Clients) // all clients connect at the start
+	l := &Listener{options: options, ready: make(chan *tls.Conn), turns: make(chan struct{}, burst),
 		connections: map[*Conn]bool{}, allowances: map[string]*allowance{}}
 	l.giveTurns(burst)
-	conf, err := e.Identity.ServerTLS()
+	conf, err := options.Identity.ServerTLS()
 	if err != nil {
 		return nil, err
 	}
 
 	l.conf.Store(conf)
-	l.unauthenticated, l.each, err = limits(e.Clients, mostConnections())
+	l.unauthenticated, l.each, err = limits(options.Clients, mostConnections())
 	return l, err
 }
 

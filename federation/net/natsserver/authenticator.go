@@ -32,36 +32,36 @@ const guessPause = 500 * time.Millisecond
 func same(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1 }
 
 // Check admits a connection.
-func (a *authenticator) Check(c server.ClientAuthentication) bool {
-	o := c.GetOpts()
-	if same(o.Username, ownUser) && same(o.Password, a.secret) {
-		c.RegisterUser(&server.User{Username: ownUser})
+func (a *authenticator) Check(client server.ClientAuthentication) bool {
+	options := client.GetOpts()
+	if same(options.Username, ownUser) && same(options.Password, a.secret) {
+		client.RegisterUser(&server.User{Username: ownUser})
 		return true
 	}
 
 	user := &server.User{Username: certs.WorkerUser}
 	if a.TLS != nil {
-		state := c.GetTLSConnectionState()
+		state := client.GetTLSConnectionState()
 		if state == nil || len(state.PeerCertificates) == 0 {
-			return a.refuse(c, "no certificate")
+			return a.refuse(client, "no certificate")
 		}
 		cert := state.PeerCertificates[0]
 		if name := cert.Subject.CommonName; name != certs.WorkerUser && name != certs.ServerName {
-			return a.refuse(c, fmt.Sprintf("the certificate of %.60q is not that of a worker", name))
+			return a.refuse(client, fmt.Sprintf("the certificate of %.60q is not that of a worker", name))
 		}
 		if err := a.Revoked.Check(state.PeerCertificates); err != nil {
-			return a.refuse(c, err.Error())
+			return a.refuse(client, err.Error())
 		}
 		user.Username, user.ConnectionDeadline = cert.SerialNumber.String(), cert.NotAfter
 		a.certs.Store(user.Username, cert)
 	}
 
-	if a.Token != "" && !same(o.Password, a.Token) {
+	if a.Token != "" && !same(options.Password, a.Token) {
 		time.Sleep(guessPause)
-		return a.refuse(c, "wrong token")
+		return a.refuse(client, "wrong token")
 	}
 
-	c.RegisterUser(user)
+	client.RegisterUser(user)
 	return true
 }
 

@@ -18,18 +18,18 @@ import (
 // waits.
 
 // checkFixed reports how a client differs from the configuration and, after the start, from the decision.
-func (r roster) checkFixed(set Settings, c wire.JoinRequest) error {
+func (r roster) checkFixed(set Settings, request wire.JoinRequest) error {
 	agreed := r.terms
 	if !r.began {
-		agreed = set.RunSpec.FixedBy(c.RunSpec)
+		agreed = set.RunSpec.FixedBy(request.RunSpec)
 	}
 
-	if err := agreed.Mismatch(c.RunSpec); err != nil {
+	if err := agreed.Mismatch(request.RunSpec); err != nil {
 		return err
 	}
 
 	if len(set.Backbones) > 0 || r.began {
-		return r.checkDim(set, c)
+		return r.checkDim(set, request)
 	}
 
 	return nil
@@ -112,43 +112,44 @@ func otherBackbone(one wire.JoinRequest, whose string, c wire.JoinRequest) error
 }
 
 // differs describes in one line how a client differs from another; nil if they can train together.
-func (h *Server) differs(client int, c *card, other int, o *card) error {
-	if c.experiment == o.experiment && c.files == o.files { // the usual case, without any comparison of texts
+func (h *Server) differs(client int, card *card, other int, otherCard *card) error {
+	if card.experiment == otherCard.experiment &&
+		card.files == otherCard.files { // the usual case, without any comparison of texts
 		return nil
 	}
 
 	whose := fmt.Sprintf("client %d", other)
-	if err := o.RunSpec.MismatchOf(whose, c.RunSpec, fmt.Sprintf("client %d", client)); err != nil {
+	if err := otherCard.RunSpec.MismatchOf(whose, card.RunSpec, fmt.Sprintf("client %d", client)); err != nil {
 		return err
 	}
 
-	if err := c.Participant.CheckAveragedWith(o.Participant, h.set.Method); err != nil {
+	if err := card.Participant.CheckAveragedWith(otherCard.Participant, h.set.Method); err != nil {
 		return err
 	}
 
-	return otherBackbone(o.JoinRequest, whose, c.JoinRequest)
+	return otherBackbone(otherCard.JoinRequest, whose, card.JoinRequest)
 }
 
 // disagrees returns why a client cannot take part now, as a laterError if that may change.
-func (h *Server) disagrees(r roster, client int, c *card) error {
+func (h *Server) disagrees(roster roster, client int, card *card) error {
 	same, all, fixed := 1, 1, false
-	for k, member := range r.clients {
+	for k, member := range roster.clients {
 		if k == client || !member.hasRequest() || member.lapsed != "" {
 			continue
 		}
 
-		alike := member.Participant.Task.Backbone == c.Participant.Task.Backbone
+		alike := member.Participant.Task.Backbone == card.Participant.Task.Backbone
 		if !member.joined { // it waits too
 			if alike {
 				all++
-				if member.files == c.files {
+				if member.files == card.files {
 					same++
 				}
 			}
 			continue
 		}
 
-		if err := h.differs(client, c, k, member.card); err != nil && r.began {
+		if err := h.differs(client, card, k, member.card); err != nil && roster.began {
 			return err
 		} else if err != nil {
 			return laterError(err.Error() + "; the majority of those that joined before the start decides; the " +
@@ -158,10 +159,10 @@ func (h *Server) disagrees(r roster, client int, c *card) error {
 		fixed = fixed || alike
 	}
 
-	if r.began && !fixed && 2*same <= all {
+	if roster.began && !fixed && 2*same <= all {
 		return laterError(fmt.Sprintf("backbone %s: %d of the %d clients that wait with a backbone of this name have "+
 			"these files, which is no majority; use the same files, or rename the bundle",
-			c.Participant.Task.Backbone, same, all))
+			card.Participant.Task.Backbone, same, all))
 	}
 
 	return nil
@@ -248,12 +249,12 @@ func (r roster) decide(set Settings) (members, outvoted []int) {
 // begin makes the decision once so many clients are known, and reports whether the run can start. A revoked or excluded
 // client counts as known. The files have the decision before any client gets an instruction.
 func (h *Server) begin(clients int) (ready bool, err error) {
-	var r roster
+	var roster roster
 	var members, outvoted, wait []int
 	for agreed := false; !agreed; {
-		r = h.members.roster()
+		roster = h.members.roster()
 		known, joined := 0, 0
-		for _, m := range r.clients {
+		for _, m := range roster.clients {
 			if m.joined {
 				known, joined = known+1, joined+1
 			} else if m.Proof.Key != nil {
@@ -261,30 +262,32 @@ func (h *Server) begin(clients int) (ready bool, err error) {
 			}
 		}
 
-		if known < clients || joined == 0 || r.began {
+		if known < clients || joined == 0 || roster.began {
 			return known >= clients && joined > 0, nil
 		}
 
-		if members, outvoted = r.decide(h.set); len(members) == 0 {
-			h.logDisagreement(r)
+		if members, outvoted = roster.decide(h.set); len(members) == 0 {
+			h.logDisagreement(roster)
 			return false, nil
 		}
 
 		wait = nil
-		for k, m := range r.clients {
+		for k, m := range roster.clients {
 			if m.joined && !slices.Contains(members, k) && !slices.Contains(outvoted, k) {
 				wait = append(wait, k)
 			}
 		}
 
-		agreed = h.members.agree(r.version, r.clients[members[0]].RunSpec, outvoted, wait)
+		agreed = h.members.agree(roster.version, roster.clients[members[0]].RunSpec, outvoted, wait)
 	}
 
 	for _, k := range slices.Concat(outvoted, wait) {
-		said, why := "a client waits", "of the clients that name the backbone "+r.clients[k].Participant.Task.Backbone+
-			", no majority has the same files"
+		said, why := "a client waits",
+			"of the clients that name the backbone "+roster.clients[k].Participant.Task.Backbone+
+				", no majority has the same files"
 		if slices.Contains(outvoted, k) {
-			said, why = "a client does not take part: most others agree on something else", h.outvoted(r, k, members)
+			said, why = "a client does not take part: most others agree on something else", h.outvoted(roster, k,
+				members)
 		}
 		h.counts.change(func(c *counts) { c.clients[k].reason = why })
 		h.set.Log.Warn(said, "client", k, "reason", why)
@@ -294,7 +297,7 @@ func (h *Server) begin(clients int) (ready bool, err error) {
 	}
 
 	// The last file makes the decision: after a crash before it, the clients decide again.
-	return true, h.write(agreementFile, agreement{agreementVersion, r.clients[members[0]].RunSpec})
+	return true, h.write(agreementFile, agreement{agreementVersion, roster.clients[members[0]].RunSpec})
 }
 
 // outvoted returns how a client differs from those that take part.

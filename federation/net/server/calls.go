@@ -33,21 +33,21 @@ func (h service) Invite(ctx context.Context, r *wire.InvitationRequest) (*wire.I
 
 // Join lets a process take part as its client.
 func (h service) Join(ctx context.Context, m *wire.JoinCall) (*wire.JoinAnswer, error) {
-	peer, k, err := h.caller(ctx, questionCost)
+	peer, client, err := h.caller(ctx, questionCost)
 	if err != nil {
 		return nil, err
 	}
 
-	s, texts, err := h.join(k, peer, m)
+	s, texts, err := h.join(client, peer, m)
 	if s != nil {
-		defer func() { h.members.exit(k, s, ctx.Err() != nil) }()
+		defer func() { h.members.exit(client, s, ctx.Err() != nil) }()
 	}
 
-	if err := h.charge(ctx, k, texts/textPerCost); err != nil {
+	if err := h.charge(ctx, client, texts/textPerCost); err != nil {
 		return nil, err
 	}
 
-	switch b := h.mail.box(k); {
+	switch b := h.mail.box(client); {
 	case errors.As(err, new(ownError)):
 		return nil, h.unable(err)
 	case err == nil:
@@ -65,18 +65,18 @@ func (h service) Join(ctx context.Context, m *wire.JoinCall) (*wire.JoinAnswer, 
 func (h *Server) enter(ctx context.Context, client int, instance string, what kind, io func(context.Context)) (
 	_ context.Context, exit func(), err error) {
 	call, cancel := context.WithCancelCause(ctx)
-	s, err := h.members.enter(client, instance, what, cancel)
+	session, err := h.members.enter(client, instance, what, cancel)
 	if err != nil {
 		cancel(nil)
 		return nil, nil, err
 	}
 
-	process := context.AfterFunc(s.ctx, func() { cancel(context.Cause(s.ctx)) })
+	process := context.AfterFunc(session.ctx, func() { cancel(context.Cause(session.ctx)) })
 	end := afterEnd(call, func() { io(ctx) })
 	return call, func() {
 		process()
 		end()
-		h.members.exit(client, s, ctx.Err() != nil)
+		h.members.exit(client, session, ctx.Err() != nil)
 		cancel(nil)
 	}, nil
 }
@@ -102,18 +102,18 @@ const sendTime = 5 * time.Second
 // Next waits for an instruction to a client and sends it. A client that does not read it holds its tensors in memory at
 // most for sendTime after the instruction is over.
 func (h service) Next(ctx context.Context, ask *wire.Ask, stream *connect.ServerStream[wire.Part]) error {
-	_, k, err := h.caller(ctx, callCost)
+	_, client, err := h.caller(ctx, callCost)
 	if err != nil {
 		return err
 	}
 
-	call, exit, err := h.enter(ctx, k, ask.Instance, asking, endWrites)
+	call, exit, err := h.enter(ctx, client, ask.Instance, asking, endWrites)
 	if err != nil {
 		return err
 	}
 	defer exit()
 
-	request, err := h.mail.newer(call, k, ask.Seq)
+	request, err := h.mail.newer(call, client, ask.Seq)
 	if err != nil {
 		return err
 	}
@@ -130,7 +130,7 @@ func (h service) Next(ctx context.Context, ask *wire.Ask, stream *connect.Server
 	if len(request.body) <= h.set.Limit {
 		instruction.Content.Body = request.body
 	} else if inParts {
-		err = h.charge(sending, k, len(request.body)/wire.PartSize)
+		err = h.charge(sending, client, len(request.body)/wire.PartSize)
 	}
 
 	if err == nil {
@@ -146,7 +146,7 @@ func (h service) Next(ctx context.Context, ask *wire.Ask, stream *connect.Server
 	if err == nil {
 		h.counts.change(func(c *counts) {
 			c.BytesDown += size
-			c.clients[k].down += size
+			c.clients[client].down += size
 		})
 	}
 
@@ -164,7 +164,7 @@ func deadlinesOf(call context.Context) *http.ResponseController {
 
 // Answer receives the reply to an instruction.
 func (h service) Answer(ctx context.Context, stream *connect.ClientStream[wire.Part]) (*wire.Receipt, error) {
-	_, k, err := h.caller(ctx, callCost)
+	_, client, err := h.caller(ctx, callCost)
 	if err != nil {
 		return nil, err
 	}
@@ -172,7 +172,7 @@ func (h service) Answer(ctx context.Context, stream *connect.ClientStream[wire.P
 	next := func() (*wire.Part, error) {
 		p, err := wire.Next(stream)
 		if err == nil {
-			err = h.charge(ctx, k, h.costOf(p))
+			err = h.charge(ctx, client, h.costOf(p))
 		}
 		return p, err
 	}
@@ -180,7 +180,7 @@ func (h service) Answer(ctx context.Context, stream *connect.ClientStream[wire.P
 	part, err := next()
 	if err == nil && part.Reply == nil {
 		h.counts.change(func(c *counts) {
-			c.clients[k].refused++
+			c.clients[client].refused++
 			c.Dropped++
 		})
 		err = connect.NewError(connect.CodeInvalidArgument, errors.New("the first part must be a reply"))
@@ -190,13 +190,13 @@ func (h service) Answer(ctx context.Context, stream *connect.ClientStream[wire.P
 		return nil, err
 	}
 
-	call, exit, err := h.enter(ctx, k, part.Reply.Instance, answering, endReads)
+	call, exit, err := h.enter(ctx, client, part.Reply.Instance, answering, endReads)
 	if err != nil {
 		return nil, err
 	}
 	defer exit()
 
-	if err := h.receive(call, k, part.Reply, next); err != nil {
+	if err := h.receive(call, client, part.Reply, next); err != nil {
 		return nil, cmp.Or(context.Cause(call), err)
 	}
 
@@ -205,13 +205,13 @@ func (h service) Answer(ctx context.Context, stream *connect.ClientStream[wire.P
 
 // Leave records that a client's user stopped it.
 func (h service) Leave(ctx context.Context, m *wire.LeaveCall) (*wire.Left, error) {
-	_, k, err := h.caller(ctx, questionCost)
+	_, client, err := h.caller(ctx, questionCost)
 	if err != nil {
 		return nil, err
 	}
 
 	left := false
-	h.members.change(k, func(one *member) {
+	h.members.change(client, func(one *member) {
 		if left = one.session != nil && one.session.instance == m.Instance; left {
 			one.session.end(errors.New("the client left"))
 			one.session, one.left, one.seen = nil, true, time.Now()
@@ -219,7 +219,7 @@ func (h service) Leave(ctx context.Context, m *wire.LeaveCall) (*wire.Left, erro
 	})
 
 	if left {
-		h.set.Log.Info("leaves", "client", k)
+		h.set.Log.Info("leaves", "client", client)
 	}
 
 	h.changed()

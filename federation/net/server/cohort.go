@@ -147,10 +147,10 @@ func (h *Server) need(v view, quorum float64) int {
 }
 
 // attempt sends the instruction to all clients without an answer and waits; late reports that the deadline is over.
-func (h *Server) attempt(ctx context.Context, c *collection, quorum float64) (late bool, err error) {
+func (h *Server) attempt(ctx context.Context, collection *collection, quorum float64) (late bool, err error) {
 	var over <-chan time.Time
 	limit := h.set.Deadline
-	if c.instruction.Kind == wire.EndKind && (limit == 0 || limit > time.Minute) {
+	if collection.instruction.Kind == wire.EndKind && (limit == 0 || limit > time.Minute) {
 		limit = time.Minute
 	}
 
@@ -161,18 +161,18 @@ func (h *Server) attempt(ctx context.Context, c *collection, quorum float64) (la
 	}
 
 	for again := true; ; again = false {
-		if err := h.sendAll(c, again); err != nil {
+		if err := h.sendAll(collection, again); err != nil {
 			return false, err
 		}
 
-		if done, err := h.done(c, quorum); done || err != nil {
+		if done, err := h.done(collection, quorum); done || err != nil {
 			return false, err
 		}
 
 		select {
-		case <-c.wake:
+		case <-collection.wake:
 		case <-over:
-			h.deadlinePassed(c)
+			h.deadlinePassed(collection)
 			return true, nil
 		case <-ctx.Done():
 			return false, ctx.Err()
@@ -182,18 +182,18 @@ func (h *Server) attempt(ctx context.Context, c *collection, quorum float64) (la
 
 // done reports whether there is nobody to wait for. It returns an error if all must answer and one failed.
 func (h *Server) done(c *collection, quorum float64) (bool, error) {
-	v := h.look(c)
-	if quorum == 1 && h.set.KeepQuorum && len(v.failed) > 0 {
-		k := slices.Min(slices.Collect(maps.Keys(v.failed)))
+	view := h.look(c)
+	if quorum == 1 && h.set.KeepQuorum && len(view.failed) > 0 {
+		k := slices.Min(slices.Collect(maps.Keys(view.failed)))
 		return false, fmt.Errorf("round %d: %d of %d clients did not answer, and --quorum 1 needs all: client %d: %s",
-			c.instruction.Round+1, len(v.failed), len(c.instruction.Clients), k, v.failed[k])
+			c.instruction.Round+1, len(view.failed), len(c.instruction.Clients), k, view.failed[k])
 	}
 
-	if v.waits {
+	if view.waits {
 		return false, nil
 	}
 
-	return v.answers >= h.need(v, quorum) || len(v.expected) == 0 && !h.set.KeepQuorum, nil
+	return view.answers >= h.need(view, quorum) || len(view.expected) == 0 && !h.set.KeepQuorum, nil
 }
 
 // sendAll sends the instruction to the joined clients that do not have it, or with again to all without an answer.

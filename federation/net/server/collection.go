@@ -102,32 +102,32 @@ type view struct {
 func (v view) asked() int { return len(v.instruction.Clients) - len(v.failed) }
 
 // look returns the state of a collection.
-func (h *Server) look(c *collection) view {
+func (h *Server) look(collection *collection) view {
 	roster := h.members.roster()
 	may := func(k int) bool { return roster.clients[k].counts() && !h.counts.tally(k).silent() }
-	v := view{instruction: c.instruction}
+	view := view{instruction: collection.instruction}
 	for k := range roster.clients {
 		if may(k) {
-			v.may++
+			view.may++
 		}
 	}
 
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	v.answers, v.failed = len(c.got), maps.Clone(c.failed)
-	for _, k := range c.instruction.Clients {
-		if !c.open(k) {
+	collection.mu.Lock()
+	defer collection.mu.Unlock()
+	view.answers, view.failed = len(collection.got), maps.Clone(collection.failed)
+	for _, k := range collection.instruction.Clients {
+		if !collection.open(k) {
 			continue
 		}
 		if may(k) {
-			v.expected = append(v.expected, k)
+			view.expected = append(view.expected, k)
 		} else {
-			v.others = append(v.others, k)
+			view.others = append(view.others, k)
 		}
-		v.waits = v.waits || roster.clients[k].joined && !roster.clients[k].left && h.awaited(c, k)
+		view.waits = view.waits || roster.clients[k].joined && !roster.clients[k].left && h.awaited(collection, k)
 	}
 
-	return v
+	return view
 }
 
 // awaited reports whether an instruction waits for a client that has it. The end of the run waits for all clients,

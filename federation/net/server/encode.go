@@ -67,13 +67,14 @@ func (h *Server) taskOf(client int) method.ClientSpec {
 }
 
 // send sends one client its instruction, or records why there is none for it.
-func (h *Server) send(c *collection, client int) error {
-	what, own, err := c.tensors(h, client)
+func (h *Server) send(collection *collection, client int) error {
+	what, own, err := collection.tensors(h, client)
 	if own != nil {
-		c.large++
+		collection.large++
 	}
 
-	if c.large > 1 && c.large == len(c.instruction.Clients) { // --largest is too small for this run
+	if collection.large > 1 &&
+		collection.large == len(collection.instruction.Clients) { // --largest is too small for this run
 		err = own
 	}
 
@@ -81,14 +82,14 @@ func (h *Server) send(c *collection, client int) error {
 		return err
 	}
 
-	request := &pending{body: what.body, collection: c,
-		Instruction: wire.InstructionFor(h.set.ID, c.instruction, client, h.set.Clients, what.content)}
+	request := &pending{body: what.body, collection: collection,
+		Instruction: wire.InstructionFor(h.set.ID, collection.instruction, client, h.set.Clients, what.content)}
 	if err = own; err == nil {
-		request.forms, request.most, err = h.forms(c.instruction, client)
+		request.forms, request.most, err = h.forms(collection.instruction, client)
 	}
 
 	request.most = min(request.most, int64(h.set.Largest))
-	c.give(client, request.Id)
+	collection.give(client, request.Id)
 	if err != nil {
 		h.refuse(client, request, "no instruction of its task is possible: ", err)
 		return nil

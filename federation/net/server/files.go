@@ -82,23 +82,23 @@ func (h *Server) readMembers() error {
 	}
 
 	for k := range h.callers {
-		var c card
-		there, err := atomicfile.ReadJSON(h.path(certs.UserOf(k)), &c.JoinRequest)
+		var stored card
+		there, err := atomicfile.ReadJSON(h.path(certs.UserOf(k)), &stored.JoinRequest)
 		if err != nil {
 			return err
 		}
 
-		if !there || !c.hasRequest() {
-			h.restore(k, &c)
+		if !there || !stored.hasRequest() {
+			h.restore(k, &stored)
 			continue
 		}
 
-		if c.key, err = h.identity.VerifierOf(c.Proof, certs.UserOf(k)); err != nil {
+		if stored.key, err = h.identity.VerifierOf(stored.Proof, certs.UserOf(k)); err != nil {
 			h.set.Log.Warn("a client must join again", "client", k, "reason", err)
-			c = card{JoinRequest: wire.JoinRequest{Proof: c.Proof}} // the key stays known
+			stored = card{JoinRequest: wire.JoinRequest{Proof: stored.Proof}} // the key stays known
 		}
 
-		h.restore(k, &c)
+		h.restore(k, &stored)
 	}
 
 	for k, m := range h.members.roster().clients { // what all have said decides about each
@@ -127,22 +127,22 @@ func (h *Server) restore(client int, c *card) {
 
 // readAgreement restores the decision of a resumed run.
 func (h *Server) readAgreement() error {
-	var a agreement
+	var decision agreement
 	path := h.path(agreementFile)
-	there, err := atomicfile.ReadJSON(path, &a)
+	there, err := atomicfile.ReadJSON(path, &decision)
 	if err != nil || !there {
 		return err
 	}
 
-	if a.Version != agreementVersion {
+	if decision.Version != agreementVersion {
 		return fmt.Errorf("%s has version %d, this program writes version %d; continue the run with the release that "+
-			"began it", path, a.Version, agreementVersion)
+			"began it", path, decision.Version, agreementVersion)
 	}
 
-	if err := h.set.RunSpec.FixedBy(a.RunSpec).Mismatch(a.RunSpec); err != nil {
+	if err := h.set.RunSpec.FixedBy(decision.RunSpec).Mismatch(decision.RunSpec); err != nil {
 		return fmt.Errorf("the server's folder does not match what its clients have: %w; choose another --out", err)
 	}
 
-	h.members.agree(0, a.RunSpec, nil, nil)
+	h.members.agree(0, decision.RunSpec, nil, nil)
 	return nil
 }

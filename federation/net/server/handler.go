@@ -191,24 +191,24 @@ func denied(format string, a ...any) error {
 // the key that it joined with.
 func (h *Server) caller(ctx context.Context, cost int) (certs.Peer, int, error) {
 	peer := connectionOf(ctx).Peer()
-	k, ok := certs.ClientOf(peer.Name)
+	client, ok := certs.ClientOf(peer.Name)
 	if !ok {
 		return peer, 0, denied("%.60q is not a client", peer.Name)
 	}
 
-	if k >= h.set.Clients {
+	if client >= h.set.Clients {
 		if err := h.unknown.budget.WaitN(ctx, questionCost); err != nil {
 			return peer, 0, err
 		}
 		return peer, 0, denied("the client's number is invalid: the run has clients 0 to %d", h.set.Clients-1)
 	}
 
-	one := h.members.client(k)
+	one := h.members.client(client)
 	if err := h.checkKey(&one, peer); err != nil {
 		return peer, 0, denied("%w", err)
 	}
 
-	return peer, k, h.charge(ctx, k, cost)
+	return peer, client, h.charge(ctx, client, cost)
 }
 
 // checkKey reports a client without a certificate that has another key than the one that it joined with.
@@ -233,20 +233,20 @@ const watchTime = 250 * time.Millisecond
 // other certificates.
 func (h *Server) dropInvalid() {
 	roster := h.members.roster()
-	for k, m := range roster.clients {
-		err := m.key.Valid()
-		if err == nil || m.lapsed != "" {
+	for k, snapshot := range roster.clients {
+		err := snapshot.key.Valid()
+		if err == nil || snapshot.lapsed != "" {
 			continue
 		}
 
 		h.members.change(k, func(one *member) {
-			if one.card == m.card { // it did not join again with another certificate
-				m.lapsed, one.lapsed, one.left = err.Error(), err.Error(), true
+			if one.card == snapshot.card { // it did not join again with another certificate
+				snapshot.lapsed, one.lapsed, one.left = err.Error(), err.Error(), true
 				one.session.end(err)
 			}
 		})
 
-		if m.lapsed == "" {
+		if snapshot.lapsed == "" {
 			continue
 		}
 

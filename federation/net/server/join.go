@@ -9,15 +9,15 @@ import (
 )
 
 // join admits a process of a client, or returns why not. The caller ends the session's first call.
-func (h *Server) join(client int, peer certs.Peer, m *wire.JoinCall) (s *session, texts int, err error) {
+func (h *Server) join(client int, peer certs.Peer, m *wire.JoinCall) (session *session, texts int, err error) {
 	var request wire.JoinRequest
 	if err = h.readJoin(m, &request); err == nil {
 		request.Proof = peer.Proof
-		s, err = h.admit(client, peer, m.Instance, request)
+		session, err = h.admit(client, peer, m.Instance, request)
 	}
 
 	if errors.As(err, new(ownError)) {
-		return s, request.RunSpec.TextSize(), err
+		return session, request.RunSpec.TextSize(), err
 	}
 
 	log, said := h.set.Log.With("client", client), h.counts.tally(client).reason
@@ -52,7 +52,7 @@ func (h *Server) join(client int, peer certs.Peer, m *wire.JoinCall) (s *session
 		h.changed()
 	}
 
-	return s, request.RunSpec.TextSize(), err
+	return session, request.RunSpec.TextSize(), err
 }
 
 // readJoin decodes a request to join this run.
@@ -98,27 +98,28 @@ func checkRequest(request wire.JoinRequest) error {
 }
 
 // examine refuses a request to join that differs from what is decided, and computes what others must share with it.
-func (h *Server) examine(r roster, c *card) (err error) {
-	if err := checkRequest(c.JoinRequest); err != nil {
+func (h *Server) examine(r roster, card *card) (err error) {
+	if err := checkRequest(card.JoinRequest); err != nil {
 		return err
 	}
 
-	if err := r.checkFixed(h.set, c.JoinRequest); err != nil {
+	if err := r.checkFixed(h.set, card.JoinRequest); err != nil {
 		return err
 	}
 
-	if err := h.checkOwn(c.JoinRequest); err != nil {
+	if err := h.checkOwn(card.JoinRequest); err != nil {
 		return err
 	}
 
-	c.files = filesOf(c.JoinRequest)
-	c.experiment, err = h.experimentOf(c.JoinRequest)
+	card.files = filesOf(card.JoinRequest)
+	card.experiment, err = h.experimentOf(card.JoinRequest)
 	return err
 }
 
 // admit checks and stores a request to join. It judges by the roster of one moment, and judges again if the roster has
 // changed in the meantime.
-func (h *Server) admit(client int, peer certs.Peer, instance string, request wire.JoinRequest) (s *session, err error) {
+func (h *Server) admit(client int, peer certs.Peer, instance string, request wire.JoinRequest) (session *session,
+	err error) {
 	if !h.set.asksExamples() {
 		request.Examples = 0
 	} else if request.Examples < 1 || request.Examples > wire.MaxExamples {
@@ -129,27 +130,27 @@ func (h *Server) admit(client int, peer certs.Peer, instance string, request wir
 	t := &request.Participant.Task
 	t.Client, t.Clients, t.Classes = client, h.set.Clients, len(request.RunSpec.Classes)
 	request.Participant.Digest = request.Backbone
-	c := &card{JoinRequest: request, key: peer.Verifier}
-	if err := h.examine(h.members.roster(), c); err != nil {
+	card := &card{JoinRequest: request, key: peer.Verifier}
+	if err := h.examine(h.members.roster(), card); err != nil {
 		return nil, err
 	}
 
-	var r roster
+	var roster roster
 	var why error
 	for ok := false; !ok; {
-		r = h.members.roster()
-		if why, err = h.judge(r, client, peer, instance, c); err != nil {
+		roster = h.members.roster()
+		if why, err = h.judge(roster, client, peer, instance, card); err != nil {
 			return nil, err
 		}
-		s, ok = h.members.admit(h.over, r.version, client, c, instance, why != nil)
+		session, ok = h.members.admit(h.over, roster.version, client, card, instance, why != nil)
 	}
 
 	if err := h.save(client); err != nil {
-		return s, ownError{err}
+		return session, ownError{err}
 	}
 
-	for other, o := range r.clients {
-		if o.joined && o.Numerics != c.Numerics && other != client {
+	for other, o := range roster.clients {
+		if o.joined && o.Numerics != card.Numerics && other != client {
 			h.set.Log.Warn("two clients round differently (other processors, libraries or settings of runtime), so "+
 				"the bytes of this run are not promised; compare promptfed doctor on both", "client", client,
 				"other", other)
@@ -157,12 +158,12 @@ func (h *Server) admit(client int, peer certs.Peer, instance string, request wir
 		}
 	}
 
-	return s, why
+	return session, why
 }
 
 // judge refuses a request to join, or returns why the client must wait although its request counts for the majority.
-func (h *Server) judge(r roster, client int, peer certs.Peer, instance string, c *card) (waits, refused error) {
-	one := &r.clients[client]
+func (h *Server) judge(roster roster, client int, peer certs.Peer, instance string, card *card) (waits, refused error) {
+	one := &roster.clients[client]
 	if err := h.checkKey(one, peer); err != nil {
 		return nil, err
 	}
@@ -172,15 +173,15 @@ func (h *Server) judge(r roster, client int, peer certs.Peer, instance string, c
 			"wait a moment", client))
 	}
 
-	if err := r.checkFixed(h.set, c.JoinRequest); err != nil { // the run may have begun since
+	if err := roster.checkFixed(h.set, card.JoinRequest); err != nil { // the run may have begun since
 		return nil, err
 	}
 
-	if err := one.differs(c); err != nil && (r.began || h.set.Resume) {
+	if err := one.differs(card); err != nil && (roster.began || h.set.Resume) {
 		return nil, err
 	}
 
-	why := h.disagrees(r, client, c)
+	why := h.disagrees(roster, client, card)
 	if why != nil && !errors.As(why, new(laterError)) {
 		return nil, why
 	}

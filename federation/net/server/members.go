@@ -87,7 +87,8 @@ func (m *members) client(client int) member {
 
 // admit makes a request to join count, unless the roster has changed since it was judged by. The process is connected
 // until exit. The request of a client that waits counts until the run begins, and its process has no session.
-func (m *members) admit(over context.Context, version, client int, c *card, instance string, waits bool) (s *session,
+func (m *members) admit(over context.Context, version, client int, c *card, instance string,
+	waits bool) (fresh *session,
 	ok bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -103,10 +104,10 @@ func (m *members) admit(over context.Context, version, client int, c *card, inst
 	}
 
 	one.session.end(errors.New("the client joined again"))
-	s = &session{instance: instance, calls: 1}
-	s.ctx, s.cancel = context.WithCancelCause(over)
-	one.session, one.left = s, false
-	return s, true
+	fresh = &session{instance: instance, calls: 1}
+	fresh.ctx, fresh.cancel = context.WithCancelCause(over)
+	one.session, one.left = fresh, false
+	return fresh, true
 }
 
 // change changes the state of a client.
@@ -187,18 +188,18 @@ const (
 func (m *members) enter(client int, instance string, what kind, cancel context.CancelCauseFunc) (*session, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	s := m.now.clients[client].session
-	if s == nil || s.instance != instance || s.ctx.Err() != nil {
+	session := m.now.clients[client].session
+	if session == nil || session.instance != instance || session.ctx.Err() != nil {
 		return nil, connect.NewError(connect.CodeFailedPrecondition, errors.New("this process has not joined"))
 	}
 
-	if last := s.newest[what]; last != nil {
+	if last := session.newest[what]; last != nil {
 		last(connect.NewError(connect.CodeAborted, errors.New("another call came in its place")))
 	}
 
-	s.newest[what] = cancel
-	s.calls++
-	return s, nil
+	session.newest[what] = cancel
+	session.calls++
+	return session, nil
 }
 
 // exit ends a call. A call that ends with its connection ends the presence of the process.

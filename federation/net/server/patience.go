@@ -46,9 +46,9 @@ func (s Settings) least(clients int) int {
 }
 
 // deadlinePassed records which clients have an instruction and missed its deadline.
-func (h *Server) deadlinePassed(c *collection) {
+func (h *Server) deadlinePassed(collection *collection) {
 	for k, m := range h.members.roster().clients {
-		if given, _, open := c.state(k); !m.joined || !given || !open {
+		if given, _, open := collection.state(k); !m.joined || !given || !open {
 			continue
 		}
 		silent := false
@@ -59,7 +59,7 @@ func (h *Server) deadlinePassed(c *collection) {
 		})
 		if silent {
 			h.set.Log.Warn("a client missed its deadlines; rounds do not wait for it until it has answered again",
-				"client", k, "round", c.instruction.Round+1, "deadlines", Deadlines, "answers", missCost)
+				"client", k, "round", collection.instruction.Round+1, "deadlines", Deadlines, "answers", missCost)
 		}
 	}
 }

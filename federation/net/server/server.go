@@ -113,18 +113,18 @@ const maxDecoding = 4
 
 // Open starts the server of a run, new or resumed.
 func Open(set Settings) (*Server, error) {
-	h := newServer(set)
-	err := h.prepare()
+	server := newServer(set)
+	err := server.prepare()
 	if err == nil {
-		err = h.listen()
+		err = server.listen()
 	}
 
 	if err != nil {
-		h.Close()
+		server.Close()
 		return nil, err
 	}
 
-	return h, nil
+	return server, nil
 }
 
 // newServer returns a server that has no folder and does not listen.

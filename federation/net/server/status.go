@@ -66,19 +66,19 @@ func (h *Server) Status() wire.Status {
 }
 
 // hide removes everything that shows who trains.
-func hide(s *wire.Status, p Privacy) {
-	if s.Secret, s.SecretSize = p.Sample, p.Size; !p.Sample {
+func hide(status *wire.Status, p Privacy) {
+	if status.Secret, status.SecretSize = p.Sample, p.Size; !p.Sample {
 		return
 	}
 
-	for i, c := range s.Clients {
-		s.Clients[i] = wire.ClientStatus{Client: c.Client, Joined: c.Joined, Left: c.Left, Seen: c.Seen,
+	for i, c := range status.Clients {
+		status.Clients[i] = wire.ClientStatus{Client: c.Client, Joined: c.Joined, Left: c.Left, Seen: c.Seen,
 			Backbone: c.Backbone, Domain: c.Domain}
 	}
 
 	if p.Size {
-		s.Kind, s.Set, s.Statistic = "", "", ""
-		s.Totals = wire.Totals{RefusedJoins: s.RefusedJoins, Dropped: s.Dropped}
+		status.Kind, status.Set, status.Statistic = "", "", ""
+		status.Totals = wire.Totals{RefusedJoins: status.RefusedJoins, Dropped: status.Dropped}
 	}
 }
 

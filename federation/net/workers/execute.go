@@ -145,9 +145,9 @@ func (p publication) encode(ctx context.Context) (msg *nats.Msg, own content, er
 }
 
 // publish stores the job in the stream. It waits for a server that is not available.
-func (p publication) publish(ctx context.Context, m *nats.Msg) error {
+func (p publication) publish(ctx context.Context, msg *nats.Msg) error {
 	err := wait.Retry(ctx, retryInterval, func() (bool, error) {
-		_, err := p.dispatcher.tensors.js.PublishMsg(ctx, m, jetstream.WithMsgID(p.id))
+		_, err := p.dispatcher.tensors.js.PublishMsg(ctx, msg, jetstream.WithMsgID(p.id))
 		return err != nil && ctx.Err() == nil && unavailable(err), err
 	})
 
@@ -156,7 +156,7 @@ func (p publication) publish(ctx context.Context, m *nats.Msg) error {
 	}
 
 	p.dispatcher.count(func(t *Totals) {
-		t.Down += int64(len(m.Data) + len(m.Header.Get(jsonHeader)))
+		t.Down += int64(len(msg.Data) + len(msg.Header.Get(jsonHeader)))
 		if a := p.dispatcher.pending[p.id]; a != nil {
 			a.published = true
 		}

@@ -155,20 +155,20 @@ func (d *Dispatcher) removeSilent() {
 }
 
 // request sends a request to the run that owns a queue.
-func request(ctx context.Context, nc *nats.Conn, subject string, v any, limit time.Duration) (a answer, err error) {
+func request(ctx context.Context, nc *nats.Conn, subject string, v any, limit time.Duration) (reply answer, err error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	var b []byte
 	if v != nil {
 		if b, err = json.Marshal(v); err != nil {
-			return a, err
+			return reply, err
 		}
 	}
 
 	m, err := nc.RequestWithContext(ctx, subject, b)
 	if err != nil {
-		return a, err
+		return reply, err
 	}
 
-	return a, json.Unmarshal(m.Data, &a)
+	return reply, json.Unmarshal(m.Data, &reply)
 }

@@ -50,18 +50,18 @@ func pack(subject, id string, header any, parts ...[]byte) (*nats.Msg, error) {
 		return nil, fmt.Errorf("a message's header: %w", err)
 	}
 
-	m := &nats.Msg{Subject: subject, Header: nats.Header{idHeader: {id}, jsonHeader: {string(text)}}}
+	msg := &nats.Msg{Subject: subject, Header: nats.Header{idHeader: {id}, jsonHeader: {string(text)}}}
 	size := 0
 	for _, p := range parts {
 		size += len(p)
 	}
 
-	m.Data = make([]byte, 0, size)
+	msg.Data = make([]byte, 0, size)
 	for _, p := range parts {
-		m.Data = append(m.Data, p...)
+		msg.Data = append(msg.Data, p...)
 	}
 
-	return m, nil
+	return msg, nil
 }
 
 // unpack decodes the header of a message.
@@ -101,18 +101,18 @@ func encodeOwn(instruction message.Instruction, s message.ClientState) ([]byte, 
 // decodeJob returns the instruction and the state of a job from its header and its tensors.
 func decodeJob(instruction message.Instruction, common tensor.Map, own []byte) (message.Instruction,
 	message.ClientState, error) {
-	m, err := decode(own, instructionPart, statePart)
+	parts, err := decode(own, instructionPart, statePart)
 	if err != nil {
 		return instruction, message.ClientState{}, err
 	}
 
-	all := m.WithoutPrefix(instructionPart)
+	all := parts.WithoutPrefix(instructionPart)
 	maps.Copy(all, common)
 	if instruction, err = instruction.WithTensors(all); err != nil {
 		return instruction, message.ClientState{}, err
 	}
 
-	s, err := message.ParseClientState(m.WithoutPrefix(statePart))
+	s, err := message.ParseClientState(parts.WithoutPrefix(statePart))
 	return instruction, s, err
 }
 
@@ -133,9 +133,9 @@ func encodeResult(r message.Reply, next *message.ClientState) (message.Reply, []
 // have sent.
 func decodeResult(instruction message.Instruction, reply message.Reply, tensors []byte) (message.Reply,
 	*message.ClientState, error) {
-	m, err := decode(tensors, replyPart, statePart)
+	parts, err := decode(tensors, replyPart, statePart)
 	if err == nil {
-		reply, err = instruction.WithReplyTensors(reply, m.WithoutPrefix(replyPart))
+		reply, err = instruction.WithReplyTensors(reply, parts.WithoutPrefix(replyPart))
 	}
 
 	if err == nil && (reply.Client != instruction.Clients[0] || instruction.Kind == message.Train &&
@@ -151,7 +151,7 @@ func decodeResult(instruction message.Instruction, reply message.Reply, tensors 
 		return reply, nil, err
 	}
 
-	next, err := message.ParseClientState(m.WithoutPrefix(statePart))
+	next, err := message.ParseClientState(parts.WithoutPrefix(statePart))
 	return reply, &next, err
 }
 

@@ -83,57 +83,59 @@ func (s *session) execute(ctx context.Context, msg jetstream.Msg) {
 // compute returns the result of a job, and its encoded tensors. An error gives the job back: the worker stops, or the
 // tensors are gone, since the job is over or the server lost them.
 func (s *session) compute(ctx context.Context, msg jetstream.Msg) (result, []byte, error) {
-	var j job
-	r, body, err := result{Deliveries: 1}, []byte(nil), unpack(msg.Headers(), &j)
+	var job job
+	result, body, err := result{Deliveries: 1}, []byte(nil), unpack(msg.Headers(), &job)
 	if meta, e := msg.Metadata(); e == nil {
-		r.Deliveries = int(meta.NumDelivered)
+		result.Deliveries = int(meta.NumDelivered)
 	}
 
-	if r.Deliveries > maxLost {
-		r.Fatal, r.Error = true, fmt.Sprintf("%d workers started this job and none finished it; it may need more "+
-			"memory than they have", maxLost)
-		return r, nil, nil
+	if result.Deliveries > maxLost {
+		result.Fatal, result.Error = true,
+			fmt.Sprintf("%d workers started this job and none finished it; it may need more "+
+				"memory than they have", maxLost)
+		return result, nil, nil
 	}
 
 	if err == nil {
-		r.Reply, body, err = s.executeJob(ctx, j, msg.Data())
+		result.Reply, body, err = s.executeJob(ctx, job, msg.Data())
 	}
 
 	if ctx.Err() != nil || errors.Is(err, jetstream.ErrObjectNotFound) {
-		return r, nil, errors.Join(ctx.Err(), err)
+		return result, nil, errors.Join(ctx.Err(), err)
 	}
 
 	var inline []byte
 	if err == nil {
-		r.Tensors, inline, err = s.tensors.put(ctx, body, false)
+		result.Tensors, inline, err = s.tensors.put(ctx, body, false)
 	}
 
 	if err != nil {
-		s.worker.Log.Error("a job failed", "round", j.Instruction.Round+1, "clients", j.Instruction.Clients, "error",
+		s.worker.Log.Error("a job failed", "round", job.Instruction.Round+1, "clients", job.Instruction.Clients,
+			"error",
 			err)
-		r.Error = err.Error()
+		result.Error = err.Error()
 	}
 
-	r.Host = s.info.Host
-	return r, inline, ctx.Err()
+	result.Host = s.info.Host
+	return result, inline, ctx.Err()
 }
 
-func (s *session) executeJob(ctx context.Context, j job, data []byte) (reply message.Reply, body []byte, err error) {
-	if len(j.Instruction.Clients) != 1 {
-		return reply, nil, fmt.Errorf("a job for %d clients", len(j.Instruction.Clients))
+func (s *session) executeJob(ctx context.Context, job job, data []byte) (reply message.Reply, body []byte, err error) {
+	if len(job.Instruction.Clients) != 1 {
+		return reply, nil, fmt.Errorf("a job for %d clients", len(job.Instruction.Clients))
 	}
 
-	common, data, err := s.shared.get(ctx, s.tensors, j.Common, data)
+	common, data, err := s.shared.get(ctx, s.tensors, job.Common, data)
 	if err != nil {
 		return reply, nil, err
 	}
 
-	own, _, err := s.tensors.get(ctx, j.Own, data)
+	own, _, err := s.tensors.get(ctx, job.Own, data)
 	if err != nil {
 		return reply, nil, err
 	}
 
-	instruction, state, err := decodeJob(j.Instruction, common, own)
+	instruction, state, err := decodeJob(job.Instruction, common, own)
 	if err != nil {
 		return reply, nil, err
 	}
@@ -184,11 +186,12 @@ type sharedEntry struct {
 const keptShared = 2
 
 // get returns decoded tensors and the rest of a message's data. Objects with a digest are read once.
-func (s *sharedTensors) get(ctx context.Context, from tensorStore, c content, data []byte) (tensor.Map, []byte, error) {
-	entry := &sharedEntry{digest: c.Digest}
-	if c.Digest != "" {
+func (s *sharedTensors) get(ctx context.Context, from tensorStore, content content, data []byte) (tensor.Map, []byte,
+	error) {
+	entry := &sharedEntry{digest: content.Digest}
+	if content.Digest != "" {
 		s.mu.Lock()
-		if i := slices.IndexFunc(s.list, func(e *sharedEntry) bool { return e.digest == c.Digest }); i >= 0 {
+		if i := slices.IndexFunc(s.list, func(e *sharedEntry) bool { return e.digest == content.Digest }); i >= 0 {
 			entry = s.list[i]
 		} else {
 			s.list = append([]*sharedEntry{entry}, s.list[:min(len(s.list), keptShared-1)]...)
@@ -202,7 +205,7 @@ func (s *sharedTensors) get(ctx context.Context, from tensorStore, c content, da
 		return entry.tensors, data, nil
 	}
 
-	b, rest, err := from.get(ctx, c, data)
+	b, rest, err := from.get(ctx, content, data)
 	if err == nil {
 		entry.tensors, err = message.DecodeTensors(b)
 	}

@@ -86,18 +86,18 @@ func (d *Dispatcher) checkStreams(ctx context.Context) error {
 	defer cancel()
 	published := d.published()
 	for _, name := range []string{d.queue.objectStream(), d.queue.stream()} {
-		s, err := d.tensors.js.Stream(ctx, name)
+		stream, err := d.tensors.js.Stream(ctx, name)
 		switch {
 		case errors.Is(err, jetstream.ErrStreamNotFound):
 			return d.restore(ctx)
 		case err != nil:
 			return err
-		case s.CachedInfo().Config.Metadata[runKey] != d.run:
+		case stream.CachedInfo().Config.Metadata[runKey] != d.run:
 			d.fail(d.taken())
 		case name == d.queue.stream():
 			still := d.published() // jobs without a result, which the stream must have
 			maps.DeleteFunc(still, func(id string, _ bool) bool { return !published[id] })
-			if s.CachedInfo().State.Msgs < uint64(len(still)) {
+			if stream.CachedInfo().State.Msgs < uint64(len(still)) {
 				return d.restore(ctx)
 			}
 		}

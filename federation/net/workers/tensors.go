@@ -45,23 +45,23 @@ const objectTimeout = 30 * time.Second
 
 // put returns the description of tensors and the part of a message's data. Large tensors become an object; shared ones
 // with their digest.
-func (s tensorStore) put(ctx context.Context, b []byte, shared bool) (content, []byte, error) {
-	if len(b) <= s.limit {
-		return content{Size: len(b)}, b, nil
+func (s tensorStore) put(ctx context.Context, body []byte, shared bool) (content, []byte, error) {
+	if len(body) <= s.limit {
+		return content{Size: len(body)}, body, nil
 	}
 
-	c := content{Size: len(b), Object: rand.Text()}
+	c := content{Size: len(body), Object: rand.Text()}
 	if shared {
-		sum := sha256.Sum256(b)
+		sum := sha256.Sum256(body)
 		c.Digest = hex.EncodeToString(sum[:])
 	}
 
 	return c, nil, wait.Retry(ctx, retryInterval, func() (bool, error) {
-		err := s.write(ctx, c.Object, b)
+		err := s.write(ctx, c.Object, body)
 		if err == nil || ctx.Err() == nil && unavailable(err) {
 			return err != nil, nil
 		}
-		return false, fmt.Errorf("the NATS server does not store %d bytes of tensors: %w", len(b), err)
+		return false, fmt.Errorf("the NATS server does not store %d bytes of tensors: %w", len(body), err)
 	})
 }
 
@@ -152,14 +152,14 @@ func (w *watchedBuffer) Write(p []byte) (int, error) {
 }
 
 // remove removes an object with all that the store keeps of it.
-func (s tensorStore) remove(ctx context.Context, c content) error {
-	if c.Object == "" {
+func (s tensorStore) remove(ctx context.Context, content content) error {
+	if content.Object == "" {
 		return nil
 	}
 
 	store, err := s.js.ObjectStore(ctx, s.queue.objects())
 	if err == nil {
-		err = store.Delete(ctx, c.Object)
+		err = store.Delete(ctx, content.Object)
 	}
 
 	if err != nil {
@@ -172,6 +172,6 @@ func (s tensorStore) remove(ctx context.Context, c content) error {
 	}
 
 	// Delete leaves a note that there was an object.
-	note := "$O." + s.queue.objects() + ".M." + base64.URLEncoding.EncodeToString([]byte(c.Object))
+	note := "$O." + s.queue.objects() + ".M." + base64.URLEncoding.EncodeToString([]byte(content.Object))
 	return stream.Purge(ctx, jetstream.WithPurgeSubject(note))
 }

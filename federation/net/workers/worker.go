@@ -52,11 +52,11 @@ func (w Worker) FetchInvitation(ctx context.Context, nc *nats.Conn) (*Invitation
 }
 
 // ask repeats a request until a run that owns the queue answers. It returns ErrIdle after Idle without an answer.
-func (w Worker) ask(ctx context.Context, nc *nats.Conn, subject string, v any) (a answer, err error) {
+func (w Worker) ask(ctx context.Context, nc *nats.Conn, subject string, v any) (reply answer, err error) {
 	began := time.Now()
 	err = wait.Retry(ctx, retryInterval, func() (bool, error) {
 		var err error
-		a, err = request(ctx, nc, queue(w.Queue).subject(subject), v, requestTimeout)
+		reply, err = request(ctx, nc, queue(w.Queue).subject(subject), v, requestTimeout)
 		switch {
 		case err == nil || nc.IsClosed():
 			return false, err
@@ -68,32 +68,32 @@ func (w Worker) ask(ctx context.Context, nc *nats.Conn, subject string, v any) (
 		return true, nil
 	})
 
-	return a, err
+	return reply, err
 }
 
 // Run executes jobs of the inviting run until the run is over, which returns ErrRunOver, or ctx ends.
 func (w Worker) Run(ctx context.Context, nc *nats.Conn, inv *Invitation, info Info, do Executor) error {
-	s := &session{worker: w, queue: queue(w.Queue), conn: nc, info: info, do: do}
-	s.info.Run, s.info.Worker = inv.Run, rand.Text()
+	session := &session{worker: w, queue: queue(w.Queue), conn: nc, info: info, do: do}
+	session.info.Run, session.info.Worker = inv.Run, rand.Text()
 	var err error
-	if s.tensors, err = newTensorStore(nc, s.queue, 0); err != nil {
+	if session.tensors, err = newTensorStore(nc, session.queue, 0); err != nil {
 		return err
 	}
 
 	over := make(chan *nats.Msg, 1)
-	sub, err := nc.ChanSubscribe(s.queue.subject(endSubject), over)
+	sub, err := nc.ChanSubscribe(session.queue.subject(endSubject), over)
 	if err != nil {
 		return err
 	}
 	defer sub.Unsubscribe()
 
-	if err := s.join(ctx); err != nil {
+	if err := session.join(ctx); err != nil {
 		return err
 	}
 
 	w.Log.Info("joined a run", "run", inv.Run, "jobs", info.Jobs)
 	eg, running := errgroup.WithContext(ctx)
-	eg.Go(func() error { return s.heartbeats(running) })
+	eg.Go(func() error { return session.heartbeats(running) })
 	eg.Go(func() error {
 		for {
 			select {
@@ -108,11 +108,11 @@ func (w Worker) Run(ctx context.Context, nc *nats.Conn, inv *Invitation, info In
 	})
 
 	for range info.Jobs {
-		eg.Go(func() error { return s.work(running) })
+		eg.Go(func() error { return session.work(running) })
 	}
 
 	if err = eg.Wait(); !errors.Is(err, ErrRunOver) && !nc.IsClosed() {
-		s.leave()
+		session.leave()
 	}
 
 	return err

@@ -43,18 +43,18 @@ func (n *Noise) Client(id int) *Noise {
 // Open reads the file of a run. If there is none, or if it belongs to another run, Open writes one with a new
 // key. A key without a path is in no file.
 func Open(path, run string) (*Noise, error) {
-	n := &Noise{path: path}
-	if _, err := atomicfile.ReadJSON(path, &n.noiseFile); err != nil {
+	noise := &Noise{path: path}
+	if _, err := atomicfile.ReadJSON(path, &noise.noiseFile); err != nil {
 		return nil, err
 	}
 
-	if n.Run == run && len(n.Key) == sha256.Size && n.Released != nil {
-		return n, nil
+	if noise.Run == run && len(noise.Key) == sha256.Size && noise.Released != nil {
+		return noise, nil
 	}
 
-	n.noiseFile = noiseFile{Run: run, Key: make([]byte, sha256.Size), Released: map[int][]string{}}
-	rand.Read(n.Key)
-	return n, n.write()
+	noise.noiseFile = noiseFile{Run: run, Key: make([]byte, sha256.Size), Released: map[int][]string{}}
+	rand.Read(noise.Key)
+	return noise, noise.write()
 }
 
 func (n *Noise) write() error {

@@ -305,8 +305,8 @@ func (c *Client) open(in EncryptedShares) (Complaints, error) {
 			return nil, fmt.Errorf("shares of client %d, which is not one of the others of the roster", id)
 		}
 
-		l := in[id]
-		if c.who.Verify(id, c.peers[id], dealt(params, id, c.id, l), l.Signature) != nil {
+		share := in[id]
+		if c.who.Verify(id, c.peers[id], dealt(params, id, c.id, share), share.Signature) != nil {
 			out[id] = Complaint{}
 			continue
 		}
@@ -316,7 +316,7 @@ func (c *Client) open(in EncryptedShares) (Complaints, error) {
 			return nil, fmt.Errorf("the keys of client %d: %w", id, err)
 		}
 
-		if pair, seed, err := l.open(shared, params.Session, id, c.id); err == nil {
+		if pair, seed, err := share.open(shared, params.Session, id, c.id); err == nil {
 			pairs[id], seeds[id] = pair, seed
 		} else if out[id], err = complain(params, c.envelope, advert.Envelope[:], c.random); err != nil {
 			return nil, fmt.Errorf("the keys of client %d: %w", id, err)
@@ -393,7 +393,7 @@ func (c *Client) Mask(senders []int, model [sha256.Size]byte, values []uint64) (
 // Agree signs the client's view of the session and the question, if the question keeps every vector hidden. A session
 // has one signed question.
 func (c *Client) Agree(request UnmaskRequest) ([]byte, error) {
-	t := c.state.Terms
+	params := c.state.Terms
 	switch {
 	case c.state.Masked == nil:
 		return nil, errOrder
@@ -402,9 +402,9 @@ func (c *Client) Agree(request UnmaskRequest) ([]byte, error) {
 			"client's vector")
 	case c.state.Signature != nil:
 		return c.state.Signature, nil
-	case len(request.Survivors) < t.Threshold:
+	case len(request.Survivors) < params.Threshold:
 		return nil, fmt.Errorf("the server states that %d clients stayed; it must be %d", len(request.Survivors),
-			t.Threshold)
+			params.Threshold)
 	case !slices.Contains(request.Survivors, c.id):
 		return nil, errors.New("the server states that this client dropped out, but it uploaded")
 	}

@@ -126,28 +126,28 @@ func decode[T any](l layout, b []byte, record func([]byte) (T, error)) (map[int]
 }
 
 // decodePart reads the bytes of encode, and returns those after them. Client numbers must ascend.
-func decodePart[T any](l layout, b []byte, record func([]byte) (T, error)) (map[int]T, []byte, error) {
-	if len(b) < 4 {
+func decodePart[T any](layout layout, data []byte, record func([]byte) (T, error)) (map[int]T, []byte, error) {
+	if len(data) < 4 {
 		return nil, nil, errShort
 	}
 
-	n := int(binary.LittleEndian.Uint32(b))
-	if b = b[4:]; n > maxClients || len(b) < n*l.header() {
+	n := int(binary.LittleEndian.Uint32(data))
+	if data = data[4:]; n > maxClients || len(data) < n*layout.header() {
 		return nil, nil, errShort
 	}
 
 	out, last := map[int]T{}, -1
 	for ; n > 0; n-- {
-		if len(b) < l.header() {
+		if len(data) < layout.header() {
 			return nil, nil, errShort
 		}
 
-		id, size := int(binary.LittleEndian.Uint32(b)), l.size
-		if l.varies {
-			size = int(binary.LittleEndian.Uint32(b[4:]))
+		id, size := int(binary.LittleEndian.Uint32(data)), layout.size
+		if layout.varies {
+			size = int(binary.LittleEndian.Uint32(data[4:]))
 		}
 
-		if b = b[l.header():]; size > l.size || size > len(b) {
+		if data = data[layout.header():]; size > layout.size || size > len(data) {
 			return nil, nil, errShort
 		}
 
@@ -156,14 +156,14 @@ func decodePart[T any](l layout, b []byte, record func([]byte) (T, error)) (map[
 		}
 
 		var err error
-		if out[id], err = record(slices.Clone(b[:size])); err != nil {
+		if out[id], err = record(slices.Clone(data[:size])); err != nil {
 			return nil, nil, fmt.Errorf("client %d: %w", id, err)
 		}
 
-		last, b = id, b[size:]
+		last, data = id, data[size:]
 	}
 
-	return out, b, nil
+	return out, data, nil
 }
 
 // encodeBytes and decodeBytes are for records that are bytes.
@@ -181,19 +181,19 @@ func (a Advert) Encode() []byte {
 }
 
 // DecodeAdvert reads the bytes of Encode.
-func DecodeAdvert(b []byte) (advert Advert, err error) {
+func DecodeAdvert(data []byte) (advert Advert, err error) {
 	const head = 3*keySize + 2
-	if len(b) < head {
+	if len(data) < head {
 		return advert, fmt.Errorf("advertisement: %w", errShort)
 	}
 
-	n := int(binary.LittleEndian.Uint16(b[3*keySize:]))
-	if n > maxSignature || len(b) < head+n || len(b) > head+n+maxProof {
+	n := int(binary.LittleEndian.Uint16(data[3*keySize:]))
+	if n > maxSignature || len(data) < head+n || len(data) > head+n+maxProof {
 		return advert, fmt.Errorf("advertisement: %w", errShort)
 	}
 
-	_, err = binary.Decode(b, binary.LittleEndian, &advert.Keys)
-	advert.Signature, advert.Proof = slices.Clone(b[head:head+n]), slices.Clone(b[head+n:])
+	_, err = binary.Decode(data, binary.LittleEndian, &advert.Keys)
+	advert.Signature, advert.Proof = slices.Clone(data[head:head+n]), slices.Clone(data[head+n:])
 	return advert, err
 }
 
@@ -205,18 +205,18 @@ func (j Joining) Encode() []byte {
 }
 
 // DecodeJoining reads the bytes of Encode.
-func DecodeJoining(b []byte) (joining Joining, err error) {
-	if len(b) < 4 {
+func DecodeJoining(data []byte) (joining Joining, err error) {
+	if len(data) < 4 {
 		return joining, fmt.Errorf("advertisement: %w", errShort)
 	}
 
-	n := int(binary.LittleEndian.Uint32(b))
-	if b = b[4:]; n > len(b) {
+	n := int(binary.LittleEndian.Uint32(data))
+	if data = data[4:]; n > len(data) {
 		return joining, fmt.Errorf("advertisement: %w", errShort)
 	}
 
-	if joining.Advert, err = DecodeAdvert(b[:n]); err == nil {
-		joining.Known, err = decode(knownLayout, b[n:], decodeBytes)
+	if joining.Advert, err = DecodeAdvert(data[:n]); err == nil {
+		joining.Known, err = decode(knownLayout, data[n:], decodeBytes)
 	}
 
 	return joining, err
@@ -302,18 +302,18 @@ func (q UnmaskRequest) Encode() []byte {
 }
 
 // DecodeUnmaskRequest reads the bytes of Encode.
-func DecodeUnmaskRequest(b []byte) (q UnmaskRequest, err error) {
+func DecodeUnmaskRequest(b []byte) (request UnmaskRequest, err error) {
 	survivors, b, err := decodePart(clientsLayout, b, decodeBytes)
 	if err == nil {
-		q.Dropped, err = DecodeClients(b)
+		request.Dropped, err = DecodeClients(b)
 	}
 
 	if err != nil {
 		return UnmaskRequest{}, fmt.Errorf("question: %w", err)
 	}
 
-	q.Survivors = slices.Sorted(maps.Keys(survivors))
-	return q, nil
+	request.Survivors = slices.Sorted(maps.Keys(survivors))
+	return request, nil
 }
 
 // Sizes of the largest messages of a client, in bytes, with so many clients.

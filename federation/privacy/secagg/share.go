@@ -31,7 +31,7 @@ type reconstruction struct {
 }
 
 func newReconstruction(clients []int) reconstruction {
-	j := reconstruction{clients: clients}
+	basis := reconstruction{clients: clients}
 	nodes := make([]group.Scalar, len(clients))
 	for i, id := range clients {
 		nodes[i] = place(id)
@@ -39,10 +39,10 @@ func newReconstruction(clients []int) reconstruction {
 
 	zero := field.NewScalar()
 	for i := range nodes {
-		j.weights = append(j.weights, polynomial.LagrangeBase(uint(i), nodes, zero))
+		basis.weights = append(basis.weights, polynomial.LagrangeBase(uint(i), nodes, zero))
 	}
 
-	return j
+	return basis
 }
 
 func (j reconstruction) secret(shares func(client int) []byte) (secret, error) {

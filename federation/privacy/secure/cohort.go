@@ -113,21 +113,21 @@ func (c *cohort) Run(ctx context.Context, instruction message.Instruction) ([]me
 		return c.Cohort.Run(ctx, instruction)
 	}
 
-	r := &round{cohort: c, order: instruction, out: message.Reply{Client: method.AggregatedClient}}
-	err := r.open()
+	round := &round{cohort: c, order: instruction, out: message.Reply{Client: method.AggregatedClient}}
+	err := round.open()
 	if err == nil {
-		err = r.run(ctx)
+		err = round.run(ctx)
 	}
 
 	if err == nil {
-		err = r.finish()
+		err = round.finish()
 	}
 
 	if err != nil {
 		return nil, fmt.Errorf("round %d: %w", instruction.Round+1, err)
 	}
 
-	return []message.Reply{r.out}, nil
+	return []message.Reply{round.out}, nil
 }
 
 // open starts the round's sessions, or continues them.
@@ -304,15 +304,15 @@ func (r *round) run(ctx context.Context) error {
 
 // exchange sends a step's messages to the clients of all sessions and checks their answers. An invalid answer counts as
 // none.
-func (r *round) exchange(ctx context.Context, at int, x step) error {
-	instruction := message.Instruction{Kind: message.Compute, Round: r.order.Round, Statistic: x.name,
+func (r *round) exchange(ctx context.Context, at int, step step) error {
+	instruction := message.Instruction{Kind: message.Compute, Round: r.order.Round, Statistic: step.name,
 		Total:  r.order.Total,
 		Shared: tensor.Map{}, Broadcast: tensor.Map{}}
 	if at == trainAt {
 		instruction = r.order
 	}
 
-	instruction.Guarded = r.answer(x.up)
+	instruction.Guarded = r.answer(step.up)
 	instruction.Clients, instruction.PerClient = nil, map[int]tensor.Map{}
 	sessions := map[int]*session{}
 	for _, s := range r.sessions {
@@ -323,8 +323,8 @@ func (r *round) exchange(ctx context.Context, at int, x step) error {
 		s.took = nil
 		for _, id := range asked {
 			instruction.Clients, sessions[id], instruction.PerClient[id] = append(instruction.Clients,
-				id), s, pack(x.down,
-				x.send(s, id))
+				id), s, pack(step.down,
+				step.send(s, id))
 			if at == trainAt {
 				maps.Copy(instruction.PerClient[id], r.order.PerClient[id])
 			}
@@ -340,9 +340,9 @@ func (r *round) exchange(ctx context.Context, at int, x step) error {
 	for _, reply := range replies {
 		r.out.Up, r.out.Down = r.out.Up+reply.Up, r.out.Down+reply.Down
 		s := sessions[reply.Client]
-		b, err := unpack(reply.Upload.Extra, x.up)
+		b, err := unpack(reply.Upload.Extra, step.up)
 		if err == nil {
-			err = x.take(s, reply.Client, b)
+			err = step.take(s, reply.Client, b)
 		}
 		if err != nil {
 			r.refuse(map[int]error{reply.Client: err})

@@ -57,42 +57,42 @@ func (l *Aggregation) Guard() *Guard {
 // GuardAt returns the side of one client whose server is on another machine. It refuses the folder of a client that
 // joined under other terms.
 func (l *Aggregation) GuardAt(id int, side Side) (*Guard, error) {
-	c := &client{aggregation: l, side: side, id: id, peers: secagg.Peers{}}
-	there, err := side.read(RecordFile, &c.record)
+	own := &client{aggregation: l, side: side, id: id, peers: secagg.Peers{}}
+	there, err := side.read(RecordFile, &own.record)
 	if err == nil {
-		err = checkVersion(side.Dir, there, c.record.Version)
+		err = checkVersion(side.Dir, there, own.record.Version)
 	}
 
 	if err != nil {
 		return nil, err
 	}
 
-	if _, err := side.read(KeysFile, &c.peers); err != nil {
+	if _, err := side.read(KeysFile, &own.peers); err != nil {
 		return nil, err
 	}
 
-	c.saved, c.version = maps.Clone(c.peers), side.version(RecordFile)
+	own.saved, own.version = maps.Clone(own.peers), side.version(RecordFile)
 	if now := l.Guarantees(); !there { // the first session writes it
-		c.record = record{Version: version, Run: side.Run, Client: id, Guarantees: now}
-	} else if c.Run != side.Run || c.Client != id {
+		own.record = record{Version: version, Run: side.Run, Client: id, Guarantees: now}
+	} else if own.Run != side.Run || own.Client != id {
 		err = fmt.Errorf("%s belongs to another client, or to client %d of another run, under secure aggregation; "+
-			"use another --state", side.Dir, c.Client)
-	} else if c.Guarantees != now {
+			"use another --state", side.Dir, own.Client)
+	} else if own.Guarantees != now {
 		err = fmt.Errorf("this client took part in %s; the server now has %s; if that is intended, use another "+
-			"--state", c.Guarantees, now)
+			"--state", own.Guarantees, now)
 	}
 
 	if err != nil {
 		return nil, err
 	}
 
-	if m := c.Session; m != nil {
-		if c.session, err = secagg.Restore(id, *m, side.Who, c.peers, rand.Reader); err != nil {
+	if m := own.Session; m != nil {
+		if own.session, err = secagg.Restore(id, *m, side.Who, own.peers, rand.Reader); err != nil {
 			return nil, fmt.Errorf("%s: %w", side.Dir, err)
 		}
 	}
 
-	return &Guard{aggregation: l, side: side, clients: map[int]*client{id: c}}, nil
+	return &Guard{aggregation: l, side: side, clients: map[int]*client{id: own}}, nil
 }
 
 // client returns the state of a client.
@@ -293,25 +293,25 @@ func (c *client) begin(instruction message.Instruction, params secagg.Params) (j
 	return c.session.Advertise()
 }
 
-func (c *client) share(_ message.Instruction, r secagg.Roster) (secagg.EncryptedShares, error) {
-	if len(r) > c.aggregation.round {
-		return nil, fmt.Errorf("the roster has %d clients; in this client's configuration a round has %d", len(r),
+func (c *client) share(_ message.Instruction, roster secagg.Roster) (secagg.EncryptedShares, error) {
+	if len(roster) > c.aggregation.round {
+		return nil, fmt.Errorf("the roster has %d clients; in this client's configuration a round has %d", len(roster),
 			c.aggregation.round)
 	}
 
-	if t := c.session.Terms().Threshold; t < c.aggregation.thresholdOf(len(r)) {
+	if t := c.session.Terms().Threshold; t < c.aggregation.thresholdOf(len(roster)) {
 		return nil, fmt.Errorf("the roster has %d clients, and the session's threshold is %d; this client's "+
-			"configuration requires %d", len(r), t, c.aggregation.thresholdOf(len(r)))
+			"configuration requires %d", len(roster), t, c.aggregation.thresholdOf(len(roster)))
 	}
 
-	return c.session.Share(r)
+	return c.session.Share(roster)
 }
 
 func (c *client) reveal(_ message.Instruction, signed secagg.Signatures) (secagg.Shares, error) {
 	before := c.session.State().Revealed
-	a, err := c.session.Reveal(signed)
+	shares, err := c.session.Reveal(signed)
 	if err != nil || before {
-		return a, err
+		return shares, err
 	}
 
 	seen := c.session.Transcript()
@@ -321,24 +321,24 @@ func (c *client) reveal(_ message.Instruction, signed secagg.Signatures) (secagg
 	}
 
 	c.Most = max(c.Most, n)
-	return a, c.side.appendLog(seen)
+	return shares, c.side.appendLog(seen)
 }
 
 // Protect masks an upload.
 func (g *Guard) Protect(id int, instruction message.Instruction, up *method.Upload, stats *message.Stats) error {
-	c, err := g.client(id)
+	client, err := g.client(id)
 	if err != nil {
 		return err
 	}
 
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	masked, err := c.mask(instruction, *up, stats.Loss)
+	client.mu.Lock()
+	defer client.mu.Unlock()
+	masked, err := client.mask(instruction, *up, stats.Loss)
 	if err != nil {
-		return c.recordRefusal(instruction, err)
+		return client.recordRefusal(instruction, err)
 	}
 
-	if err := c.save(); err != nil {
+	if err := client.save(); err != nil {
 		return err
 	}
 

@@ -70,18 +70,18 @@ func Convert(src, out string, options Options) (*bundle.Bundle, error) {
 		options.Progress = func(int64, int64) {}
 	}
 
-	j := &conversion{Options: options, ckpt: ckpt, weights: weights}
-	if err := j.describe(); err != nil {
+	conversion := &conversion{Options: options, ckpt: ckpt, weights: weights}
+	if err := conversion.describe(); err != nil {
 		return nil, fmt.Errorf("%s: %w", src, err)
 	}
 
-	j.manifest.Name = filepath.Base(out)
-	if err := atomicfile.Folder(out, bundle.ManifestFile, j.write); err != nil {
+	conversion.manifest.Name = filepath.Base(out)
+	if err := atomicfile.Folder(out, bundle.ManifestFile, conversion.write); err != nil {
 		return nil, fmt.Errorf("%s: converting %s: %w", out, src, explain(err))
 	}
 
-	j.read.Save(out)
-	return newBundle(out, j.manifest)
+	conversion.read.Save(out)
+	return newBundle(out, conversion.manifest)
 }
 
 // apart returns an error if the checkpoint lies in the bundle that would be replaced.

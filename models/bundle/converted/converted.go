@@ -77,23 +77,23 @@ func open(dir string, run bundle.Runner) (*bundle.Bundle, error) {
 const remedy = "convert the checkpoint again"
 
 func newBundle(dir string, manifest Manifest) (*bundle.Bundle, error) {
-	t := towers{dir: dir, manifest: manifest}
+	towers := towers{dir: dir, manifest: manifest}
 	var err error
-	if t.imageBox, err = t.box(bundle.ImageGradientFile, bundle.ImageOutput, bundle.PixelsInput); err != nil {
+	if towers.imageBox, err = towers.box(bundle.ImageGradientFile, bundle.ImageOutput, bundle.PixelsInput); err != nil {
 		return nil, err
 	}
 
-	if t.textBox, err = t.box(bundle.TextGradientFile, bundle.TextOutput, bundle.EmbeddingsInput,
+	if towers.textBox, err = towers.box(bundle.TextGradientFile, bundle.TextOutput, bundle.EmbeddingsInput,
 		bundle.EOTInput); err != nil {
 		return nil, err
 	}
 
 	text, vision := manifest.Text, manifest.Vision // of a box, what can be reached
-	if t.textBox != nil {
+	if towers.textBox != nil {
 		text = clip.TextArch{Width: text.Width, Context: text.Context, EmbedDim: text.EmbedDim, Pad: text.Pad}
 	}
 
-	if t.imageBox != nil {
+	if towers.imageBox != nil {
 		vision = clip.VisionArch{Image: vision.Image, EmbedDim: vision.EmbedDim}
 	}
 
@@ -102,7 +102,7 @@ func newBundle(dir string, manifest Manifest) (*bundle.Bundle, error) {
 		LogitScale: manifest.LogitScale, LogitBias: manifest.LogitBias, Preprocess: manifest.Preprocess,
 		Notes:  manifest.Notes,
 		Origin: manifest.Origin, Dir: dir, Vocabulary: manifest.TokenizerFile, Texts: manifest.Texts,
-		TokenRows: manifest.Tokens.Shape[0], Towers: t}, nil
+		TokenRows: manifest.Tokens.Shape[0], Towers: towers}, nil
 }
 
 // towers implements bundle.Towers.
@@ -145,12 +145,12 @@ func (t towers) box(name, features, input string, others ...string) (*bundle.Box
 
 // prove compares the features of gradient files with those of the towers, for noise.
 func (t towers) prove(run bundle.Runner) error {
-	w := table(t.manifest.Weights)
+	weights := table(t.manifest.Weights)
 	if t.imageBox != nil {
 		size := t.manifest.Vision.Image
 		pixels := bundle.AddPixelsInput(graph.New(), 2, size)
-		got, _ := t.vision().Features(pixels.Graph(), w, pixels)
-		want, _ := clip.Vision{VisionArch: t.manifest.Vision}.Features(pixels.Graph(), w, pixels)
+		got, _ := t.vision().Features(pixels.Graph(), weights, pixels)
+		want, _ := clip.Vision{VisionArch: t.manifest.Vision}.Features(pixels.Graph(), weights, pixels)
 		f := bundle.TwoForms{Got: got, Want: want, In: tensor.Map{pixels.Name(): bundle.Noise(2, 3, size, size)}}
 		if err := t.imageBox.Prove(t.dir, run, f, pixels.Name()); err != nil {
 			return err
@@ -164,7 +164,8 @@ func (t towers) prove(run bundle.Runner) error {
 	a := t.manifest.Text
 	emb := graph.New().Input(bundle.EmbeddingsInput, graph.Float, graph.Static(2, a.Context, a.Width))
 	read := emb.Graph().Ints(a.Context/2, a.Context-1)
-	f := bundle.TwoForms{Got: t.text().Plain(w, emb, read), Want: clip.Text{TextArch: a}.Plain(w, emb, read),
+	f := bundle.TwoForms{Got: t.text().Plain(weights, emb, read), Want: clip.Text{TextArch: a}.Plain(weights, emb,
+		read),
 		In: tensor.Map{emb.Name(): bundle.Noise(2, a.Context, a.Width)}}
 	return t.textBox.Prove(t.dir, run, f, emb.Name())
 }

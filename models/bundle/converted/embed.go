@@ -88,8 +88,8 @@ func contentKey(files fs.FS) (string, error) {
 		return "", err
 	}
 
-	h := sha256.New()
-	fmt.Fprintf(h, "form %d\n", bundle.Version)
+	hash := sha256.New()
+	fmt.Fprintf(hash, "form %d\n", bundle.Version)
 	for _, entry := range list {
 		if entry.IsDir() {
 			continue
@@ -107,8 +107,8 @@ func contentKey(files fs.FS) (string, error) {
 			return "", err
 		}
 
-		fmt.Fprintf(h, "%q %x\n", entry.Name(), one.Sum(nil))
+		fmt.Fprintf(hash, "%q %x\n", entry.Name(), one.Sum(nil))
 	}
 
-	return hex.EncodeToString(h.Sum(nil)[:12]), nil
+	return hex.EncodeToString(hash.Sum(nil)[:12]), nil
 }

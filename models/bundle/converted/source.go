@@ -22,29 +22,30 @@ func (j *conversion) preprocessing() error {
 		return err
 	}
 
-	p := preprocess.CLIP(j.manifest.ImageSize)
+	settings := preprocess.CLIP(j.manifest.ImageSize)
 	if cfg != nil {
 		data, err := json.Marshal(cfg)
 		if err != nil {
 			return err
 		}
 		if j.ckpt.Format() == checkpoint.OpenCLIP {
-			p, err = preprocess.FromOpenCLIP(data, j.manifest.ImageSize)
+			settings, err = preprocess.FromOpenCLIP(data, j.manifest.ImageSize)
 		} else {
-			p, err = preprocess.FromHF(data)
+			settings, err = preprocess.FromHF(data)
 		}
 		if err != nil {
 			return err
 		}
 	}
 
-	if p.Size != j.manifest.ImageSize {
-		j.note("the preprocessing makes images of %d pixels, but the image tower takes %d, which is used", p.Size,
+	if settings.Size != j.manifest.ImageSize {
+		j.note("the preprocessing makes images of %d pixels, but the image tower takes %d, which is used",
+			settings.Size,
 			j.manifest.ImageSize)
-		p.Size = j.manifest.ImageSize
+		settings.Size = j.manifest.ImageSize
 	}
 
-	j.manifest.Preprocess = p
+	j.manifest.Preprocess = settings
 	return nil
 }
 
@@ -69,18 +70,18 @@ func (j *conversion) vocabulary(dir string) error {
 		return err
 	}
 
-	t, err := tokenizer.Load(path)
+	vocabulary, err := tokenizer.Load(path)
 	if err == nil {
-		t, err = j.weights.Arch.Texts.Apply(t)
+		vocabulary, err = j.weights.Arch.Texts.Apply(vocabulary)
 	}
 
 	if err != nil {
 		return err
 	}
 
-	j.manifest.Texts = t.Cleaning()
+	j.manifest.Texts = vocabulary.Cleaning()
 	rows := j.weights.Arch.Vocab
-	switch n := t.VocabSize(); {
+	switch n := vocabulary.VocabSize(); {
 	case n > rows:
 		return fmt.Errorf("%s has %d tokens, but the checkpoint embeds %d: it is the vocabulary of another model; "+
 			"give its own with --vocab", path, n, rows)
@@ -94,32 +95,33 @@ func (j *conversion) vocabulary(dir string) error {
 		j.note("the checkpoint embeds %d tokens, of which the vocabulary has %d", rows, n)
 	}
 
-	if j.manifest.Text.Pad = t.Pad(); j.weights.Arch.PadToken >= 0 && t.Pad() != j.weights.Arch.PadToken {
+	if j.manifest.Text.Pad = vocabulary.Pad(); j.weights.Arch.PadToken >= 0 &&
+		vocabulary.Pad() != j.weights.Arch.PadToken {
 		return fmt.Errorf("%s pads texts with token %d, but the text tower masks token %d: give its own "+
-			"vocabulary with --vocab", path, t.Pad(), j.weights.Arch.PadToken)
+			"vocabulary with --vocab", path, vocabulary.Pad(), j.weights.Arch.PadToken)
 	}
 
-	if err := j.endToken(t); err != nil {
+	if err := j.endToken(vocabulary); err != nil {
 		return err
 	}
 
-	return atomicfile.Write(filepath.Join(dir, tokenizerFile), t.Write)
+	return atomicfile.Write(filepath.Join(dir, tokenizerFile), vocabulary.Write)
 }
 
 // endToken compares the vocabulary's end token, at which texts are read here, with the token at which the checkpoint's
 // own library reads them.
-func (j *conversion) endToken(t *tokenizer.Tokenizer) error {
-	end, last := j.weights.Arch.EndToken, t.VocabSize()-1
+func (j *conversion) endToken(vocabulary *tokenizer.Tokenizer) error {
+	end, last := j.weights.Arch.EndToken, vocabulary.VocabSize()-1
 	switch {
-	case end == checkpoint.LargestToken && t.EOT() != last && j.ckpt.Format() == checkpoint.HuggingFace:
+	case end == checkpoint.LargestToken && vocabulary.EOT() != last && j.ckpt.Format() == checkpoint.HuggingFace:
 		j.note("texts are read at the end token, %d, which is not the last of the vocabulary, %d: transformers may "+
-			"read a text at a larger token", t.EOT(), last)
-	case end == checkpoint.LargestToken && t.EOT() != last:
+			"read a text at a larger token", vocabulary.EOT(), last)
+	case end == checkpoint.LargestToken && vocabulary.EOT() != last:
 		return fmt.Errorf("texts are read at the largest token (pool_type argmax), but the vocabulary ends them with "+
-			"token %d of %d: give the model's own vocabulary with --vocab", t.EOT(), last+1)
-	case end >= 0 && end != t.EOT():
+			"token %d of %d: give the model's own vocabulary with --vocab", vocabulary.EOT(), last+1)
+	case end >= 0 && end != vocabulary.EOT():
 		return fmt.Errorf("the configuration reads texts at token %d, but the vocabulary ends them with %d: give the "+
-			"model's own vocabulary with --vocab", end, t.EOT())
+			"model's own vocabulary with --vocab", end, vocabulary.EOT())
 	}
 
 	return nil

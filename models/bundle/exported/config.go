@@ -63,65 +63,65 @@ type textConfig struct {
 }
 
 // readConfig reads the bundle.json of a folder, if it is of exported models, that is, without weights.
-func readConfig(dir string) (c config, ok bool, err error) {
+func readConfig(dir string) (config config, ok bool, err error) {
 	data, err := bundle.ReadManifest(dir)
 	if err != nil {
-		return c, false, nil
+		return config, false, nil
 	}
 
 	var keys map[string]json.RawMessage
 	if json.Unmarshal(data, &keys) != nil || keys["weights"] != nil || keys["vision"] != nil {
-		return c, false, nil
+		return config, false, nil
 	}
 
-	if c, err = parseConfig(data); err == nil {
-		c.Name = cmp.Or(c.Name, filepath.Base(dir))
-		err = bundle.CheckName(c.Name)
+	if config, err = parseConfig(data); err == nil {
+		config.Name = cmp.Or(config.Name, filepath.Base(dir))
+		err = bundle.CheckName(config.Name)
 	}
 
 	if err != nil {
 		err = fmt.Errorf("%s: %w", filepath.Join(dir, bundle.ManifestFile), err)
 	}
 
-	return c, true, err
+	return config, true, err
 }
 
 func parseConfig(data []byte) (config, error) {
-	var h config
+	var config config
 	if old := []byte(`"joint_dim"`); bytes.Contains(data, old) {
-		return h, errors.New("key joint_dim is called embed_dim now: rename it")
+		return config, errors.New("key joint_dim is called embed_dim now: rename it")
 	}
 
 	dec := json.NewDecoder(bytes.NewReader(data))
 	dec.DisallowUnknownFields()
-	if err := dec.Decode(&h); err != nil {
-		return h, fmt.Errorf("not the JSON of a bundle: %w; without weights the keys are name, architecture, source, "+
-			"text_width, embed_dim, image_size, context_length, logit_scale, logit_bias, logit_scale_log, preprocess, "+
-			"tokenizer, texts {clean}, model, variant, image {file, input, output, patches}, text {file, "+
+	if err := dec.Decode(&config); err != nil {
+		return config, fmt.Errorf("not the JSON of a bundle: %w; without weights the keys are name, architecture, "+
+			"source, text_width, embed_dim, image_size, context_length, logit_scale, logit_bias, logit_scale_log, "+
+			"preprocess, tokenizer, texts {clean}, model, variant, image {file, input, output, patches}, text {file, "+
 			"embeddings, ids, eot, attention_mask, position_ids, output, causal}, token_embedding {file, tensor}, "+
 			"files, notes", err)
 	}
 
 	if _, err := dec.Token(); err != io.EOF {
-		return h, errors.New("not the JSON of a bundle: text follows it")
+		return config, errors.New("not the JSON of a bundle: text follows it")
 	}
 
-	if h.Version < 0 || h.Version > bundle.GradientVersion {
-		return h, fmt.Errorf("bundle version %d, this program reads versions up to %d", h.Version,
+	if config.Version < 0 || config.Version > bundle.GradientVersion {
+		return config, fmt.Errorf("bundle version %d, this program reads versions up to %d", config.Version,
 			bundle.GradientVersion)
 	}
 
-	for _, n := range []int{h.TextWidth, h.EmbedDim, h.ImageSize, h.Context} {
+	for _, n := range []int{config.TextWidth, config.EmbedDim, config.ImageSize, config.Context} {
 		if n < 0 || n > bundle.MaxExtent {
-			return h, fmt.Errorf("a size of %d must be from 1 to %d, or left out", n, bundle.MaxExtent)
+			return config, fmt.Errorf("a size of %d must be from 1 to %d, or left out", n, bundle.MaxExtent)
 		}
 	}
 
-	for _, f := range []string{h.Model, h.Image.File, h.Text.File} {
+	for _, f := range []string{config.Model, config.Image.File, config.Text.File} {
 		if f != "" && (!filepath.IsLocal(filepath.FromSlash(f)) || strings.ContainsAny(f, "\\\x00")) {
-			return h, fmt.Errorf("%q is not the path of a file inside the bundle", f)
+			return config, fmt.Errorf("%q is not the path of a file inside the bundle", f)
 		}
 	}
 
-	return h, nil
+	return config, nil
 }

@@ -45,7 +45,7 @@ func (m *model) decided(what, format string, a ...any) {
 // nameOf accepts folders with a bundle.json that lists no weights, and folders without bundle.json whose file names
 // have a known layout or that contain a folder for each tower.
 func nameOf(dir string) (string, bool) {
-	c, ok, err := readConfig(dir)
+	config, ok, err := readConfig(dir)
 	if err != nil {
 		return "", ok
 	}
@@ -57,31 +57,31 @@ func nameOf(dir string) (string, bool) {
 		return filepath.Base(dir), true
 	}
 
-	return c.Name, ok
+	return config.Name, ok
 }
 
 // open opens the parts that a specification names: one folder, or one for each tower.
 func open(spec bundle.Spec, run bundle.Runner) (*bundle.Bundle, error) {
-	m := &model{bundle: &bundle.Bundle{Dir: spec.Folder}, run: run}
+	model := &model{bundle: &bundle.Bundle{Dir: spec.Folder}, run: run}
 	var err error
 	if spec.Folder == "" {
-		m.bundle.Dir, m.imageDir, m.textDir, err = common(spec.Image, spec.Text)
-		m.config.Name = filepath.Base(spec.Image)
-		for _, t := range []struct{ dir, file *string }{{&m.imageDir, &m.config.Image.File},
-			{&m.textDir, &m.config.Text.File}} {
+		model.bundle.Dir, model.imageDir, model.textDir, err = common(spec.Image, spec.Text)
+		model.config.Name = filepath.Base(spec.Image)
+		for _, t := range []struct{ dir, file *string }{{&model.imageDir, &model.config.Image.File},
+			{&model.textDir, &model.config.Text.File}} {
 			if strings.HasSuffix(*t.dir, ".onnx") {
 				*t.dir, *t.file = path.Dir(*t.dir), *t.dir
 			}
 		}
 	} else {
-		m.config, _, err = readConfig(spec.Folder)
+		model.config, _, err = readConfig(spec.Folder)
 	}
 
 	if err != nil {
 		return nil, err
 	}
 
-	config, backbone := &m.config, m.bundle
+	config, backbone := &model.config, model.bundle
 	config.Name = cmp.Or(spec.Name, config.Name, filepath.Base(spec.Folder))
 	config.Variant = cmp.Or(spec.Variant, config.Variant)
 	if spec.LogitScale != 0 {
@@ -96,7 +96,7 @@ func open(spec bundle.Spec, run bundle.Runner) (*bundle.Bundle, error) {
 	backbone.Name, backbone.Architecture, backbone.Source = config.Name, cmp.Or(config.Architecture,
 		"ONNX"), cmp.Or(config.Source, "exported towers")
 	backbone.Notes = config.Notes
-	if err := m.open(); err != nil {
+	if err := model.open(); err != nil {
 		err = fmt.Errorf("bundle %s: %w", backbone.Name, err)
 		if _, missing := os.Stat(filepath.Join(backbone.Dir, bundle.ManifestFile)); spec.Folder != "" &&
 			missing != nil {
@@ -106,33 +106,33 @@ func open(spec bundle.Spec, run bundle.Runner) (*bundle.Bundle, error) {
 		return nil, err
 	}
 
-	m.recognise(run)
-	if err := m.proveBoxes(run); err != nil {
+	model.recognise(run)
+	if err := model.proveBoxes(run); err != nil {
 		return nil, fmt.Errorf("bundle %s: %w", backbone.Name, err)
 	}
 
-	m.openBatches(run)
-	backbone.Towers = m
+	model.openBatches(run)
+	backbone.Towers = model
 	return backbone, nil
 }
 
 // common returns the innermost folder that contains two paths, and their paths in it, with slashes.
-func common(a, b string) (dir, inA, inB string, err error) {
-	if a, err = filepath.Abs(a); err != nil {
+func common(first, second string) (dir, inA, inB string, err error) {
+	if first, err = filepath.Abs(first); err != nil {
 		return "", "", "", err
 	}
 
-	if b, err = filepath.Abs(b); err != nil {
+	if second, err = filepath.Abs(second); err != nil {
 		return "", "", "", err
 	}
 
-	for dir = a; ; dir = filepath.Dir(dir) {
-		inA, _ = filepath.Rel(dir, a)
-		if inB, err = filepath.Rel(dir, b); err == nil && filepath.IsLocal(inB) {
+	for dir = first; ; dir = filepath.Dir(dir) {
+		inA, _ = filepath.Rel(dir, first)
+		if inB, err = filepath.Rel(dir, second); err == nil && filepath.IsLocal(inB) {
 			return dir, filepath.ToSlash(inA), filepath.ToSlash(inB), nil
 		}
 		if dir == filepath.Dir(dir) {
-			return "", "", "", fmt.Errorf("no folder holds both %s and %s", a, b)
+			return "", "", "", fmt.Errorf("no folder holds both %s and %s", first, second)
 		}
 	}
 }
@@ -153,7 +153,7 @@ func (m *model) open() error {
 			continue
 		}
 
-		f, err := graph.OpenFile(m.bundle.Dir, name)
+		file, err := graph.OpenFile(m.bundle.Dir, name)
 		if _, missing := os.Stat(filepath.Join(m.bundle.Dir, filepath.FromSlash(name))); err != nil &&
 			errors.Is(missing, os.ErrNotExist) {
 			return fmt.Errorf("%s is missing from %s: put it there, or name the file in %s as \"model\" (both "+
@@ -165,7 +165,7 @@ func (m *model) open() error {
 			return err
 		}
 
-		open[name] = f
+		open[name] = file
 	}
 
 	if m.image, err = newImageTower(m.bundle.Dir, open[imageFile], imageFile, m.config.Image); err != nil {
@@ -194,21 +194,21 @@ func (m *model) towerFiles() (image, text string, err error) {
 	case image != "" && text != "":
 		return image, text, nil
 	case m.imageDir != "":
-		for _, t := range []struct {
+		for _, tower := range []struct {
 			dir   string
 			image bool
 			to    *string
 		}{{m.imageDir, true, &image}, {m.textDir, false, &text}} {
-			if *t.to != "" {
+			if *tower.to != "" {
 				continue
 			}
-			e, origin, err := findTower(filepath.Join(m.bundle.Dir, filepath.FromSlash(t.dir)), t.image,
+			e, origin, err := findTower(filepath.Join(m.bundle.Dir, filepath.FromSlash(tower.dir)), tower.image,
 				m.config.Variant)
 			if err != nil {
 				return "", "", err
 			}
-			*t.to = path.Join(t.dir, e.file)
-			m.decided("file", "%s, a name of %s", *t.to, origin)
+			*tower.to = path.Join(tower.dir, e.file)
+			m.decided("file", "%s, a name of %s", *tower.to, origin)
 		}
 		return image, text, nil
 	}
@@ -251,13 +251,13 @@ func (m *model) describe() error {
 
 // finish finds the token embedding, the width and the context length, and checks that the towers belong together.
 func (m *model) finish() error {
-	h, backbone, textTower := m.config, m.bundle, m.text
+	config, backbone, textTower := m.config, m.bundle, m.text
 	tokens, err := m.tokenizer()
 	if err != nil {
 		return err
 	}
 
-	if err := textTower.findTable(m.bundle.Dir, h.Tokens, tokens.VocabSize(), h.TextWidth); err != nil {
+	if err := textTower.findTable(m.bundle.Dir, config.Tokens, tokens.VocabSize(), config.TextWidth); err != nil {
 		return err
 	}
 
@@ -274,15 +274,15 @@ func (m *model) finish() error {
 	}
 
 	textTower.filler = filler[0]
-	if err := textTower.measure(cmp.Or(h.Context, m.said.context), h.Context != 0); err != nil {
+	if err := textTower.measure(cmp.Or(config.Context, m.said.context), config.Context != 0); err != nil {
 		return fmt.Errorf("%s: %w", textTower.name, err)
 	}
 
 	for _, c := range []struct {
 		key       string
 		said, got int
-	}{{"text_width", h.TextWidth, textTower.table.width}, {"embed_dim", h.EmbedDim,
-		textTower.embedDim}, {"context_length", h.Context,
+	}{{"text_width", config.TextWidth, textTower.table.width}, {"embed_dim", config.EmbedDim,
+		textTower.embedDim}, {"context_length", config.Context,
 		textTower.context}} {
 		if c.said != 0 && c.said != c.got {
 			return fmt.Errorf("%s says %s %d, %s has %d", bundle.ManifestFile, c.key, c.said, textTower.name, c.got)

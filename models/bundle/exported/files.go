@@ -69,22 +69,23 @@ func (m *model) Verify() error { return m.verify(true) }
 // sum returns the digest: a hash of the contents of all files, and of the keys of bundle.json that affect their use. An
 // unreadable file enters with its error; running the model will report it.
 func (m *model) sum() string {
-	h := m.config
-	h.Name, h.Architecture, h.Source, h.Notes, h.Files = "", "", "", nil, map[string]bundle.File{}
-	h.LogitScale, h.LogScale, h.LogitBias = 0, nil, 0
-	h.Texts = nil
+	config := m.config
+	config.Name, config.Architecture, config.Source, config.Notes, config.Files = "", "", "", nil,
+		map[string]bundle.File{}
+	config.LogitScale, config.LogScale, config.LogitBias = 0, nil, 0
+	config.Texts = nil
 	if texts := m.bundle.Texts; texts != (tokenizer.TextCleaning{}) {
-		h.Texts = &texts
+		config.Texts = &texts
 	}
 
 	for _, name := range m.files {
 		have, err := bundle.HashFiles(m.bundle.Dir, []string{name}, false)
-		if h.Files[name] = have[name]; err != nil {
-			h.Files[name] = bundle.File{SHA256: err.Error()}
+		if config.Files[name] = have[name]; err != nil {
+			config.Files[name] = bundle.File{SHA256: err.Error()}
 		}
 	}
 
-	text, err := json.Marshal(h)
+	text, err := json.Marshal(config)
 	if err != nil { // it was read from JSON
 		panic(err)
 	}
@@ -136,7 +137,7 @@ func (m *model) tokenizer() (*tokenizer.Tokenizer, error) {
 
 // treated applies the treatment of texts to the tokenizer: that of bundle.json, or of an OpenCLIP configuration beside
 // the text tower.
-func (m *model) treated(t *tokenizer.Tokenizer) (*tokenizer.Tokenizer, error) {
+func (m *model) treated(tokens *tokenizer.Tokenizer) (*tokenizer.Tokenizer, error) {
 	var texts checkpoint.Texts
 	if c := m.config.Texts; c != nil {
 		texts.TextCleaning = *c
@@ -163,10 +164,10 @@ func (m *model) treated(t *tokenizer.Tokenizer) (*tokenizer.Tokenizer, error) {
 			"texts keep it", bundle.ManifestFile)
 	}
 
-	t, err := texts.Apply(t)
+	tokens, err := texts.Apply(tokens)
 	if err == nil {
-		m.bundle.Texts = t.Cleaning()
+		m.bundle.Texts = tokens.Cleaning()
 	}
 
-	return t, err
+	return tokens, err
 }

@@ -18,15 +18,15 @@ import (
 // gradient files that are missing, if gradients is set, and a bundle.json with all derived properties and the SHA-256
 // of every file. An existing bundle at out is replaced.
 func WriteRecorded(b *bundle.Bundle, out string, gradients bool) error {
-	m, ok := b.Towers.(*model)
+	model, ok := b.Towers.(*model)
 	if !ok {
 		return fmt.Errorf("bundle %s holds no exported models, so nothing has to be recorded", b.Name)
 	}
 
-	config, read := m.settled(), bundle.Hashes{}
+	config, read := model.settled(), bundle.Hashes{}
 	err := atomicfile.Folder(out, bundle.ManifestFile, func(dir string) error {
-		for _, name := range m.files {
-			from, to := filepath.Join(m.bundle.Dir, filepath.FromSlash(name)), filepath.Join(dir,
+		for _, name := range model.files {
+			from, to := filepath.Join(model.bundle.Dir, filepath.FromSlash(name)), filepath.Join(dir,
 				filepath.FromSlash(name))
 			if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
 				return err
@@ -36,9 +36,9 @@ func WriteRecorded(b *bundle.Bundle, out string, gradients bool) error {
 			}
 		}
 
-		files := m.files
+		files := model.files
 		if gradients {
-			more, err := m.writeGradients(dir)
+			more, err := model.writeGradients(dir)
 			if err != nil {
 				return err
 			}
@@ -82,30 +82,33 @@ func nameIn(f *graph.File, n graph.Node) string {
 
 // settled returns a bundle.json with all properties.
 func (m *model) settled() config {
-	c, b, imageTower, textTower := m.config, m.bundle, m.image, m.text
-	c.Name, c.Architecture, c.Source = b.Name, b.Architecture, b.Source
-	c.TextWidth, c.EmbedDim, c.ImageSize, c.Context = b.Text.Width, b.Text.EmbedDim, b.Vision.Image, b.Text.Context
-	c.LogitScale, c.LogitBias, c.LogScale, c.Notes, c.Files = b.LogitScale, b.LogitBias, nil, b.Notes,
+	config, b, imageTower, textTower := m.config, m.bundle, m.image, m.text
+	config.Name, config.Architecture, config.Source = b.Name, b.Architecture, b.Source
+	config.TextWidth, config.EmbedDim, config.ImageSize, config.Context = b.Text.Width, b.Text.EmbedDim, b.Vision.Image,
+		b.Text.Context
+	config.LogitScale, config.LogitBias, config.LogScale, config.Notes, config.Files = b.LogitScale, b.LogitBias, nil,
+		b.Notes,
 		map[string]bundle.File{}
-	c.Preprocess, _ = json.Marshal(b.Preprocess)
-	c.Model, c.Variant, c.TokenizerFile = "", "", b.Vocabulary
+	config.Preprocess, _ = json.Marshal(b.Preprocess)
+	config.Model, config.Variant, config.TokenizerFile = "", "", b.Vocabulary
 	if b.Texts != (tokenizer.TextCleaning{}) {
-		c.Texts = &b.Texts
+		config.Texts = &b.Texts
 	}
 
-	c.Image = imageConfig{File: imageTower.name, Input: imageTower.input.Name(),
+	config.Image = imageConfig{File: imageTower.name, Input: imageTower.input.Name(),
 		Output:  nameIn(imageTower.file, imageTower.output),
 		Patches: nameIn(imageTower.file, imageTower.patches)}
 	causal, name := textTower.causal, func(n graph.Node) string { return nameIn(textTower.file, n) }
-	c.Text = textConfig{File: textTower.name, Embeddings: name(textTower.embeddings), IDs: name(textTower.ids),
+	config.Text = textConfig{File: textTower.name, Embeddings: name(textTower.embeddings), IDs: name(textTower.ids),
 		EOT:  name(textTower.eot),
 		Mask: name(textTower.mask), Positions: name(textTower.positions), Output: name(textTower.output),
 		Causal: &causal}
 
 	if textTower.embeddings.OK() && textTower.table.file != "" {
-		c.Tokens = &tokenTable{File: textTower.table.file, Offset: textTower.table.offset, DType: textTower.table.dtype,
+		config.Tokens = &tokenTable{File: textTower.table.file, Offset: textTower.table.offset,
+			DType: textTower.table.dtype,
 			Shape: []int{textTower.table.rows, textTower.table.width}}
 	}
 
-	return c
+	return config
 }

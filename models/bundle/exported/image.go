@@ -111,18 +111,18 @@ func (t *imageTower) fixedSize() int {
 // measure determines the sizes with a batch of 2. hint is the image size if the graph leaves it open; said means that
 // bundle.json names it.
 func (t *imageTower) measure(hint int, said bool) error {
-	h, w := t.axes()
+	height, width := t.axes()
 	switch {
-	case h != w && h != 0 && w != 0:
-		return fmt.Errorf("it takes images of %d x %d; only squares are supported: export it for one", h, w)
-	case h == 0 && w == 0 && hint == 0:
+	case height != width && height != 0 && width != 0:
+		return fmt.Errorf("it takes images of %d x %d; only squares are supported: export it for one", height, width)
+	case height == 0 && width == 0 && hint == 0:
 		guess, err := t.guess()
 		if err != nil {
 			return err
 		}
 		t.size = guess
 	default:
-		t.size = cmp.Or(max(h, w), hint)
+		t.size = cmp.Or(max(height, width), hint)
 	}
 
 	if said && hint != t.size {

@@ -137,7 +137,7 @@ type found struct {
 
 // findTowers looks for both towers in a folder. Two files take precedence over one file; if two layouts fit, the error
 // names both.
-func findTowers(dir, variant string) (f found, err error) {
+func findTowers(dir, variant string) (towers found, err error) {
 	list := exportsIn(dir)
 	var fit []layout
 	var half string
@@ -161,36 +161,40 @@ func findTowers(dir, variant string) (f found, err error) {
 	two := pairs(dir)
 	switch {
 	case len(fit) == 0 && len(two) > 0:
-		return f, fmt.Errorf("%s holds a folder for each tower: name both in its place, %s", dir,
+		return towers, fmt.Errorf("%s holds a folder for each tower: name both in its place, %s", dir,
 			strings.Join(two[:min(len(two), 3)], " or "))
 	case len(fit) == 0 && half != "":
-		return f, fmt.Errorf("%s: put it there, or name a folder for each tower", half)
+		return towers, fmt.Errorf("%s: put it there, or name a folder for each tower", half)
 	case len(fit) == 0:
-		return f, fmt.Errorf("none of its .onnx files (%s) has a name of a known exporter: name the file in "+
+		return towers, fmt.Errorf("none of its .onnx files (%s) has a name of a known exporter: name the file in "+
 			"%s as \"model\" (both towers), or as \"image\": {\"file\": ...} and \"text\": {\"file\": ...}",
 			files(list), bundle.ManifestFile)
 	case len(fit) > 1:
-		return f, fmt.Errorf("its files have the names of two exporters, %s and %s (%s): name the files to use in %s",
-			fit[0].origin, fit[1].origin, files(list), bundle.ManifestFile)
+		return towers,
+			fmt.Errorf("its files have the names of two exporters, %s and %s (%s): name the files to use in %s",
+				fit[0].origin, fit[1].origin, files(list), bundle.ManifestFile)
 	}
 
 	l := fit[0]
-	f.origin = l.origin
+	towers.origin = l.origin
 	image, text := matching(list, l.image), matching(list, l.text)
-	if f.image, err = choose("image tower", image, variant); err != nil {
-		return f, err
+	if towers.image, err = choose("image tower", image, variant); err != nil {
+		return towers, err
 	}
 
-	if f.text, err = choose("text tower", text, variant); err != nil {
-		return f, err
+	if towers.text, err = choose("text tower", text, variant); err != nil {
+		return towers, err
 	}
 
-	f.others = slices.DeleteFunc(slices.Concat(image, text), func(e export) bool { return e == f.image || e == f.text })
-	return f, nil
+	towers.others = slices.DeleteFunc(slices.Concat(image, text), func(e export) bool {
+		return e == towers.image ||
+			e == towers.text
+	})
+	return towers, nil
 }
 
 // findTower looks for one tower in its own folder: under any name of a layout, or as the only file.
-func findTower(dir string, image bool, variant string) (e export, origin string, err error) {
+func findTower(dir string, image bool, variant string) (tower export, origin string, err error) {
 	role := "text tower"
 	if image {
 		role = "image tower"
@@ -198,9 +202,9 @@ func findTower(dir string, image bool, variant string) (e export, origin string,
 
 	switch st, err := os.Stat(dir); {
 	case err != nil:
-		return e, "", fmt.Errorf("the %s: %w", role, err)
+		return tower, "", fmt.Errorf("the %s: %w", role, err)
 	case !st.IsDir():
-		return e, "", fmt.Errorf("%s is neither a folder nor an .onnx file: name one that holds the %s", dir, role)
+		return tower, "", fmt.Errorf("%s is neither a folder nor an .onnx file: name one that holds the %s", dir, role)
 	}
 
 	list := exportsIn(dir)
@@ -210,8 +214,8 @@ func findTower(dir string, image bool, variant string) (e export, origin string,
 			own = l.image
 		}
 		if fit := matching(list, own); len(fit) > 0 && !l.combined() {
-			e, err = choose(role, fit, variant)
-			return e, l.origin, err
+			tower, err = choose(role, fit, variant)
+			return tower, l.origin, err
 		}
 	}
 
@@ -220,11 +224,11 @@ func findTower(dir string, image bool, variant string) (e export, origin string,
 	}
 
 	if len(list) == 0 {
-		return e, "", fmt.Errorf("%s holds no .onnx file: name the folder of the %s, or its file", dir, role)
+		return tower, "", fmt.Errorf("%s holds no .onnx file: name the folder of the %s, or its file", dir, role)
 	}
 
-	e, err = choose(role, list, variant)
-	return e, "a folder for each tower, as in fastembed", err
+	tower, err = choose(role, list, variant)
+	return tower, "a folder for each tower, as in fastembed", err
 }
 
 // looksExported reports whether a folder has files of a known layout.

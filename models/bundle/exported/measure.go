@@ -20,18 +20,18 @@ func (t *textTower) try(length int) (graph.Shape, error) {
 	}
 
 	emb := g.Input(bundle.EmbeddingsInput, graph.Float, graph.Static(n, length, t.table.width))
-	f := t.build(g, emb, tokens, read)
+	features := t.build(g, emb, tokens, read)
 	if err := g.Err(); err != nil {
 		return nil, err
 	}
 
-	if s, ok := f.Shape().Ints(); !ok || len(s) != 2 || s[0] != n {
+	if s, ok := features.Shape().Ints(); !ok || len(s) != 2 || s[0] != n {
 		return nil, fmt.Errorf("output %s has shape %v for %d texts of %d tokens; features must be [texts,size]: "+
 			"write another value as \"text\": {\"output\": NAME} in %s, or export one row for each text",
-			t.output.Name(), f.Shape(), n, length, bundle.ManifestFile)
+			t.output.Name(), features.Shape(), n, length, bundle.ManifestFile)
 	}
 
-	return f.Shape(), nil
+	return features.Shape(), nil
 }
 
 // measure determines the context length, the size of the features, and whether shorter sequences are possible. hint is

@@ -53,23 +53,23 @@ func (o *opening) inline(g *graph.Graph, roots []graph.Node, replace map[graph.N
 		return inlined(g, roots, replace, nil)
 	}
 
-	c, spots := &opening{n: o.n, choice: o.choice}, map[graph.Node]spot{}
+	current, spots := &opening{n: o.n, choice: o.choice}, map[graph.Node]spot{}
 	for old, now := range replace {
 		if size := staticAxis(old, 0); size > 0 && size%o.n == 0 && now.Rank() > 0 && !now.Shape()[0].Is(size) {
 			spots[old] = spot{0, 1}
 			if size == o.n {
-				c.feed = now
+				current.feed = now
 			}
 		}
 	}
 
 	out := inlined(g, roots, replace, func(op *graph.Op, in []graph.Node,
 		apply func([]graph.Node) ([]graph.Node, error)) ([]graph.Node, error) {
-		return c.transform(g, spots, op, slices.Clone(in), apply)
+		return current.transform(g, spots, op, slices.Clone(in), apply)
 	})
 
 	if o.search {
-		o.met = c.met
+		o.met = current.met
 	}
 
 	return out
@@ -149,18 +149,18 @@ func (o *opening) transform(g *graph.Graph, spots map[graph.Node]spot, op *graph
 }
 
 // numbers reports whether a value of the export is the constant 0, 1, ..., n-1.
-func (o *opening) numbers(n graph.Node) bool {
-	if !n.OK() || !isInt(n) || n.Op().Literal() == nil || n.Rank() != 1 || n.Dim(0) != o.n {
+func (o *opening) numbers(value graph.Node) bool {
+	if !value.OK() || !isInt(value) || value.Op().Literal() == nil || value.Rank() != 1 || value.Dim(0) != o.n {
 		return false
 	}
 
-	for i, d := range n.ConstantInts() {
+	for i, d := range value.ConstantInts() {
 		if !d.Is(i) {
 			return false
 		}
 	}
 
-	return len(n.ConstantInts()) == o.n
+	return len(value.ConstantInts()) == o.n
 }
 
 // adapt changes the inputs of an operator that contain the batch size.
@@ -188,7 +188,7 @@ func (o *opening) adapt(g *graph.Graph, spots map[graph.Node]spot, op *graph.Op,
 			in[1] = g.Ints(old...)
 		}
 	case "Concat":
-		k := slices.Index(op.In, carrier)
+		position := slices.Index(op.In, carrier)
 		along := op.Attrs.Int("axis", 0)
 		if along < 0 {
 			along += carrier.Rank()
@@ -199,7 +199,7 @@ func (o *opening) adapt(g *graph.Graph, spots map[graph.Node]spot, op *graph.Op,
 				continue
 			}
 			// One row for each element of the batch: use the first row for all of them.
-			row := in[k].Slice(along, 0, 1)
+			row := in[position].Slice(along, 0, 1)
 			in[i] = in[i].Slice(at.axis, 0, 1).Add(row.Sub(row))
 		}
 	case "Add", "Sub", "Mul", "Div", "Pow", "Where", "Max", "Min", "Equal", "Less", "Greater", "And", "Or":
@@ -227,19 +227,19 @@ func baked(old, now graph.Node) bool {
 func (o *opening) targets(from []int, at spot, to []int) []spot {
 	before := at.outer * tensor.Size(from[:at.axis])
 	var own, rest []spot
-	for j, d := range to {
+	for j, size := range to {
 		lead := tensor.Size(to[:j])
 		if lead == 0 || before%lead != 0 {
 			continue
 		}
 
 		outer := before / lead
-		if d%(outer*o.n) != 0 {
+		if size%(outer*o.n) != 0 {
 			continue
 		}
 
 		switch s := (spot{j, outer}); {
-		case d == o.n && outer == 1:
+		case size == o.n && outer == 1:
 			own = append(own, s)
 		case len(to) < len(from) && j < len(to)-1:
 			rest = append([]spot{s}, rest...)
@@ -318,19 +318,19 @@ func searchOpening(n int, dir string, run bundle.Runner,
 		return nil, errors.New("it was not tried")
 	}
 
-	o := &opening{n: n, choice: map[string]int{}, search: true}
+	opening := &opening{n: n, choice: map[string]int{}, search: true}
 	var last error
 	for built, proven := 0, 0; built < maxBuilt && proven < maxProven; built++ {
-		forms, err := build(o)
+		forms, err := build(opening)
 		if err == nil {
 			proven++
 			if _, err = forms.Compare(dir, run); err == nil {
-				o.search = false
-				return o, nil
+				opening.search = false
+				return opening, nil
 			}
 		}
 		last = err
-		if !o.next() {
+		if !opening.next() {
 			break
 		}
 	}
@@ -340,7 +340,7 @@ func searchOpening(n int, dir string, run bundle.Runner,
 
 // openBatches opens the batches that the export fixed, if features stay the same.
 func (m *model) openBatches(run bundle.Runner) {
-	for _, t := range []struct {
+	for _, tower := range []struct {
 		what      string
 		box       *bundle.Box
 		batch     *int
@@ -348,19 +348,19 @@ func (m *model) openBatches(run bundle.Runner) {
 		bothForms func(*opening) (bundle.TwoForms, error)
 	}{{"images", m.image.box, &m.image.batch, &m.image.open, m.image.opened},
 		{"texts", m.text.box, &m.text.batch, &m.text.open, m.text.opened}} {
-		n := *t.batch
-		if n == 0 || t.box != nil {
+		batch := *tower.batch
+		if batch == 0 || tower.box != nil {
 			continue
 		}
-		o, err := searchOpening(n, m.bundle.Dir, run, t.bothForms)
+		o, err := searchOpening(batch, m.bundle.Dir, run, tower.bothForms)
 		if err != nil {
-			m.decided("batch of "+t.what, "remains %d, as exported (%v): the tower always processes that many, "+
-				"even if there are fewer", n, err)
+			m.decided("batch of "+tower.what, "remains %d, as exported (%v): the tower always processes that many, "+
+				"even if there are fewer", batch, err)
 			continue
 		}
-		*t.open, *t.batch = o, 0
-		m.decided("batch of "+t.what, "fixed at %d by the export, and opened: %d rows have the same features in "+
-			"both forms", n, n+2)
+		*tower.open, *tower.batch = o, 0
+		m.decided("batch of "+tower.what, "fixed at %d by the export, and opened: %d rows have the same features in "+
+			"both forms", batch, batch+2)
 	}
 }
 
@@ -401,7 +401,7 @@ func (t *textTower) opened(o *opening) (bundle.TwoForms, error) {
 	return t.bothForms(&other, t.batch+2)
 }
 
-func (t *textTower) bothForms(other *textTower, rows int) (f bundle.TwoForms, err error) {
+func (t *textTower) bothForms(other *textTower, rows int) (forms bundle.TwoForms, err error) {
 	g := graph.New()
 	emb := g.Input(bundle.EmbeddingsInput, graph.Float, graph.Static(rows, t.context, t.table.width))
 	tokens, read := make([][]int, rows), make([]int, rows)
@@ -410,7 +410,7 @@ func (t *textTower) bothForms(other *textTower, rows int) (f bundle.TwoForms, er
 		read[i] = min(t.context-1, 2+i%max(1, t.context-2))
 	}
 
-	f.Want, f.Got = t.build(g, emb, tokens, read), other.build(g, emb, tokens, read)
-	f.In = tensor.Map{bundle.EmbeddingsInput: bundle.Noise(rows, t.context, t.table.width)}
-	return f, g.Err()
+	forms.Want, forms.Got = t.build(g, emb, tokens, read), other.build(g, emb, tokens, read)
+	forms.In = tensor.Map{bundle.EmbeddingsInput: bundle.Noise(rows, t.context, t.table.width)}
+	return forms, g.Err()
 }

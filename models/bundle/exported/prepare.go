@@ -50,7 +50,7 @@ func inside(data []byte, size int) (p preprocess.Preprocess, ok bool, err error)
 }
 
 // sizesOf reads the sizes in a config.json or open_clip_config.json.
-func sizesOf(data []byte) (s said) {
+func sizesOf(data []byte) (known said) {
 	type sizes struct {
 		Image   json.Number `json:"image_size"`
 		Context json.Number `json:"context_length"`
@@ -63,12 +63,12 @@ func sizesOf(data []byte) (s said) {
 		TextHF   sizes `json:"text_config"`
 	}
 
-	var f struct {
+	var parsed struct {
 		towers
 		Model towers `json:"model_cfg"`
 	}
-	if json.Unmarshal(data, &f) != nil {
-		return s
+	if json.Unmarshal(data, &parsed) != nil {
+		return known
 	}
 
 	first := func(list ...json.Number) int {
@@ -80,8 +80,8 @@ func sizesOf(data []byte) (s said) {
 		return 0
 	}
 
-	return said{image: first(f.Vision.Image, f.VisionHF.Image, f.Model.Vision.Image),
-		context: first(f.Text.Context, f.TextHF.Longest, f.Model.Text.Context)}
+	return said{image: first(parsed.Vision.Image, parsed.VisionHF.Image, parsed.Model.Vision.Image),
+		context: first(parsed.Text.Context, parsed.TextHF.Longest, parsed.Model.Text.Context)}
 }
 
 // places returns the folders in which a tower's files are searched: the folder of its graph, the parent folder if that
@@ -132,7 +132,7 @@ func (m *model) look(at []string, file string) (name string, data []byte, err er
 // preprocessing determines the preprocessing and measures the image tower. bundle.json takes precedence over files of
 // exporters, and normalisation in the graph over both.
 func (m *model) preprocessing() (preprocess.Preprocess, error) {
-	h, imageTower := m.config, m.image
+	config, imageTower := m.config, m.image
 	at := places(m.imageDir, imageTower.name)
 	for _, file := range []string{"config.json", "open_clip_config.json"} {
 		_, data, err := m.beside(at, file)
@@ -143,12 +143,12 @@ func (m *model) preprocessing() (preprocess.Preprocess, error) {
 		m.said = said{cmp.Or(m.said.image, s.image), cmp.Or(m.said.context, s.context)}
 	}
 
-	size := cmp.Or(h.ImageSize, imageTower.fixedSize(), m.said.image, 224)
-	p, from := preprocess.CLIP(size), ""
+	size := cmp.Or(config.ImageSize, imageTower.fixedSize(), m.said.image, 224)
+	settings, from := preprocess.CLIP(size), ""
 	for _, s := range sources {
 		name, data, err := m.beside(at, s.name)
 		if err != nil {
-			return p, err
+			return settings, err
 		}
 
 		if name == "" {
@@ -158,51 +158,54 @@ func (m *model) preprocessing() (preprocess.Preprocess, error) {
 		q, ok, err := s.read(data, size)
 		switch {
 		case err != nil:
-			return p, fmt.Errorf("%s: %w", name, err)
-		case ok && from != "" && q != p:
-			return p, fmt.Errorf("%s and %s prepare images differently (%+v, %+v): write preprocess in %s", from, name,
-				p, q, bundle.ManifestFile)
+			return settings, fmt.Errorf("%s: %w", name, err)
+		case ok && from != "" && q != settings:
+			return settings, fmt.Errorf("%s and %s prepare images differently (%+v, %+v): write preprocess in %s", from,
+				name,
+				settings, q, bundle.ManifestFile)
 		case ok:
-			p, from = q, name
+			settings, from = q, name
 		}
 	}
 
-	known := cmp.Or(h.ImageSize, imageTower.fixedSize())
+	known := cmp.Or(config.ImageSize, imageTower.fixedSize())
 	if from != "" {
-		known = cmp.Or(known, p.Size)
+		known = cmp.Or(known, settings.Size)
 		m.decided("preprocessing", "as %s says", from)
 	}
 
-	if err := imageTower.measure(cmp.Or(known, m.said.image), h.ImageSize != 0); err != nil {
-		return p, fmt.Errorf("%s: %w", imageTower.name, err)
+	if err := imageTower.measure(cmp.Or(known, m.said.image), config.ImageSize != 0); err != nil {
+		return settings, fmt.Errorf("%s: %w", imageTower.name, err)
 	}
 
 	if from == "" {
-		p.Size = imageTower.size
+		settings.Size = imageTower.size
 	}
 
 	if imageTower.levels > 0 {
-		p.Mean, p.Std = [3]float32{}, [3]float32{1 / imageTower.levels, 1 / imageTower.levels, 1 / imageTower.levels}
+		settings.Mean, settings.Std = [3]float32{}, [3]float32{1 / imageTower.levels, 1 / imageTower.levels,
+			1 / imageTower.levels}
 		m.decided("normalisation", "inside the graph, of pixels from 0 to %g", imageTower.levels)
 	}
 
-	if h.Preprocess != nil {
-		dec := json.NewDecoder(bytes.NewReader(h.Preprocess))
+	if config.Preprocess != nil {
+		dec := json.NewDecoder(bytes.NewReader(config.Preprocess))
 		dec.DisallowUnknownFields()
-		if err := dec.Decode(&p); err != nil {
-			return p, fmt.Errorf("preprocess: %w; the keys are size, resize, crop, mean, std", err)
+		if err := dec.Decode(&settings); err != nil {
+			return settings, fmt.Errorf("preprocess: %w; the keys are size, resize, crop, mean, std", err)
 		}
 	} else if from == "" {
 		m.bundle.Notes = append(m.bundle.Notes, "preprocess is not given: that of OpenAI's models")
 	}
 
-	if err := p.Validate(); err != nil {
-		return p, err
+	if err := settings.Validate(); err != nil {
+		return settings, err
 	}
 
-	if p.Size != imageTower.size {
-		return p, fmt.Errorf("preprocess: images of %d pixels for a tower that takes %d", p.Size, imageTower.size)
+	if settings.Size != imageTower.size {
+		return settings, fmt.Errorf("preprocess: images of %d pixels for a tower that takes %d", settings.Size,
+			imageTower.size)
 	}
 
-	return p, nil
+	return settings, nil
 }

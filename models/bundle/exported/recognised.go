@@ -82,31 +82,31 @@ func (w named) Node(g *graph.Graph, name string, shape ...int) graph.Node {
 		return g.Fail("weight %s was not found in the export", name)
 	}
 
-	n, err := weight.in(g)
+	node, err := weight.in(g)
 	if err != nil {
 		return g.Fail("weight %s: %w", name, err)
 	}
 
-	if n.DType() != graph.Float {
-		n = n.Cast(graph.Float)
+	if node.DType() != graph.Float {
+		node = node.Cast(graph.Float)
 	}
 
 	if weight.turned {
-		n = n.Transpose(1, 0)
+		node = node.Transpose(1, 0)
 	}
 
-	have, ok := n.Shape().Ints()
+	have, ok := node.Shape().Ints()
 	switch {
 	case ok && slices.Equal(have, shape):
-		return n
+		return node
 	case !ok || tensor.Size(have) < tensor.Size(shape):
-		return g.Fail("weight %s is %v in the export, the architecture needs %v", name, n.Shape(), shape)
+		return g.Fail("weight %s is %v in the export, the architecture needs %v", name, node.Shape(), shape)
 	case tensor.Size(have) > tensor.Size(shape):
 		width := shape[len(shape)-1]
-		n = n.Reshape(-1, width).Slice(0, 0, tensor.Size(shape)/width)
+		node = node.Reshape(-1, width).Slice(0, 0, tensor.Size(shape)/width)
 	}
 
-	return n.Reshape(shape...)
+	return node.Reshape(shape...)
 }
 
 // recognised is a text tower whose graph is CLIP's, in the form that computes common prefixes of class prompts once.
@@ -131,10 +131,10 @@ func (m *model) recogniseText(run bundle.Runner) (*recognised, error) {
 		return nil, err
 	}
 
-	r := &recognised{clip.Text{TextArch: clip.TextArch{Width: matcher.width, Layers: matcher.layers,
+	shared := &recognised{clip.Text{TextArch: clip.TextArch{Width: matcher.width, Layers: matcher.layers,
 		Heads: matcher.heads, MLP: matcher.mlp, Context: textTower.context, EmbedDim: matcher.embedDim,
 		Activation: matcher.act, Eps: matcher.eps}}, named{"", matcher.weights}}
-	switch err := r.Check(); {
+	switch err := shared.Check(); {
 	case err != nil:
 		return nil, err
 	case matcher.width != textTower.table.width || matcher.embedDim != textTower.embedDim:
@@ -143,7 +143,7 @@ func (m *model) recogniseText(run bundle.Runner) (*recognised, error) {
 		return nil, errors.New("it was not compared")
 	}
 
-	return r, m.prove(r, run)
+	return shared, m.prove(shared, run)
 }
 
 // recognise looks for CLIP's transformers in both towers.
@@ -190,7 +190,7 @@ func (m *model) recognise(run bundle.Runner) {
 var proofClasses = []int{1, 3, 2}
 
 // prove runs both forms of the text tower on prompts of random tokens.
-func (m *model) prove(r *recognised, run bundle.Runner) error {
+func (m *model) prove(shared *recognised, run bundle.Runner) error {
 	textTower, rng := m.text, rand.New(rand.NewPCG(1, 2))
 	tokens := func(n int) (ids []int) {
 		for range n {
@@ -224,7 +224,7 @@ func (m *model) prove(r *recognised, run bundle.Runner) error {
 	prompts := []clip.Prompt{{Ctx: ctx}}
 	weigh := g.Const(bundle.Noise(len(ids), textTower.embedDim))
 	var list []graph.Output
-	for i, features := range [][]graph.Node{r.Prompts(g, r, suffixes, prompts),
+	for i, features := range [][]graph.Node{shared.Prompts(g, shared, suffixes, prompts),
 		textTower.prompts(g, suffixes, prompts)} {
 		f, form := features[0].L2Normalize(), []string{"shared", "plain"}[i]
 		dx, err := grad.Of(f.Mul(weigh).Sum(), ctx)
@@ -263,7 +263,7 @@ type recognisedViT struct {
 
 // recogniseImage finds CLIP's vision transformer in the graph of the image tower.
 func (m *model) recogniseImage(run bundle.Runner) (*recognisedViT, error) {
-	imageTower, r := m.image, &recognisedViT{}
+	imageTower, vit := m.image, &recognisedViT{}
 	if run == nil {
 		return nil, errors.New("it was not compared")
 	}
@@ -272,7 +272,7 @@ func (m *model) recogniseImage(run bundle.Runner) (*recognisedViT, error) {
 	var conv graph.Node
 	err := matcher.match(imageTower.output, "ln_post", "proj", "visual_projection.weight",
 		func(n graph.Node) (err error) {
-			r.front, conv, err = matcher.visionStart(n)
+			vit.front, conv, err = matcher.visionStart(n)
 			return err
 		})
 
@@ -285,11 +285,12 @@ func (m *model) recogniseImage(run bundle.Runner) (*recognisedViT, error) {
 		return nil, fmt.Errorf("patches of %d pixels that overlap or have gaps: strides %v", patch, s)
 	}
 
-	r.named = named{"visual.", matcher.weights}
-	r.VisionArch = clip.VisionArch{Width: matcher.width, Layers: matcher.layers, Heads: matcher.heads, MLP: matcher.mlp,
+	vit.named = named{"visual.", matcher.weights}
+	vit.VisionArch = clip.VisionArch{Width: matcher.width, Layers: matcher.layers, Heads: matcher.heads,
+		MLP:   matcher.mlp,
 		Patch: patch, Image: imageTower.size, EmbedDim: matcher.embedDim, Activation: matcher.act, Eps: matcher.eps}
-	r.proof = sync.OnceValue(func() error { return imageTower.prove(r, m.bundle.Dir, run) })
-	return r, r.Check()
+	vit.proof = sync.OnceValue(func() error { return imageTower.prove(vit, m.bundle.Dir, run) })
+	return vit, vit.Check()
 }
 
 // prove runs both forms of the image tower on an image of noise.

@@ -19,11 +19,11 @@ import (
 // specification, from the image tower's file if it computes similarities, or from a file beside the towers: an export
 // of the whole model or a checkpoint. Otherwise they are those of OpenAI's models.
 func (m *model) findScale() (scale, bias float64, err error) {
-	h, from := m.config, ""
-	scale, bias = h.LogitScale, h.LogitBias
+	config, from := m.config, ""
+	scale, bias = config.LogitScale, config.LogitBias
 	switch {
-	case scale == 0 && h.LogScale != nil:
-		scale = math.Exp(*h.LogScale)
+	case scale == 0 && config.LogScale != nil:
+		scale = math.Exp(*config.LogScale)
 	case scale == 0:
 		scale, bias, from = m.image.scale, m.image.bias, "the similarities of "+m.image.name
 		if scale == 0 {
@@ -32,7 +32,7 @@ func (m *model) findScale() (scale, bias float64, err error) {
 		if from != "" {
 			m.decided("logit scale", "%.4f, from %s", scale, from)
 		}
-		if bias = cmp.Or(h.LogitBias, bias); scale > 0 && bias != 0 && h.LogitBias == 0 {
+		if bias = cmp.Or(config.LogitBias, bias); scale > 0 && bias != 0 && config.LogitBias == 0 {
 			m.decided("logit bias", "%.4f, from %s", bias, from)
 		}
 		if from == "" {
@@ -48,9 +48,9 @@ func (m *model) findScale() (scale, bias float64, err error) {
 		return 0, 0, fmt.Errorf("%w; it comes from %s: write another logit_scale in %s", err, from, bundle.ManifestFile)
 	}
 
-	if h.LogScale != nil && math.Abs(math.Log(scale)-*h.LogScale) > 1e-4 {
+	if config.LogScale != nil && math.Abs(math.Log(scale)-*config.LogScale) > 1e-4 {
 		return 0, 0, fmt.Errorf("logit_scale %g is not the exponential of logit_scale_log %g: leave one of them out",
-			scale, *h.LogScale)
+			scale, *config.LogScale)
 	}
 
 	return scale, bias, nil

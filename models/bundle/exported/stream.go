@@ -48,16 +48,16 @@ func (t *imageTower) findStream(dir string, run bundle.Runner) (*stream, error) 
 		return nil, fmt.Errorf("%s rounds activations", op.Label())
 	}
 
-	s := &stream{at: map[graph.Node]graph.Node{}}
+	stream := &stream{at: map[graph.Node]graph.Node{}}
 	g := graph.New()
 	pixels := t.feed(g, bundle.AddPixelsInput(g, refBatch, t.size))
-	s.input = pixels.Shape()
+	stream.input = pixels.Shape()
 	feed := map[graph.Node]graph.Node{t.input: pixels}
 	_, err := graph.InlineWith(g, []graph.Node{t.output}, feed, func(op *graph.Op, in []graph.Node,
 		apply func([]graph.Node) ([]graph.Node, error)) ([]graph.Node, error) {
 		out, err := apply(in)
 		for i, n := range out {
-			s.at[op.Out[i]] = n
+			stream.at[op.Out[i]] = n
 		}
 		return out, err
 	})
@@ -75,17 +75,17 @@ func (t *imageTower) findStream(dir string, run bundle.Runner) (*stream, error) 
 			attentions++
 		}
 
-		if !is(op.Out[0], "Add") || !matcher.active[op.X(0)] || !matcher.active[op.X(1)] || !s.tokens(op.Out[0]) {
+		if !is(op.Out[0], "Add") || !matcher.active[op.X(0)] || !matcher.active[op.X(1)] || !stream.tokens(op.Out[0]) {
 			continue
 		}
 
 		for _, first := range []graph.Node{op.X(0), op.X(1)} {
-			if len(sums) == 0 && s.tokens(first) && matcher.dominates(first, t.output) {
+			if len(sums) == 0 && stream.tokens(first) && matcher.dominates(first, t.output) {
 				sums = append(sums, first)
 			}
 		}
 
-		if len(sums) > 0 && slices.Equal(s.sizes(op.Out[0]), s.sizes(sums[0])) {
+		if len(sums) > 0 && slices.Equal(stream.sizes(op.Out[0]), stream.sizes(sums[0])) {
 			sums = append(sums, op.Out[0])
 		}
 	}
@@ -96,28 +96,28 @@ func (t *imageTower) findStream(dir string, run bundle.Runner) (*stream, error) 
 
 	// A block has one sum after its attention and one after its feed-forward layers; attention may also pool the
 	// tokens.
-	s.values = sums[:1]
+	stream.values = sums[:1]
 	if blocks := len(sums) / 2; len(sums)%2 == 1 && (attentions == blocks || attentions == blocks+1) {
 		var starts []graph.Node
 		for i := range blocks {
 			starts = append(starts, sums[2*i])
 		}
 		if !slices.ContainsFunc(starts, func(n graph.Node) bool { return !matcher.dominates(n, t.output) }) {
-			s.values = starts
+			stream.values = starts
 		}
 	}
 
-	first := s.sizes(s.values[0])
-	s.axis = 1 - slices.Index(first, refBatch)
-	s.rows, s.width = first[s.axis], first[2]
-	s.norm = weights{}
-	if _, err := matcher.normAt(matcher.back(s.values[0], arranging), "ln_pre", s.norm); err != nil {
-		s.norm = nil
+	first := stream.sizes(stream.values[0])
+	stream.axis = 1 - slices.Index(first, refBatch)
+	stream.rows, stream.width = first[stream.axis], first[2]
+	stream.norm = weights{}
+	if _, err := matcher.normAt(matcher.back(stream.values[0], arranging), "ln_pre", stream.norm); err != nil {
+		stream.norm = nil
 	}
 
-	s.eps = matcher.eps
-	s.proof = sync.OnceValue(func() error { return t.proveStream(s, dir, run) })
-	return s, nil
+	stream.eps = matcher.eps
+	stream.proof = sync.OnceValue(func() error { return t.proveStream(stream, dir, run) })
+	return stream, nil
 }
 
 func (s *stream) sizes(n graph.Node) []int {
@@ -155,7 +155,8 @@ func (m *matcher) dominates(n, output graph.Node) bool {
 }
 
 // streamed returns the tower with prompt tokens after those of the image, with the blocks as exported.
-func (t *imageTower) streamed(g *graph.Graph, s *stream, pixels graph.Node, prompts clip.VisionPrompts) graph.Node {
+func (t *imageTower) streamed(g *graph.Graph, stream *stream, pixels graph.Node,
+	prompts clip.VisionPrompts) graph.Node {
 	switch {
 	case !prompts.Changes.None():
 		return g.Fail("an exported image tower that is not recognised as CLIP's vision transformer supports prompt " +
@@ -163,19 +164,20 @@ func (t *imageTower) streamed(g *graph.Graph, s *stream, pixels graph.Node, prom
 	case prompts.LastTokens:
 		return g.Fail("an exported image tower that is not recognised as CLIP's vision transformer has no accessible " +
 			"tokens after its last block; convert the checkpoint for those")
-	case len(prompts.Deep) >= len(s.values):
-		return g.Fail("%d deep prompts for the %d blocks that were found", len(prompts.Deep), len(s.values))
+	case len(prompts.Deep) >= len(stream.values):
+		return g.Fail("%d deep prompts for the %d blocks that were found", len(prompts.Deep), len(stream.values))
 	}
 
 	tokens := prompts.Tokens
-	if tokens.OK() && s.norm != nil && !prompts.Normed {
-		w := named{"", s.norm}
-		tokens = nn.LayerNorm(tokens, w.Node(g, "ln_pre.weight", s.width), w.Node(g, "ln_pre.bias", s.width), s.eps)
+	if tokens.OK() && stream.norm != nil && !prompts.Normed {
+		w := named{"", stream.norm}
+		tokens = nn.LayerNorm(tokens, w.Node(g, "ln_pre.weight", stream.width), w.Node(g, "ln_pre.bias", stream.width),
+			stream.eps)
 	}
 
 	feed := t.feed(g, pixels)
-	first := inlined(g, s.values[:1], map[graph.Node]graph.Node{t.input: feed}, nil)[0]
-	return s.through(g, t, first, s.rows, feed, func(block int, x graph.Node, count int) (graph.Node, int) {
+	first := inlined(g, stream.values[:1], map[graph.Node]graph.Node{t.input: feed}, nil)[0]
+	return stream.through(g, t, first, stream.rows, feed, func(block int, x graph.Node, count int) (graph.Node, int) {
 		now := tokens
 		if block > 0 {
 			if now = (graph.Node{}); block <= len(prompts.Deep) {
@@ -185,23 +187,23 @@ func (t *imageTower) streamed(g *graph.Graph, s *stream, pixels graph.Node, prom
 		if !now.OK() {
 			return x, count
 		}
-		return s.join(x, count, now)
+		return stream.join(x, count, now)
 	})
 }
 
-// through passes x, the input of the first block, through all blocks; enter may change the input of each block.
-func (s *stream) through(g *graph.Graph, t *imageTower, x graph.Node, count int, feed graph.Node,
+// through passes hidden, the input of the first block, through all blocks; enter may change the input of each block.
+func (s *stream) through(g *graph.Graph, t *imageTower, hidden graph.Node, count int, feed graph.Node,
 	enter func(block int, x graph.Node, count int) (graph.Node, int)) graph.Node {
 	for i, from := range s.values {
 		to := t.output
 		if i+1 < len(s.values) {
 			to = s.values[i+1]
 		}
-		x, count = enter(i, x, count)
-		x = s.rest(g, x, from, to, count, t.input, feed)
+		hidden, count = enter(i, hidden, count)
+		hidden = s.rest(g, hidden, from, to, count, t.input, feed)
 	}
 
-	return x.Cast(graph.Float)
+	return hidden.Cast(graph.Float)
 }
 
 // proveStream compares the features of images with those of images whose tokens are all duplicated.
@@ -221,17 +223,17 @@ func (t *imageTower) proveStream(s *stream, dir string, run bundle.Runner) error
 	return nil
 }
 
-// join puts tokens [P,w] or [B,P,w] after the first s.n tokens of x, in place of any tokens there.
-func (s *stream) join(x graph.Node, count int, tokens graph.Node) (graph.Node, int) {
+// join puts tokens [P,w] or [B,P,w] after the first s.rows tokens of hidden, in place of any tokens there.
+func (s *stream) join(hidden graph.Node, count int, tokens graph.Node) (graph.Node, int) {
 	if s.axis == 0 {
-		x = x.Transpose(1, 0, 2)
+		hidden = hidden.Transpose(1, 0, 2)
 	}
 
 	if count > s.rows {
-		x = x.Slice(1, 0, s.rows)
+		hidden = hidden.Slice(1, 0, s.rows)
 	}
 
-	g, p := x.Graph(), tokens.Dim(-2)
+	g, added := hidden.Graph(), tokens.Dim(-2)
 	pad := func(x graph.Node, pads ...int) graph.Node {
 		return g.Apply(graph.Standard, "Pad", nil, x, g.Ints(pads...))
 	}
@@ -240,16 +242,17 @@ func (s *stream) join(x graph.Node, count int, tokens graph.Node) (graph.Node, i
 		front = []int{0, s.rows, 0, 0, 0, 0}
 	}
 
-	x = pad(x, 0, 0, 0, 0, p, 0).Add(pad(tokens, front...)) // addition supports a symbolic batch
+	hidden = pad(hidden, 0, 0, 0, 0, added, 0).Add(pad(tokens, front...)) // addition supports a symbolic batch
 	if s.axis == 0 {
-		x = x.Transpose(1, 0, 2)
+		hidden = hidden.Transpose(1, 0, 2)
 	}
 
-	return x, s.rows + p
+	return hidden, s.rows + added
 }
 
-// rest computes a later value of the export from x, which replaces an earlier value, with count tokens and not n.
-func (s *stream) rest(g *graph.Graph, x, from, to graph.Node, count int, input, feed graph.Node) graph.Node {
+// rest computes a later value of the export from hidden, which replaces an earlier value, with count tokens in place of
+// s.rows.
+func (s *stream) rest(g *graph.Graph, hidden, from, to graph.Node, count int, input, feed graph.Node) graph.Node {
 	targets := map[*graph.Op][]int{}
 	if count != s.rows {
 		// The changes are determined with refBatch images, for which all sizes are static.
@@ -264,7 +267,7 @@ func (s *stream) rest(g *graph.Graph, x, from, to graph.Node, count int, input, 
 		}
 	}
 
-	replace := map[graph.Node]graph.Node{from: x, input: feed}
+	replace := map[graph.Node]graph.Node{from: hidden, input: feed}
 	return inlined(g, []graph.Node{to}, replace, func(op *graph.Op, in []graph.Node,
 		apply func([]graph.Node) ([]graph.Node, error)) ([]graph.Node, error) {
 		if sizes, ok := targets[op]; ok {

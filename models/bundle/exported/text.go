@@ -107,19 +107,19 @@ func (t *textTower) roles(p textConfig) error {
 		return err
 	}
 
-	for _, r := range []struct {
+	for _, given := range []struct {
 		key, name string
 		to        *graph.Node
 	}{{"text.embeddings", p.Embeddings, &t.embeddings}, {"text.ids", p.IDs, &t.ids}, {"text.eot", p.EOT, &t.eot},
 		{"text.attention_mask", p.Mask, &t.mask}, {"text.position_ids", p.Positions, &t.positions}} {
-		if r.name == "" {
+		if given.name == "" {
 			continue
 		}
-		n, err := namedInput(t.file, r.key, r.name)
+		n, err := namedInput(t.file, given.key, given.name)
 		if err != nil {
 			return err
 		}
-		*r.to = n
+		*given.to = n
 		list = slices.DeleteFunc(list, func(in graph.Node) bool { return in == n })
 	}
 

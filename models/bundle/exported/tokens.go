@@ -80,23 +80,23 @@ func (t *textTower) findTable(dir string, said *tokenTable, vocabulary, width in
 }
 
 // of reads the table from a constant of a graph.
-func (e *embeddingTable) of(dir string, n graph.Node) error {
-	shape, ok := n.Shape().Ints()
+func (e *embeddingTable) of(dir string, source graph.Node) error {
+	shape, ok := source.Shape().Ints()
 	if !ok || !isTable(shape) {
-		return fmt.Errorf("the token embedding has shape %v, must be [vocabulary,width]", n.Shape())
+		return fmt.Errorf("the token embedding has shape %v, must be [vocabulary,width]", source.Shape())
 	}
 
-	e.rows, e.width, e.dtype = shape[0], shape[1], bundle.TypeName(n.DType())
-	if n.Op().Literal() == nil {
-		return e.dequantise(dir, n.Op())
+	e.rows, e.width, e.dtype = shape[0], shape[1], bundle.TypeName(source.DType())
+	if source.Op().Literal() == nil {
+		return e.dequantise(dir, source.Op())
 	}
 
-	if p, ok := n.Op().Literal().ExternalPlace(); ok {
+	if p, ok := source.Op().Literal().ExternalPlace(); ok {
 		e.file, e.offset = p.File, p.Offset
 		return e.check(dir)
 	}
 
-	e.inline = n.Op().Literal().Bytes()
+	e.inline = source.Op().Literal().Bytes()
 	if len(e.inline) != e.rows*e.width*safetensors.ElementSize(e.dtype) {
 		return fmt.Errorf("the token embedding holds %d bytes for %v of %s", len(e.inline), shape, e.dtype)
 	}
@@ -231,15 +231,15 @@ func (e *embeddingTable) lookUp(dir string, ids []int) ([]float32, error) {
 }
 
 // floatsOf returns the values of a constant of a graph, if it takes at most a megabyte.
-func floatsOf(dir string, n graph.Node) []float32 {
-	shape, ok := n.Shape().Ints()
-	size := safetensors.ElementSize(bundle.TypeName(n.DType()))
+func floatsOf(dir string, node graph.Node) []float32 {
+	shape, ok := node.Shape().Ints()
+	size := safetensors.ElementSize(bundle.TypeName(node.DType()))
 	if !ok || size == 0 || tensor.Size(shape)*size > 1<<20 {
 		return nil
 	}
 
-	raw := n.Op().Literal().Bytes()
-	if p, ok := n.Op().Literal().ExternalPlace(); ok {
+	raw := node.Op().Literal().Bytes()
+	if p, ok := node.Op().Literal().ExternalPlace(); ok {
 		var err error
 		if raw, err = onnx.ReadExternal(dir, p); err != nil {
 			return nil
@@ -247,14 +247,14 @@ func floatsOf(dir string, n graph.Node) []float32 {
 	}
 
 	out := tensor.New(shape...)
-	if n.DType() == graph.Bool || n.DType() == onnx.TensorProto_UINT8 {
+	if node.DType() == graph.Bool || node.DType() == onnx.TensorProto_UINT8 {
 		for i := range min(len(raw), len(out.Data)) {
 			out.Data[i] = float32(raw[i])
 		}
 		return out.Data
 	}
 
-	if len(raw) != len(out.Data)*size || safetensors.Decode(bundle.TypeName(n.DType()), raw, out, 0) != nil {
+	if len(raw) != len(out.Data)*size || safetensors.Decode(bundle.TypeName(node.DType()), raw, out, 0) != nil {
 		return nil
 	}
 
@@ -269,22 +269,22 @@ func triangle(dir string, n graph.Node) bool {
 		return false
 	}
 
-	v, side := floatsOf(dir, n), n.Dim(r-1)
-	if v == nil {
+	values, side := floatsOf(dir, n), n.Dim(r-1)
+	if values == nil {
 		return false
 	}
 
 	for i := range side {
 		for j := range side {
-			want := v[0]
+			want := values[0]
 			if j > i {
-				want = v[1]
+				want = values[1]
 			}
-			if v[i*side+j] != want {
+			if values[i*side+j] != want {
 				return false
 			}
 		}
 	}
 
-	return v[0] != v[1]
+	return values[0] != values[1]
 }

@@ -36,20 +36,21 @@ type linear struct {
 }
 
 func newMatcher(dir, prefix string, output graph.Node, feeds ...graph.Node) *matcher {
-	m := &matcher{dir: dir, prefix: prefix, feeds: feeds, active: map[graph.Node]bool{},
+	matcher := &matcher{dir: dir, prefix: prefix, feeds: feeds, active: map[graph.Node]bool{},
 		varying: graph.ReadersOf(func(graph.Node) bool { return true }, output), weights: weights{}}
 	for _, n := range feeds {
-		m.active[n] = true
+		matcher.active[n] = true
 	}
 
 	for _, op := range graph.Reachable(output) {
-		active := slices.ContainsFunc(slices.Concat(op.In, op.Uses), func(in graph.Node) bool { return m.active[in] })
+		active := slices.ContainsFunc(slices.Concat(op.In, op.Uses),
+			func(in graph.Node) bool { return matcher.active[in] })
 		for _, o := range op.Out {
-			m.active[o] = m.active[o] || active && o.DType() != 0 && graph.Differentiable(o.DType())
+			matcher.active[o] = matcher.active[o] || active && o.DType() != 0 && graph.Differentiable(o.DType())
 		}
 	}
 
-	return m
+	return matcher
 }
 
 // Kinds of operators that are skipped: those that only rearrange values, those that also select some, and those between
@@ -105,45 +106,46 @@ func other(op *graph.Op, n graph.Node) graph.Node {
 	return op.X(0)
 }
 
-// linearAt reads the linear layer whose result is n.
-func (m *matcher) linearAt(n graph.Node) (l linear, ok bool) {
-	switch op := n.Op(); {
-	case is(n, "Add"):
+// linearAt reads the linear layer whose result is node.
+func (m *matcher) linearAt(node graph.Node) (layer linear, ok bool) {
+	switch op := node.Op(); {
+	case is(node, "Add"):
 		x := m.source(op)
 		if !x.OK() {
-			return l, false
+			return layer, false
 		}
 		if y := m.back(x, arranging); !is(y, "Add") {
-			l, ok = m.linearAt(y)
+			layer, ok = m.linearAt(y)
 		}
-		if !ok || l.b.OK() {
-			return l, false
+		if !ok || layer.b.OK() {
+			return layer, false
 		}
-		l.b = other(op, x)
+		layer.b = other(op, x)
 	case op.Domain == graph.Microsoft && op.Kind == "MatMulNBits" && op.X(2).OK():
-		l = linear{x: op.X(0), rows: true, packed: op, in: op.Attrs.Int("K", 0), out: op.Attrs.Int("N", 0)}
+		layer = linear{x: op.X(0), rows: true, packed: op, in: op.Attrs.Int("K", 0), out: op.Attrs.Int("N", 0)}
 		for _, in := range op.In[1:] {
 			ok = ok || in.OK() && m.varying[in.Op()]
 		}
-		return l, !ok && m.active[l.x]
-	case is(n, "Gemm") && op.Attrs.Int("transA", 0) == 0 && op.Attrs.Float("alpha", 1) == 1 &&
+		return layer, !ok && m.active[layer.x]
+	case is(node, "Gemm") && op.Attrs.Int("transA", 0) == 0 && op.Attrs.Float("alpha", 1) == 1 &&
 		op.Attrs.Float("beta", 1) == 1:
-		l = linear{x: op.X(0), w: op.X(1), b: op.X(2), rows: op.Attrs.Int("transB", 0) != 0}
-	case is(n, "MatMul"):
-		l = linear{x: op.X(0), w: op.X(1)}
+		layer = linear{x: op.X(0), w: op.X(1), b: op.X(2), rows: op.Attrs.Int("transB", 0) != 0}
+	case is(node, "MatMul"):
+		layer = linear{x: op.X(0), w: op.X(1)}
 	}
 
-	if !l.x.OK() || !m.active[l.x] || l.packed == nil && !m.constant(l.w, 2) || l.b.OK() && !m.constant(l.b, 0) {
-		return l, false
+	if !layer.x.OK() || !m.active[layer.x] || layer.packed == nil && !m.constant(layer.w, 2) || layer.b.OK() &&
+		!m.constant(layer.b, 0) {
+		return layer, false
 	}
 
-	if l.packed == nil {
-		if l.in, l.out = l.w.Dim(0), l.w.Dim(1); l.rows {
-			l.in, l.out = l.out, l.in
+	if layer.packed == nil {
+		if layer.in, layer.out = layer.w.Dim(0), layer.w.Dim(1); layer.rows {
+			layer.in, layer.out = layer.out, layer.in
 		}
 	}
 
-	return l, !l.b.OK() || l.b.Shape().Size().Is(l.out)
+	return layer, !layer.b.OK() || layer.b.Shape().Size().Is(layer.out)
 }
 
 // linearBehind finds the last linear layer before n, across operators of the kinds.
@@ -172,18 +174,18 @@ func (m *matcher) constant(n graph.Node, rank int) bool {
 }
 
 // normAt reads the layer norm whose result is n, as one operator or as several, and returns its input.
-func (m *matcher) normAt(n graph.Node, name string, to weights) (x graph.Node, err error) {
+func (m *matcher) normAt(n graph.Node, name string, to weights) (input graph.Node, err error) {
 	var gain, bias graph.Node
 	eps := 0.0
 	if op := n.Op(); is(n, "LayerNormalization") && n.Index() == 0 {
-		x, gain, bias, eps = op.X(0), op.X(1), op.X(2), op.Attrs.Float("epsilon", 1e-5)
+		input, gain, bias, eps = op.X(0), op.X(1), op.X(2), op.Attrs.Float("epsilon", 1e-5)
 	} else if is(n, "Add") {
 		scaled := m.source(op)
 		if bias = other(op, scaled); is(scaled, "Mul") {
 			d := m.source(scaled.Op())
 			gain = other(scaled.Op(), d)
 			if d = m.back(d, arranging); is(d, "Div") && is(d.Op().X(0), "Sub") && is(d.Op().X(1), "Sqrt") {
-				x = m.back(d.Op().X(0).Op().X(0), []string{"Cast", "Identity"})
+				input = m.back(d.Op().X(0).Op().X(0), []string{"Cast", "Identity"})
 				if v := d.Op().X(1).Op().X(0); is(v, "Add") {
 					eps = constant(m.dir, other(v.Op(), m.source(v.Op())))
 				}
@@ -191,8 +193,8 @@ func (m *matcher) normAt(n graph.Node, name string, to weights) (x graph.Node, e
 		}
 	}
 
-	if !x.OK() || !m.active[x] || !m.constant(gain, 0) || !m.constant(bias, 0) || eps <= 0 {
-		return x, fmt.Errorf("no layer norm %s was found", m.prefix+name)
+	if !input.OK() || !m.active[input] || !m.constant(gain, 0) || !m.constant(bias, 0) || eps <= 0 {
+		return input, fmt.Errorf("no layer norm %s was found", m.prefix+name)
 	}
 
 	size := gain.Shape().Size()
@@ -201,12 +203,12 @@ func (m *matcher) normAt(n graph.Node, name string, to weights) (x graph.Node, e
 	}
 
 	if !size.Is(m.width) || !bias.Shape().Size().Is(m.width) || eps != m.eps {
-		return x, fmt.Errorf("layer norm %s differs from the others in size or epsilon", m.prefix+name)
+		return input, fmt.Errorf("layer norm %s differs from the others in size or epsilon", m.prefix+name)
 	}
 
 	to.put(name+".weight", gain)
 	to.put(name+".bias", bias)
-	return x, nil
+	return input, nil
 }
 
 // match finds all parts of the tower, backwards from its features; start reads the input of the first block.
@@ -217,7 +219,7 @@ func (m *matcher) match(output graph.Node, final, projection, transposed string,
 		return errors.New("no projection without bias was found in front of the features")
 	}
 
-	x, err := m.normAt(m.back(linear.x, choosing), final, m.weights)
+	input, err := m.normAt(m.back(linear.x, choosing), final, m.weights)
 	if err != nil {
 		return err
 	}
@@ -232,18 +234,18 @@ func (m *matcher) match(output graph.Node, final, projection, transposed string,
 
 	m.weights[projection] = weight{node: linear.w, packed: linear.packed}
 	var blocks []weights
-	for n := m.back(x, choosing); ; m.layers++ {
-		before, w, err := m.block(n)
+	for node := m.back(input, choosing); ; m.layers++ {
+		before, w, err := m.block(node)
 		if err != nil {
 			if m.layers == 0 {
 				return err
 			}
-			if other := start(n); other != nil {
+			if other := start(node); other != nil {
 				return fmt.Errorf("before %d blocks: %w, and %w", m.layers, err, other)
 			}
 			break
 		}
-		n, blocks = before, append(blocks, w)
+		node, blocks = before, append(blocks, w)
 	}
 
 	for i, w := range blocks {
@@ -260,25 +262,31 @@ func (m *matcher) match(output graph.Node, final, projection, transposed string,
 }
 
 // block reads the residual attention block whose result is n, and returns its input.
-func (m *matcher) block(n graph.Node) (before graph.Node, w weights, err error) {
-	w = weights{}
-	middle, down, err := m.residual(n, "ln_2", w, func(down linear) (linear, error) { return m.feedForward(down, w) })
+func (m *matcher) block(n graph.Node) (before graph.Node, tensors weights, err error) {
+	tensors = weights{}
+	middle, down, err := m.residual(n, "ln_2", tensors, func(down linear) (linear, error) {
+		return m.feedForward(down,
+			tensors)
+	})
 	if err != nil {
 		return before, nil, err
 	}
 
-	before, out, err := m.residual(middle, "ln_1", w, func(out linear) (linear, error) { return m.attention(out.x, w) })
+	before, out, err := m.residual(middle, "ln_1", tensors, func(out linear) (linear, error) {
+		return m.attention(out.x,
+			tensors)
+	})
 	if err == nil {
-		err = errors.Join(w.linear("mlp.c_proj.", down, m.mlp, m.width),
-			w.linear("attn.out_proj.", out, m.width, m.width))
+		err = errors.Join(tensors.linear("mlp.c_proj.", down, m.mlp, m.width),
+			tensors.linear("attn.out_proj.", out, m.width, m.width))
 	}
 
-	return before, w, err
+	return before, tensors, err
 }
 
 // residual splits n = x + last(...first(norm(x))); inner follows the branch from its last linear layer to its first
 // one.
-func (m *matcher) residual(n graph.Node, norm string, w weights,
+func (m *matcher) residual(n graph.Node, norm string, tensors weights,
 	inner func(last linear) (linear, error)) (x graph.Node, last linear, err error) {
 	err = fmt.Errorf("no sum with what layer norm %s%s takes was found", m.prefix, norm)
 	for i := range 2 {
@@ -298,7 +306,7 @@ func (m *matcher) residual(n graph.Node, norm string, w weights,
 			continue
 		}
 
-		x, e := m.normAt(m.back(first.x, arranging), norm, w)
+		x, e := m.normAt(m.back(first.x, arranging), norm, tensors)
 		if e == nil && m.back(x, arranging) == rest {
 			return rest, linear, nil
 		}
@@ -311,21 +319,21 @@ func (m *matcher) residual(n graph.Node, norm string, w weights,
 const maxBetween = 64
 
 // feedForward follows the branch from the second linear layer across the activation to the first one.
-func (m *matcher) feedForward(down linear, w weights) (up linear, err error) {
+func (m *matcher) feedForward(down linear, tensors weights) (up linear, err error) {
 	act := ""
 	seen := map[graph.Node]bool{}
 	for visit := []graph.Node{down.x}; len(visit) > 0; {
-		n := visit[len(visit)-1]
+		node := visit[len(visit)-1]
 		visit = visit[:len(visit)-1]
-		if seen[n] {
+		if seen[node] {
 			continue
 		}
 
-		if seen[n] = true; len(seen) > maxBetween || slices.Contains(m.feeds, n) {
+		if seen[node] = true; len(seen) > maxBetween || slices.Contains(m.feeds, node) {
 			return up, errors.New("no feed-forward layers were found")
 		}
 
-		if l, ok := m.linearAt(n); ok {
+		if l, ok := m.linearAt(node); ok {
 			if up.x.OK() && up != l {
 				return up, errors.New("feed-forward layers of several branches")
 			}
@@ -333,14 +341,14 @@ func (m *matcher) feedForward(down linear, w weights) (up linear, err error) {
 			continue
 		}
 
-		switch kind := n.Op().Kind; {
+		switch kind := node.Op().Kind; {
 		case kind == "Sigmoid" || kind == "QuickGelu":
 			act = nn.QuickGELU
 		case kind == "Erf" || kind == "Gelu":
 			act = nn.GELU
 		}
 
-		for _, in := range n.Op().In {
+		for _, in := range node.Op().In {
 			if in.OK() && m.active[in] {
 				visit = append(visit, in)
 			}
@@ -356,18 +364,18 @@ func (m *matcher) feedForward(down linear, w weights) (up linear, err error) {
 		return up, errors.New("blocks of several activations")
 	}
 
-	return up, w.linear("mlp.c_fc.", up, m.width, m.mlp)
+	return up, tensors.linear("mlp.c_fc.", up, m.width, m.mlp)
 }
 
 // attention follows the branch from the output of the heads to the projections of queries, keys and values; first is
 // one of them.
-func (m *matcher) attention(n graph.Node, w weights) (first linear, err error) {
+func (m *matcher) attention(node graph.Node, tensors weights) (first linear, err error) {
 	var sides []graph.Node
-	n = m.back(n, arranging)
-	switch op := n.Op(); {
-	case is(n, "Attention") || op.Domain == graph.Microsoft && op.Kind == "MultiHeadAttention":
+	node = m.back(node, arranging)
+	switch op := node.Op(); {
+	case is(node, "Attention") || op.Domain == graph.Microsoft && op.Kind == "MultiHeadAttention":
 		sides = []graph.Node{op.X(0), op.X(1), op.X(2)}
-	case is(n, "MatMul"):
+	case is(node, "MatMul"):
 		softmax, s := false, op.X(0)
 		for from := m.step(s, scoring); from.OK(); from = m.step(s, scoring) {
 			softmax, s = softmax || is(s, "Softmax"), from
@@ -381,7 +389,7 @@ func (m *matcher) attention(n graph.Node, w weights) (first linear, err error) {
 		return first, errors.New("no attention was found")
 	}
 
-	heads := n.Op().Attrs.Int("q_num_heads", n.Op().Attrs.Int("num_heads", 0))
+	heads := node.Op().Attrs.Int("q_num_heads", node.Op().Attrs.Int("num_heads", 0))
 	if d := staticAxis(sides[0], sides[0].Rank()-1); heads == 0 && d > 0 {
 		heads = m.width / d
 	}
@@ -403,11 +411,11 @@ func (m *matcher) attention(n graph.Node, w weights) (first linear, err error) {
 	}
 
 	if all[0] == all[1] && all[0] == all[2] {
-		return all[0], w.linear("attn.in_proj_", all[0], m.width, 3*m.width)
+		return all[0], tensors.linear("attn.in_proj_", all[0], m.width, 3*m.width)
 	}
 
 	for i, name := range []string{"attn.q_proj.", "attn.k_proj.", "attn.v_proj."} {
-		err = errors.Join(err, w.linear(name, all[i], m.width, m.width))
+		err = errors.Join(err, tensors.linear(name, all[i], m.width, m.width))
 	}
 
 	return all[0], err

@@ -60,24 +60,26 @@ var (
 // pick returns the value that holds the features of a tower: the named output, the only possible output, or an output
 // with a usual name; if no output holds them, a factor of the product that computes the similarities of images and
 // texts. scale is the factor of these similarities, 0 if there are none, and bias the term that is added to them.
-func pick(dir string, file *graph.File, name string, r role) (n graph.Node, scale, bias float64, err error) {
+func pick(dir string, file *graph.File, name string, role role) (value graph.Node, scale, bias float64, err error) {
 	var fit []graph.Output
 	image, text, scale, bias := similarities(dir, file)
 	for _, o := range file.Outputs {
 		if name != "" && o.Name == name {
 			return o.Node, scale, bias, nil
 		}
-		if (o.Node.Rank() == 2 || o.Node.Rank() < 0) && graph.Differentiable(o.Node.DType()) && r.could(file, o.Node) {
+		if (o.Node.Rank() == 2 || o.Node.Rank() < 0) && graph.Differentiable(o.Node.DType()) && role.could(file,
+			o.Node) {
 			fit = append(fit, o)
 		}
 	}
 
-	if n, ok := file.Node(name); ok && r.could(file, n) {
+	if n, ok := file.Node(name); ok && role.could(file, n) {
 		return n, scale, bias, nil // an inner value, such as the features in a file whose output is similarities
 	}
 
 	if name != "" {
-		return n, 0, 0, fmt.Errorf("%s.output %q in %s is none of its outputs %s", r.key, name, bundle.ManifestFile,
+		return value, 0, 0, fmt.Errorf("%s.output %q in %s is none of its outputs %s", role.key, name,
+			bundle.ManifestFile,
 			describe(outputs(file.Outputs)...))
 	}
 
@@ -85,22 +87,22 @@ func pick(dir string, file *graph.File, name string, r role) (n graph.Node, scal
 		return fit[0].Node, scale, bias, nil
 	}
 
-	for _, u := range r.usual {
+	for _, u := range role.usual {
 		if i := slices.IndexFunc(fit, func(o graph.Output) bool { return o.Name == u }); i >= 0 {
 			return fit[i].Node, scale, bias, nil
 		}
 	}
 
 	if len(fit) == 0 && image.OK() {
-		return map[string]graph.Node{"image": image, "text": text}[r.key], scale, bias, nil
+		return map[string]graph.Node{"image": image, "text": text}[role.key], scale, bias, nil
 	}
 
 	if len(fit) == 0 {
-		return n, 0, 0, r.missing(file)
+		return value, 0, 0, role.missing(file)
 	}
 
-	return n, 0, 0, fmt.Errorf("the output that holds the features is not clear among %s: write \"%s\": "+
-		"{\"output\": NAME} in %s", describe(outputs(fit)...), r.key, bundle.ManifestFile)
+	return value, 0, 0, fmt.Errorf("the output that holds the features is not clear among %s: write \"%s\": "+
+		"{\"output\": NAME} in %s", describe(outputs(fit)...), role.key, bundle.ManifestFile)
 }
 
 // missing returns an error that says why no output of a file can hold the features of a tower.
@@ -192,39 +194,39 @@ func similarities(dir string, file *graph.File) (image, text graph.Node, scale, 
 }
 
 // unscaled removes transposes and products with a number from features.
-func unscaled(dir string, n graph.Node, scale float64) (graph.Node, float64) {
+func unscaled(dir string, features graph.Node, scale float64) (graph.Node, float64) {
 	for {
-		if !n.OK() {
-			return n, scale
+		if !features.OK() {
+			return features, scale
 		}
-		op := n.Op()
+		op := features.Op()
 		switch {
 		case op.Kind == "Transpose" && op.Domain == graph.Standard:
-			n = op.In[0]
+			features = op.In[0]
 		case op.Kind == "Mul" && constant(dir, op.In[0]) > 0:
-			n, scale = op.In[1], scale*constant(dir, op.In[0])
+			features, scale = op.In[1], scale*constant(dir, op.In[0])
 		case op.Kind == "Mul" && constant(dir, op.In[1]) > 0:
-			n, scale = op.In[0], scale*constant(dir, op.In[1])
+			features, scale = op.In[0], scale*constant(dir, op.In[1])
 		default:
-			return n, scale
+			return features, scale
 		}
 	}
 }
 
 // constant returns the number that a value is, or the exponential of a number; 0 for other values.
-func constant(dir string, n graph.Node) float64 {
-	if !n.OK() {
+func constant(dir string, value graph.Node) float64 {
+	if !value.OK() {
 		return 0
 	}
 
-	op := n.Op()
+	op := value.Op()
 	if op.Kind == "Exp" && op.Domain == graph.Standard {
 		if v := constantsOf(dir, op.In[0]); len(v) == 1 {
 			return math.Exp(float64(v[0]))
 		}
 	}
 
-	if v := constantsOf(dir, n); len(v) == 1 {
+	if v := constantsOf(dir, value); len(v) == 1 {
 		return float64(v[0])
 	}
 

@@ -63,7 +63,7 @@ const perList = 8
 // Fields lists the fields of a model, in the order of the file.
 func Fields(m *onnx.ModelProto) []Field { return fields(m.ProtoReflect(), "model") }
 
-func fields(m protoreflect.Message, path string) (out []Field) {
+func fields(message protoreflect.Message, path string) (out []Field) {
 	add := func(f protoreflect.FieldDescriptor, path string, old protoreflect.Value, put func(protoreflect.Value)) {
 		switch f.Kind() {
 		case protoreflect.Int64Kind, protoreflect.Int32Kind, protoreflect.EnumKind, protoreflect.StringKind:
@@ -71,34 +71,34 @@ func fields(m protoreflect.Message, path string) (out []Field) {
 		}
 	}
 
-	list := m.Descriptor().Fields()
+	list := message.Descriptor().Fields()
 	for i := range list.Len() {
-		f := list.Get(i)
-		if !m.Has(f) {
+		field := list.Get(i)
+		if !message.Has(field) {
 			continue
 		}
 
-		v, path := m.Get(f), path+"."+string(f.Name())
+		value, path := message.Get(field), path+"."+string(field.Name())
 		switch {
-		case f.IsList() && f.Message() != nil:
-			for i := range v.List().Len() {
-				out = append(out, fields(v.List().Get(i).Message(), fmt.Sprintf("%s[%d]", path, i))...)
+		case field.IsList() && field.Message() != nil:
+			for i := range value.List().Len() {
+				out = append(out, fields(value.List().Get(i).Message(), fmt.Sprintf("%s[%d]", path, i))...)
 			}
-		case f.IsList():
-			for i := range min(perList, v.List().Len()) {
-				add(f, fmt.Sprintf("%s[%d]", path, i), v.List().Get(i), func(x protoreflect.Value) {
-					v.List().Set(i,
+		case field.IsList():
+			for i := range min(perList, value.List().Len()) {
+				add(field, fmt.Sprintf("%s[%d]", path, i), value.List().Get(i), func(x protoreflect.Value) {
+					value.List().Set(i,
 						x)
 				})
 			}
-		case f.Message() != nil:
-			out = append(out, fields(v.Message(), path)...)
+		case field.Message() != nil:
+			out = append(out, fields(value.Message(), path)...)
 		default:
-			add(f, path, v, func(x protoreflect.Value) { m.Set(f, x) })
+			add(field, path, value, func(x protoreflect.Value) { message.Set(field, x) })
 		}
 	}
 
-	if t, ok := m.Interface().(*onnx.TensorProto); ok && t.DataType == int32(onnx.TensorProto_INT64) {
+	if t, ok := message.Interface().(*onnx.TensorProto); ok && t.DataType == int32(onnx.TensorProto_INT64) {
 		for i := 0; i+8 <= min(8*perList, len(t.RawData)); i += 8 {
 			at := t.RawData[i:]
 			out = append(out, Field{fmt.Sprintf("%s.raw_data[%d]", path, i/8), false, protoreflect.Int64Kind,

@@ -46,8 +46,8 @@ func LowerPrecision(model *onnx.ModelProto, low onnx.TensorProto_DataType) *onnx
 	model = onnx.LowerPrecision(model, low)
 	bits := map[onnx.TensorProto_DataType]int{onnx.TensorProto_FLOAT16: 13, onnx.TensorProto_BFLOAT16: 16}[low]
 	split := math.Float32bits(float32(math.Ldexp(1, bits) + 1))
-	g := model.Graph
-	g.Initializer = append(slices.Clone(g.Initializer), &onnx.TensorProto{Name: "split", DataType: 1,
+	graph := model.Graph
+	graph.Initializer = append(slices.Clone(graph.Initializer), &onnx.TensorProto{Name: "split", DataType: 1,
 		RawData: binary.LittleEndian.AppendUint32(nil, split)})
 
 	var out []*onnx.NodeProto
@@ -60,7 +60,7 @@ func LowerPrecision(model *onnx.ModelProto, low onnx.TensorProto_DataType) *onnx
 		add("Sub", to, to+"_s", to+"_d")
 	}
 
-	for _, node := range g.Node {
+	for _, node := range graph.Node {
 		to := slices.Clone(node.Output)
 		isLow := func(name string) bool { return strings.HasSuffix(strings.TrimRight(name, "_"), "_low") }
 		switch {
@@ -81,6 +81,6 @@ func LowerPrecision(model *onnx.ModelProto, low onnx.TensorProto_DataType) *onnx
 		}
 	}
 
-	g.Node = out
+	graph.Node = out
 	return model
 }

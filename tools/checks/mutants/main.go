@@ -60,30 +60,30 @@ type target struct {
 
 // load reads a package and its sites.
 func load(name string) (target, []site, error) {
-	var t target
+	var loaded target
 	out, err := exec.Command("go", "list", "-json", name).Output()
 	if err != nil {
-		return t, nil, fmt.Errorf("go list %s: %w", name, err)
+		return loaded, nil, fmt.Errorf("go list %s: %w", name, err)
 	}
 
-	if err := json.Unmarshal(out, &t); err != nil {
-		return t, nil, err
+	if err := json.Unmarshal(out, &loaded); err != nil {
+		return loaded, nil, err
 	}
 
 	var all []site
-	for _, f := range append(t.GoFiles, t.CgoFiles...) {
-		source, err := os.ReadFile(filepath.Join(t.Dir, f))
+	for _, f := range append(loaded.GoFiles, loaded.CgoFiles...) {
+		source, err := os.ReadFile(filepath.Join(loaded.Dir, f))
 		if err != nil {
-			return t, nil, err
+			return loaded, nil, err
 		}
 		sites, err := sitesOf(f, source)
 		if err != nil {
-			return t, nil, err
+			return loaded, nil, err
 		}
 		all = append(all, sites...)
 	}
 
-	return t, all, nil
+	return loaded, all, nil
 }
 
 // check plants faults into a package and reports whether its tests find nine of ten.
@@ -185,15 +185,15 @@ const (
 )
 
 // try runs the tests with a fault.
-func (t *target) try(s site) (string, error) {
-	file := filepath.Join(t.Dir, s.file)
+func (t *target) try(place site) (string, error) {
+	file := filepath.Join(t.Dir, place.file)
 	source, err := os.ReadFile(file)
 	if err != nil {
 		return "", err
 	}
 
 	fault := filepath.Join(t.scratch, "fault.go")
-	text := slices.Concat(source[:s.start], []byte(s.by), source[s.end:])
+	text := slices.Concat(source[:place.start], []byte(place.by), source[place.end:])
 	if err := os.WriteFile(fault, text, 0o600); err != nil {
 		return "", err
 	}
@@ -208,11 +208,11 @@ func (t *target) try(s site) (string, error) {
 		return "", err
 	}
 
-	if strings.Contains(equivalent, "\n"+t.ImportPath+"/"+s.key()+" (") {
+	if strings.Contains(equivalent, "\n"+t.ImportPath+"/"+place.key()+" (") {
 		return equal, nil
 	}
 
-	if !t.reaches(s) {
+	if !t.reaches(place) {
 		if exec.Command("go", "build", "-o", os.DevNull, "-overlay", replaced, t.ImportPath).Run() != nil {
 			return unbuilt, nil
 		}

@@ -44,57 +44,58 @@ type finder struct {
 
 // sitesOf returns the sites of a Go file in the order of the file, and none for generated code.
 func sitesOf(file string, source []byte) ([]site, error) {
-	f := finder{file: file, source: source, set: token.NewFileSet()}
-	tree, err := parser.ParseFile(f.set, file, source, parser.ParseComments)
+	collector := finder{file: file, source: source, set: token.NewFileSet()}
+	tree, err := parser.ParseFile(collector.set, file, source, parser.ParseComments)
 	if err != nil || ast.IsGenerated(tree) {
 		return nil, err
 	}
 
 	for _, d := range tree.Decls {
-		f.function = ""
+		collector.function = ""
 		if d, ok := d.(*ast.FuncDecl); ok {
-			f.function = d.Name.Name
+			collector.function = d.Name.Name
 		}
-		ast.Inspect(d, f.visit)
+		ast.Inspect(d, collector.visit)
 	}
 
-	return f.sites, nil
+	return collector.sites, nil
 }
 
 func (f *finder) visit(n ast.Node) bool {
-	switch n := n.(type) {
+	switch node := n.(type) {
 	case *ast.ForStmt: // a loop whose step is another one does not end
-		for _, part := range []ast.Node{n.Init, n.Cond, n.Body} {
+		for _, part := range []ast.Node{node.Init, node.Cond, node.Body} {
 			if part != nil {
 				ast.Inspect(part, f.visit)
 			}
 		}
 		return false
 	case *ast.BinaryExpr:
-		if !isText(n) && !isErrorCheck(n) {
-			f.swap(n, n.OpPos, n.Op)
+		if !isText(node) && !isErrorCheck(node) {
+			f.swap(node, node.OpPos, node.Op)
 		}
 	case *ast.UnaryExpr:
-		if n.Op == token.SUB || n.Op == token.NOT {
-			f.replace(n, n.OpPos, 1, "")
+		if node.Op == token.SUB || node.Op == token.NOT {
+			f.replace(node, node.OpPos, 1, "")
 		}
 	case *ast.IncDecStmt:
-		f.swap(n, n.TokPos, n.Tok)
+		f.swap(node, node.TokPos, node.Tok)
 	case *ast.AssignStmt:
-		if len(n.Rhs) == 1 && !isText(n.Rhs[0]) {
-			f.swap(n, n.TokPos, n.Tok)
+		if len(node.Rhs) == 1 && !isText(node.Rhs[0]) {
+			f.swap(node, node.TokPos, node.Tok)
 		}
 	case *ast.CallExpr:
-		name, _ := n.Fun.(*ast.Ident)
-		if s, ok := n.Fun.(*ast.SelectorExpr); ok {
+		name, _ := node.Fun.(*ast.Ident)
+		if s, ok := node.Fun.(*ast.SelectorExpr); ok {
 			name = s.Sel
 		}
-		if name != nil && calls[name.Name] != "" && len(n.Args) > 0 {
-			f.replace(n, name.Pos(), len(name.Name), calls[name.Name])
+		if name != nil && calls[name.Name] != "" && len(node.Args) > 0 {
+			f.replace(node, name.Pos(), len(name.Name), calls[name.Name])
 		}
 	case *ast.IfStmt:
-		if n.Else == nil && leaves(n.Body) && !isErrorCheck(n.Cond) {
-			f.replace(n.Cond, n.Cond.Pos(), int(n.Cond.End()-n.Cond.Pos()), "false && ("+f.text(n.Cond)+")")
+		if node.Else == nil && leaves(node.Body) && !isErrorCheck(node.Cond) {
+			f.replace(node.Cond, node.Cond.Pos(), int(node.Cond.End()-node.Cond.Pos()),
+				"false && ("+f.text(node.Cond)+")")
 		}
 	}
 

@@ -15,7 +15,7 @@ type Programs struct{ Promptfed, Dir string }
 // Main prepares *p, runs the tests of a package below tools/e2e and exits. A TestMain calls it. promptfed is
 // a copy of that in bin of the checkout PROMPTFED_TEST_SMOKE, which has run `make smoke` in the same
 // state, or else are built. others are the packages of other programs that the tests start.
-func Main(m *testing.M, p *Programs, others ...string) {
+func Main(suite *testing.M, p *Programs, others ...string) {
 	dir, err := os.MkdirTemp("", "promptfed-test")
 	if err != nil {
 		panic(err)
@@ -47,7 +47,7 @@ func Main(m *testing.M, p *Programs, others ...string) {
 		os.Setenv("ONNXRUNTIME_LIB", lib)
 	}
 
-	code := m.Run()
+	code := suite.Run()
 	os.RemoveAll(dir)
 	os.Exit(code)
 }

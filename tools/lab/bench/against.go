@@ -32,7 +32,7 @@ type rivals struct {
 
 // ask sends a command for a workload to the process of a mode, within a limit. A process that no longer answers is
 // replaced.
-func (r *rivals) ask(mode string, d *duel, opening, what string) (string, error) {
+func (r *rivals) ask(mode string, duel *duel, opening, what string) (string, error) {
 	opponent, limit := r.byMode[mode], time.Minute
 	if mode == "compiled" {
 		limit = r.slow
@@ -50,11 +50,11 @@ func (r *rivals) ask(mode string, d *duel, opening, what string) (string, error)
 		r.byMode[mode] = opponent
 	}
 
-	if opponent.opened != d || opponent.opening != opening {
+	if opponent.opened != duel || opponent.opening != opening {
 		if _, err := opponent.within(limit, opening); err != nil {
 			return "", err
 		}
-		opponent.opened, opponent.opening = d, opening
+		opponent.opened, opponent.opening = duel, opening
 	}
 
 	return opponent.within(limit, what)
@@ -171,11 +171,11 @@ func ComparePyTorch(ctx context.Context, options Options, python string) (report
 }
 
 // duel measures a workload on both sides, in one precision.
-func (o Options) duel(ctx context.Context, d *duel, precision string, threads int, theirs *rivals) (ours *rival,
+func (o Options) duel(ctx context.Context, duel *duel, precision string, threads int, theirs *rivals) (ours *rival,
 	all []*rival, err error) {
 	var open opened
 	defer open.close(&err)
-	label := fmt.Sprintf("%s, %s, threads %d", d.name, precision, threads)
+	label := fmt.Sprintf("%s, %s, threads %d", duel.name, precision, threads)
 	o.Progress(label, 0, 1)
 	ours = &rival{differ: math.NaN()}
 	session := o.session(threads)
@@ -188,7 +188,7 @@ func (o Options) duel(ctx context.Context, d *duel, precision string, threads in
 	var got *tensor.Tensor
 	if refused == nil {
 		var c *contestant
-		if c, got, refused = d.ours(ctx, session, &open); refused == nil {
+		if c, got, refused = duel.ours(ctx, session, &open); refused == nil {
 			ours.contestant = *c
 		}
 	}
@@ -200,28 +200,28 @@ func (o Options) duel(ctx context.Context, d *duel, precision string, threads in
 	}
 
 	ours.failed = refused
-	like := cmp.Or(got, d.want)
-	opening := fmt.Sprintf("open %s %s %d %s", d.tower, precision, threads, d.dir)
-	for _, form := range d.forms {
-		for _, mode := range o.modes(d, form, precision) {
-			r := &rival{form: form, mode: mode, differ: math.NaN()}
+	like := cmp.Or(got, duel.want)
+	opening := fmt.Sprintf("open %s %s %d %s", duel.tower, precision, threads, duel.dir)
+	for _, form := range duel.forms {
+		for _, mode := range o.modes(duel, form, precision) {
+			rival := &rival{form: form, mode: mode, differ: math.NaN()}
 			what := form + " " + mode
-			r.own = func() (seconds float64, err error) {
-				said, err := theirs.ask(mode, d, opening, "step "+what)
+			rival.own = func() (seconds float64, err error) {
+				said, err := theirs.ask(mode, duel, opening, "step "+what)
 				if err == nil {
 					_, err = fmt.Sscan(said, &seconds)
 				}
 				return seconds, err
 			}
-			if _, r.failed = theirs.ask(mode, d, opening, "prepare "+what); r.failed == nil && like != nil {
-				r.failed = d.compare(r, theirs.byMode[mode], what, precision, like.Shape)
+			if _, rival.failed = theirs.ask(mode, duel, opening, "prepare "+what); rival.failed == nil && like != nil {
+				rival.failed = duel.compare(rival, theirs.byMode[mode], what, precision, like.Shape)
 			}
-			all = append(all, r)
+			all = append(all, rival)
 		}
 	}
 
-	if ours.failed == nil && d.want != nil {
-		ours.differ = distance(got, d.want)
+	if ours.failed == nil && duel.want != nil {
+		ours.differ = distance(got, duel.want)
 	}
 
 	if ours.failed == nil && precision == "float32" && ours.differ > sameGradient {
@@ -258,7 +258,7 @@ func (o Options) modes(d *duel, form, precision string) []string {
 
 // compare sets the difference of a rival's result, of a shape, from the reference. The first result in float32 is the
 // reference.
-func (d *duel) compare(r *rival, p *opponent, what, precision string, shape []int) error {
+func (d *duel) compare(rival *rival, p *opponent, what, precision string, shape []int) error {
 	got, err := p.tensor("result "+what, filepath.Join(d.dir, "result"), shape)
 	if err != nil {
 		return err
@@ -269,7 +269,7 @@ func (d *duel) compare(r *rival, p *opponent, what, precision string, shape []in
 	}
 
 	if d.want != nil {
-		r.differ = distance(got, d.want)
+		rival.differ = distance(got, d.want)
 	}
 
 	return nil
@@ -286,19 +286,19 @@ func (d *duel) report(ours *rival, rivals []*rival, precision string, threads in
 		return a
 	}
 
-	for _, x := range append([]*rival{ours}, rivals...) {
-		cells := []any{d.name, threads, precision, cmp.Or(x.form, "ours"), x.mode}
-		if x.failed != nil {
-			all.add(append(cells, "not measured: "+x.failed.Error(), "")...)
+	for _, rival := range append([]*rival{ours}, rivals...) {
+		cells := []any{d.name, threads, precision, cmp.Or(rival.form, "ours"), rival.mode}
+		if rival.failed != nil {
+			all.add(append(cells, "not measured: "+rival.failed.Error(), "")...)
 			continue
 		}
-		all.add(append(cells, x.timing(), scientific(x.differ))...)
-		if x == ours {
+		all.add(append(cells, rival.timing(), scientific(rival.differ))...)
+		if rival == ours {
 			continue
 		}
-		best = faster(best, x)
-		if d.than == "" || d.than == x.mode {
-			than = faster(than, x)
+		best = faster(best, rival)
+		if d.than == "" || d.than == rival.mode {
+			than = faster(than, rival)
 		}
 	}
 

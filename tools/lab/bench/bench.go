@@ -207,12 +207,12 @@ func (o Options) backboneBytes(ctx context.Context, t *tower) (bytes int64, err 
 
 // measure compares the step with the plain step and with bare products, on one class list and one number of threads. It
 // returns the seconds of a step of FedPHA.
-func (o Options) measure(ctx context.Context, t *tower, set classSet, threads int, label string, report *Report,
+func (o Options) measure(ctx context.Context, tower *tower, set classSet, threads int, label string, report *Report,
 	results *Table) (seconds float64, err error) {
 	session, classes := o.session(threads), set.classes.Names()
-	few := classes[:o.plainClasses(t.text().TextArch, len(classes))]
-	plainTower := t.asPlain()
-	got, err := gradient(ctx, promptFL, t, few, session) // loads the weights, which both forms share
+	few := classes[:o.plainClasses(tower.text().TextArch, len(classes))]
+	plainTower := tower.asPlain()
+	got, err := gradient(ctx, promptFL, tower, few, session) // loads the weights, which both forms share
 	if err != nil {
 		return 0, err
 	}
@@ -225,15 +225,15 @@ func (o Options) measure(ctx context.Context, t *tower, set classSet, threads in
 	var open opened
 	defer open.close(&err)
 	plain := open.step(promptFL(plainTower, few, session, nil))
-	step := open.step(promptFL(t, classes, session, nil))
-	three := open.step(fedPHA(t, classes, session, nil))
+	step := open.step(promptFL(tower, classes, session, nil))
+	three := open.step(fedPHA(tower, classes, session, nil))
 	if open.err != nil {
 		return 0, open.err
 	}
 
-	gemm := open.products(towerProducts(t, step.rows, true, session))
-	own := open.products(towerProducts(t, step.rows, false, session))
-	gemm3 := open.products(towerProducts(t, three.rows, true, session))
+	gemm := open.products(towerProducts(tower, step.rows, true, session))
+	own := open.products(towerProducts(tower, step.rows, false, session))
+	gemm3 := open.products(towerProducts(tower, three.rows, true, session))
 	square := open.products(squareProduct(session))
 	if open.err != nil {
 		return 0, open.err

@@ -49,26 +49,26 @@ func Clients(ctx context.Context, options Options, counts []int) (report Report,
 	return report, nil
 }
 
-func (o Options) clients(ctx context.Context, t *tower, set classSet, counts []int, results *Table) (err error) {
+func (o Options) clients(ctx context.Context, tower *tower, set classSet, counts []int, results *Table) (err error) {
 	var open opened
 	defer open.close(&err)
 	var all []*contestant
 	var changes []*tensor.Tensor // of the first client's prompt
-	for i, k := range append([]int{1}, counts...) {
-		step := open.step(promptFL(t, set.classes.Names(), o.Session, nil))
+	for i, clients := range append([]int{1}, counts...) {
+		step := open.step(promptFL(tower, set.classes.Names(), o.Session, nil))
 		if open.err != nil {
 			return open.err
 		}
 
-		step.worker.Experiment.BatchClients = k
-		jobs := step.jobs(t, k)
+		step.worker.Experiment.BatchClients = clients
+		jobs := step.jobs(tower, clients)
 		change, err := step.together(ctx, jobs)
 		if err != nil {
-			return fmt.Errorf("%d clients: %w", k, err)
+			return fmt.Errorf("%d clients: %w", clients, err)
 		}
 
 		changes = append(changes, change)
-		all = append(all, &contestant{what: fmt.Sprint(k, " clients"), run: func(ctx context.Context) error {
+		all = append(all, &contestant{what: fmt.Sprint(clients, " clients"), run: func(ctx context.Context) error {
 			_, err := step.together(ctx, jobs)
 			return err
 		}})

@@ -42,18 +42,18 @@ type duel struct {
 func (o Options) duels(lists []classSet, dir string) (all []*duel) {
 	text := sync.OnceValues(func() (*tower, error) { return randomTower("random", o.arch, clip.VisionArch{}, dir) })
 	for i, set := range lists {
-		d := &duel{name: "promptfl, " + set.name, tower: "text", dir: dir, forms: []string{"shared"},
+		duel := &duel{name: "promptfl, " + set.name, tower: "text", dir: dir, forms: []string{"shared"},
 			compiles: i == len(lists)-1}
 		if o.Session.OnDevice() {
-			d.forms = append(d.forms, "published")
-			d.wanted = map[string]float64{"float32": 0.8, "tf32": 1, "bfloat16": 1.2}
+			duel.forms = append(duel.forms, "published")
+			duel.wanted = map[string]float64{"float32": 0.8, "tf32": 1, "bfloat16": 1.2}
 		}
 		if len(set.classes) >= 1000 {
-			d.wanted = map[string]float64{"float32": 1, "tf32": 1, "bfloat16": 1}
+			duel.wanted = map[string]float64{"float32": 1, "tf32": 1, "bfloat16": 1}
 		}
-		d.steps(promptFL, text, set.classes.Names(), (*step).export)
+		duel.steps(promptFL, text, set.classes.Names(), (*step).export)
 		if slices.Contains(o.Only, "text") {
-			all = append(all, d)
+			all = append(all, duel)
 		}
 	}
 
@@ -100,34 +100,34 @@ func (o Options) duels(lists []classSet, dir string) (all []*duel) {
 
 // steps makes a duel one of steps over some classes.
 func (d *duel) steps(makeStep stepOf, open func() (*tower, error), classes []string, export func(*step, *tower) error) {
-	var t *tower
+	var tower *tower
 	d.images = batch
 	d.ready = func() (err error) {
-		if t, err = open(); err != nil {
+		if tower, err = open(); err != nil {
 			return err
 		}
-		s, err := makeStep(t, classes, ort.Options{}, nil)
+		s, err := makeStep(tower, classes, ort.Options{}, nil)
 		if err != nil {
 			return err
 		}
 		defer s.close()
-		return export(s, t)
+		return export(s, tower)
 	}
 
 	d.ours = func(ctx context.Context, o ort.Options, open *opened) (*contestant, *tensor.Tensor, error) {
-		result, err := gradient(ctx, makeStep, t, classes, o)
+		result, err := gradient(ctx, makeStep, tower, classes, o)
 		if err != nil {
 			return nil, nil, err
 		}
-		s, err := makeStep(t, classes, o, nil)
+		s, err := makeStep(tower, classes, o, nil)
 		open.add(s.close, err)
 		return &s.contestant, result, err
 	}
 }
 
 // export writes the inputs of a step of a text prompt, except the tower's weights.
-func (s *step) export(t *tower) error {
-	m, err := s.client.Train.Batch(tensor.Indices(s.client.Train.Len()), nil)
+func (s *step) export(tower *tower) error {
+	inputs, err := s.client.Train.Batch(tensor.Indices(s.client.Train.Len()), nil)
 	if err != nil {
 		return err
 	}
@@ -136,31 +136,31 @@ func (s *step) export(t *tower) error {
 		if err != nil {
 			return err
 		}
-		m["projector"] = q.Dense()
+		inputs["projector"] = q.Dense()
 	}
 
-	m["ctx"] = tensor.Stack(s.prompts)
-	return export(t, s.set, m)
+	inputs["ctx"] = tensor.Stack(s.prompts)
+	return export(tower, s.set, inputs)
 }
 
 // export adds to ctx [P,T,w], image [B,D] and label [B] what else the text tower of a step in step_torch.py needs, and
 // writes all of it beside the tower's weights.
-func export(t *tower, set *clip.Suffixes, tensors tensor.Map) error {
-	lengths, ids := []int64{}, []int{t.sos}
+func export(tower *tower, set *clip.Suffixes, tensors tensor.Map) error {
+	lengths, ids := []int64{}, []int{tower.sos}
 	for _, class := range set.IDs {
 		ids = append(ids, class...)
 		lengths = append(lengths, int64(len(class)))
 	}
 
-	tokens, err := t.Embed(ids)
+	tokens, err := tower.Embed(ids)
 	if err != nil {
 		return err
 	}
 
-	w := t.text().Width
+	w := tower.text().Width
 	tensors["start"], tensors["suffix"] = tensor.Of(tokens[:w], 1, w), tensor.Of(tokens[w:], len(ids)-1, w)
 	tensors["lengths"] = tensor.OfInts(lengths, len(lengths))
-	return t.write(tensors, t.text().Heads)
+	return tower.write(tensors, tower.text().Heads)
 }
 
 // write writes the inputs of a workload, with the scale of logits and the heads of the tower's attention.
@@ -176,7 +176,8 @@ func writeInputs(dir string, m tensor.Map, heads int) error {
 
 // fedVPTDuel returns the step of an image prompt of ViT-B/16, with class features of a text tower of one block.
 func (o Options) fedVPTDuel(set classSet, dir string) *duel {
-	d := &duel{name: "fedvpt, vit-b16, " + set.name, tower: "image", dir: dir, forms: []string{"plain"}, than: "eager",
+	duel := &duel{name: "fedvpt, vit-b16, " + set.name, tower: "image", dir: dir, forms: []string{"plain"},
+		than:   "eager",
 		wanted: map[string]float64{"float32": 1, "tf32": 1}}
 	open := func() (*tower, error) {
 		if err := os.Mkdir(dir, 0o700); err != nil {
@@ -187,31 +188,31 @@ func (o Options) fedVPTDuel(set classSet, dir string) *duel {
 		return randomTower("random-image", text, v, dir)
 	}
 
-	d.steps(fedVPT, open, set.classes.Names(), (*step).exportImages)
-	return d
+	duel.steps(fedVPT, open, set.classes.Names(), (*step).exportImages)
+	return duel
 }
 
 // exportImages writes the inputs of a step of an image prompt, except the tower's weights.
-func (s *step) exportImages(t *tower) error {
+func (s *step) exportImages(tower *tower) error {
 	m, err := s.client.Train.Batch(tensor.Indices(s.client.Train.Len()), nil, bundle.PixelsInput)
 	if err != nil {
 		return err
 	}
 
 	m["prompt"] = s.order.Shared["prompt"]
-	if m["texts"], err = s.texts(t); err != nil {
+	if m["texts"], err = s.texts(tower); err != nil {
 		return err
 	}
 
-	return t.write(m, t.Bundle.Vision.Heads)
+	return tower.write(m, tower.Bundle.Vision.Heads)
 }
 
 // texts returns the unit features [C,D] of the hand-written prompts of all classes.
-func (s *step) texts(t *tower) (_ *tensor.Tensor, err error) {
+func (s *step) texts(tower *tower) (_ *tensor.Tensor, err error) {
 	sentences := convert.Slice(s.experiment.Classes,
 		func(class string) string { return spec.Sentence(s.experiment.Template, class) })
 	g := graph.New()
-	n, err := t.Sentences(g, sentences)
+	n, err := tower.Sentences(g, sentences)
 	if err != nil {
 		return nil, err
 	}
@@ -219,7 +220,7 @@ func (s *step) texts(t *tower) (_ *tensor.Tensor, err error) {
 	// ONNX Runtime runs no graph without an input.
 	n = n.L2Normalize().Mul(g.Input("one", graph.Float, graph.Static(1)))
 	p, err := compile("texts", n, tensor.Map{"one": tensor.Of([]float32{1}, 1)}, 0,
-		ort.Options{Provider: ort.CPU, WeightsDir: t.dir})
+		ort.Options{Provider: ort.CPU, WeightsDir: tower.dir})
 	if err != nil {
 		return nil, err
 	}
@@ -229,21 +230,21 @@ func (s *step) texts(t *tower) (_ *tensor.Tensor, err error) {
 }
 
 // featuresDuel returns the features of so many images of an image tower, whose weights draw writes to dir.
-func featuresDuel(name, dir string, vision clip.Vision, w stored, images int, draw func() error) *duel {
+func featuresDuel(name, dir string, vision clip.Vision, weights stored, images int, draw func() error) *duel {
 	const most = 1.11 // of the time, for 0.9 of the rate
-	d := &duel{name: fmt.Sprintf("features, %s, %d images", name, images), tower: "image", dir: dir,
+	duel := &duel{name: fmt.Sprintf("features, %s, %d images", name, images), tower: "image", dir: dir,
 		forms: []string{"plain"}, images: images,
 		wanted: map[string]float64{"float32": most, "tf32": most, "bfloat16": most}}
-	d.ready = func() error {
+	duel.ready = func() error {
 		if err := draw(); err != nil {
 			return err
 		}
 		return writeInputs(dir, drawPixels(vision, images), vision.Heads)
 	}
 
-	d.ours = func(ctx context.Context, o ort.Options, open *opened) (*contestant, *tensor.Tensor, error) {
+	duel.ours = func(ctx context.Context, o ort.Options, open *opened) (*contestant, *tensor.Tensor, error) {
 		o.WeightsDir, o.Prepack = dir, false
-		p := open.products(pixelsThrough(vision, w, images, o))
+		p := open.products(pixelsThrough(vision, weights, images, o))
 		if open.err != nil {
 			return nil, nil, open.err
 		}
@@ -251,5 +252,5 @@ func featuresDuel(name, dir string, vision clip.Vision, w stored, images int, dr
 		return &p.contestant, features, err
 	}
 
-	return d
+	return duel
 }

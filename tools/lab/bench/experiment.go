@@ -141,9 +141,9 @@ func phases(rec record.Record, seconds float64) []float64 {
 }
 
 // rounds measures rounds of a protocol.
-func (o Options) rounds(ctx context.Context, dir string, p protocol, report *Report) error {
-	if len(o.Only) > 0 && o.Only[0] != p.method {
-		p.method, p.options = o.Only[0], nil
+func (o Options) rounds(ctx context.Context, dir string, protocol protocol, report *Report) error {
+	if len(o.Only) > 0 && o.Only[0] != protocol.method {
+		protocol.method, protocol.options = o.Only[0], nil
 	}
 
 	towers, err := o.experimentTowers(dir)
@@ -151,7 +151,7 @@ func (o Options) rounds(ctx context.Context, dir string, p protocol, report *Rep
 		return err
 	}
 
-	experiment, err := p.experiment(towers)
+	experiment, err := protocol.experiment(towers)
 	if err != nil {
 		return err
 	}
@@ -177,10 +177,10 @@ func (o Options) rounds(ctx context.Context, dir string, p protocol, report *Rep
 			values := append(phases(rec, seconds), seconds)
 			if row(fmt.Sprint(rec.Round+1), values); rec.Round > 0 {
 				measured = append(measured, values)
-				published.count(experiment, rec.Clients, p.batch)
+				published.count(experiment, rec.Clients, protocol.batch)
 			}
 			trained, largest = len(rec.Clients), max(largest, resident())
-			o.Progress("rounds of "+p.method, rec.Round+1, p.rounds)
+			o.Progress("rounds of "+protocol.method, rec.Round+1, protocol.rounds)
 		}})
 
 	if err != nil {
@@ -201,14 +201,14 @@ func (o Options) rounds(ctx context.Context, dir string, p protocol, report *Rep
 			megabytes(largest))}
 	names := convert.Slice(towers, func(t *tower) string { return t.Name() })
 	report.Title = fmt.Sprintf("Table S5's protocol (FedAPPR) on random examples: %d clients, %d train in a round and "+
-		"all are tested, %d classes, %d images; %s; random weights of %s; %d workers", p.clients, trained,
-		len(p.classes),
-		p.images, p.method, strings.Join(names, ", "), o.Workers)
+		"all are tested, %d classes, %d images; %s; random weights of %s; %d workers", protocol.clients, trained,
+		len(protocol.classes),
+		protocol.images, protocol.method, strings.Join(names, ", "), o.Workers)
 
 	report.Tables = append(report.Tables, results)
 	report.target("a round with its test, in times of its training", wantEvaluation, multiple,
 		multiple <= wantEvaluation)
-	return o.published(ctx, towers, published, p.classes, training, evaluation, report)
+	return o.published(ctx, towers, published, protocol.classes, training, evaluation, report)
 }
 
 // publishedCost counts the work of rounds in public code, where every batch runs through both towers: a row for each
@@ -244,21 +244,21 @@ const imagesAtOnce = 8
 func (o Options) published(ctx context.Context, towers []*tower, cost publishedCost, classes []string, training,
 	evaluation float64, report *Report) (err error) {
 	session := o.session(o.Workers) // one client at a time, on all cores
-	t := towers[len(towers)-1].asPlain()
-	t.tokens = named
+	plain := towers[len(towers)-1].asPlain()
+	plain.tokens = named
 	few := classes[:quickClasses]
 	scale := float64(len(classes)) / float64(len(few))
 	var open opened
 	defer open.close(&err)
-	step := open.step(promptFL(t, few, session, nil))
-	in := method.Draw(seed, 0, "ctx", []int{tokens, t.text().Width}, promptStd)
+	step := open.step(promptFL(plain, few, session, nil))
+	in := method.Draw(seed, 0, "ctx", []int{tokens, plain.text().Width}, promptStd)
 	g := graph.New()
-	out, err := t.Text(g, few, []method.Prompt{{Ctx: g.Input("ctx", graph.Float, graph.Static(in.Shape...))}})
+	out, err := plain.Text(g, few, []method.Prompt{{Ctx: g.Input("ctx", graph.Float, graph.Static(in.Shape...))}})
 	if err != nil {
 		return err
 	}
 
-	session.WeightsDir = t.dir
+	session.WeightsDir = plain.dir
 	test := open.products(compile("test", out[0], tensor.Map{"ctx": in}, 0, session))
 	step.scale, test.scale = scale, scale
 	all := []*contestant{&step.contestant, &test.contestant}
@@ -314,10 +314,10 @@ func (o Options) published(ctx context.Context, towers []*tower, cost publishedC
 // round: a text tower of one block of CLIP's width, one worker, state on disk and every message encoded. The first
 // round compiles, and the last one tests all clients.
 func (o Options) growth(ctx context.Context, dir string, report *Report) error {
-	w := workload{Cohort: 100, Train: 12, Test: 4, Batch: 64, Rounds: 22, TestEvery: 1000}
+	workload := workload{Cohort: 100, Train: 12, Test: 4, Batch: 64, Rounds: 22, TestEvery: 1000}
 	counts := []int{100, 1000, 10_000, 100_000}
 	if o.Quick {
-		w.Cohort, w.Rounds, counts = 20, 6, []int{100, 1000}
+		workload.Cohort, workload.Rounds, counts = 20, 6, []int{100, 1000}
 	}
 
 	at := filepath.Join(dir, "growth")
@@ -334,12 +334,12 @@ func (o Options) growth(ctx context.Context, dir string, report *Report) error {
 		"of the processor", "heap MB", "resident MB", "s of round with test"},
 		Notes: []string{fmt.Sprintf("%d clients train in a round, with a text tower of one block, one worker; the "+
 			"rest of a turn is beside ONNX Runtime and has its share of the server; memory is before the round with "+
-			"the test of all clients", w.Cohort)}}
+			"the test of all clients", workload.Cohort)}}
 
 	largest := 0.0
 	for _, n := range counts {
-		w.Clients = n
-		own, err := o.cost(ctx, w, tower, filepath.Join(at, fmt.Sprint(n)), &table)
+		workload.Clients = n
+		own, err := o.cost(ctx, workload, tower, filepath.Join(at, fmt.Sprint(n)), &table)
 		if err != nil {
 			return fmt.Errorf("%d clients: %w", n, err)
 		}
@@ -353,14 +353,15 @@ func (o Options) growth(ctx context.Context, dir string, report *Report) error {
 }
 
 // cost adds a row to the table of growth. It returns the seconds of the processor of a turn beside ONNX Runtime.
-func (o Options) cost(ctx context.Context, w workload, t *tower, dir string, table *Table) (own float64, err error) {
+func (o Options) cost(ctx context.Context, workload workload, t *tower, dir string, table *Table) (own float64,
+	err error) {
 	began := time.Now()
-	experiment, err := w.experiment(t)
+	experiment, err := workload.experiment(t)
 	if err != nil {
 		return 0, err
 	}
 
-	var m runtime.MemStats
+	var heap runtime.MemStats
 	var first float64
 	var seconds, rest, processor []float64
 	native, outside, memory := ort.NativeTime(), ort.GoTime(), int64(0)
@@ -371,21 +372,21 @@ func (o Options) cost(ctx context.Context, w workload, t *tower, dir string, tab
 			switch rec.Round + 1 {
 			case 1:
 				first = took.Seconds()
-			case w.Rounds:
+			case workload.Rounds:
 				seconds = append(seconds, took.Seconds())
 			default:
 				seconds = append(seconds, took.Seconds())
-				rest = append(rest, (took-inside).Seconds()/float64(w.Cohort))
-				processor = append(processor, beside.Seconds()/float64(w.Cohort))
+				rest = append(rest, (took-inside).Seconds()/float64(workload.Cohort))
+				processor = append(processor, beside.Seconds()/float64(workload.Cohort))
 			}
 
-			if rec.Round+2 == w.Rounds {
+			if rec.Round+2 == workload.Rounds {
 				runtime.GC()
-				runtime.ReadMemStats(&m)
+				runtime.ReadMemStats(&heap)
 				memory = resident()
 			}
 
-			o.Progress(fmt.Sprint(w.Clients, " clients"), rec.Round+1, w.Rounds)
+			o.Progress(fmt.Sprint(workload.Clients, " clients"), rec.Round+1, workload.Rounds)
 			began, native, outside = time.Now(), ort.NativeTime(), ort.GoTime()
 		}})
 
@@ -398,7 +399,7 @@ func (o Options) cost(ctx context.Context, w workload, t *tower, dir string, tab
 		own = median(rest)
 	}
 
-	table.add(w.Clients, tenths(first), summary(seconds[:last]), Number{1e3 * median(rest), "%.2f"},
-		Number{1e3 * own, "%.2f"}, megabytes(int64(m.HeapAlloc)), megabytes(memory), tenths(seconds[last]))
+	table.add(workload.Clients, tenths(first), summary(seconds[:last]), Number{1e3 * median(rest), "%.2f"},
+		Number{1e3 * own, "%.2f"}, megabytes(int64(heap.HeapAlloc)), megabytes(memory), tenths(seconds[last]))
 	return own, nil
 }

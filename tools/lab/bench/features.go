@@ -112,7 +112,7 @@ func (o Options) deviceTower(ctx context.Context, name string, arch clip.VisionA
 		return err
 	}
 
-	r := features.Request{What: method.ImageInput, Bundle: &bundle.Bundle{Name: name, Dir: dir, Vision: arch,
+	request := features.Request{What: method.ImageInput, Bundle: &bundle.Bundle{Name: name, Dir: dir, Vision: arch,
 		Text: clip.TextArch{EmbedDim: arch.EmbedDim}, Preprocess: preprocess.CLIP(arch.Image),
 		Towers: random{vision: clip.Vision{VisionArch: arch}, weights: w}}}
 	precisions := ort.Precisions()
@@ -123,7 +123,7 @@ func (o Options) deviceTower(ctx context.Context, name string, arch clip.VisionA
 	for _, precision := range precisions {
 		x := features.Extractor{Session: o.Session, Workers: cores, Sessions: &features.Sessions{}}
 		x.Session.Precision = precision
-		err := o.deviceRates(ctx, precision, x, r, dir, results)
+		err := o.deviceRates(ctx, precision, x, request, dir, results)
 		if err := errors.Join(err, x.Sessions.Close()); err != nil {
 			return err
 		}

@@ -71,29 +71,29 @@ func (c *chain) add(y graph.Node, inner int) {
 // towerProducts multiplies every weight matrix of the blocks once forwards, x wᵀ, and once backwards, x w, on the
 // step's rows. Shapes, weights and order equal those of the step's matrix products. With plain it uses ONNX Runtime's
 // products where the step uses promptfed's own.
-func towerProducts(t *tower, rows int, plain bool, options ort.Options) (*products, error) {
-	chain, w := newChain(), t.text().Width
+func towerProducts(tower *tower, rows int, plain bool, options ort.Options) (*products, error) {
+	chain, width := newChain(), tower.text().Width
 	linear := func(name string, out, in int) {
-		m := t.weights.Node(chain.graph, name, out, in)
+		m := tower.weights.Node(chain.graph, name, out, in)
 		chain.add(chain.x("x", rows, in).Linear(m, graph.Node{}), in)
 		chain.add(chain.x("x", rows, out).MatMul(m), out)
 	}
 
-	for i := range t.text().Layers {
+	for i := range tower.text().Layers {
 		p := fmt.Sprintf("transformer.resblocks.%d.", i)
-		if t.weights.Has(p + "attn.in_proj_weight") {
-			linear(p+"attn.in_proj_weight", 3*w, w)
+		if tower.weights.Has(p + "attn.in_proj_weight") {
+			linear(p+"attn.in_proj_weight", 3*width, width)
 		} else {
 			for _, part := range []string{"q", "k", "v"} {
-				linear(p+"attn."+part+"_proj.weight", w, w)
+				linear(p+"attn."+part+"_proj.weight", width, width)
 			}
 		}
-		linear(p+"attn.out_proj.weight", w, w)
-		linear(p+"mlp.c_fc.weight", 4*w, w)
-		linear(p+"mlp.c_proj.weight", w, 4*w)
+		linear(p+"attn.out_proj.weight", width, width)
+		linear(p+"mlp.c_fc.weight", 4*width, width)
+		linear(p+"mlp.c_proj.weight", width, 4*width)
 	}
 
-	if options.WeightsDir = t.dir; plain {
+	if options.WeightsDir = tower.dir; plain {
 		options.Products = ort.PlainProducts
 	}
 

@@ -112,35 +112,35 @@ func Methods(ctx context.Context, options Options) (report Report, err error) {
 }
 
 // method measures one method. It returns a row without the method's name, and the percent of the time in products.
-func (o Options) method(ctx context.Context, t *tower, d layer.Def, classes []string, profile string) (row []any,
+func (o Options) method(ctx context.Context, tower *tower, d layer.Def, classes []string, profile string) (row []any,
 	share float64, err error) {
-	p := protocol{method: d.Name, classes: classes, clients: methodClients, participation: 1, batch: batch,
+	protocol := protocol{method: d.Name, classes: classes, clients: methodClients, participation: 1, batch: batch,
 		rounds: methodRounds, testEvery: methodRounds}
 	if d.Wrapper() {
-		p.method, p.with = "promptfl", []string{d.Name}
+		protocol.method, protocol.with = "promptfl", []string{d.Name}
 	}
 
-	experiment, err := p.describe()
+	experiment, err := protocol.describe()
 	if err != nil {
 		return nil, 0, err
 	}
 
 	experiment.Training.Memory = o.Memory
-	if len(experiment.Method.Params(t.Task())) == 0 {
+	if len(experiment.Method.Params(tower.Task())) == 0 {
 		return nil, 0, errors.New("it learns nothing")
 	}
 
-	drawn, reads := examples{}, experiment.Reads(t)
+	drawn, reads := examples{}, experiment.Reads(tower)
 	random := func(client int, name string) *spec.Features {
-		return drawn.of(t.Task(), client, name, inTurn(len(p.classes)), reads)
+		return drawn.of(tower.Task(), client, name, inTurn(len(protocol.classes)), reads)
 	}
 	for i := range methodClients {
-		experiment.Clients = append(experiment.Clients, &spec.Client{ID: i, Backbone: t, Train: random(i, "train"),
+		experiment.Clients = append(experiment.Clients, &spec.Client{ID: i, Backbone: tower, Train: random(i, "train"),
 			Test: random(i, "test")})
 	}
 
 	if methods.NeedsSynthetic(experiment.Method) {
-		experiment.Synthetic = &spec.Synthetic{Backbone: t, Epochs: 1, Data: random(-1, "synthetic")}
+		experiment.Synthetic = &spec.Synthetic{Backbone: tower, Epochs: 1, Data: random(-1, "synthetic")}
 	}
 
 	before, err := held()

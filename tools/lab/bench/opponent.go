@@ -51,10 +51,11 @@ func startOpponent(ctx context.Context, what program, python string, args ...str
 		return nil, fmt.Errorf("%w: run promptfed bench --against in a checkout of promptfed", err)
 	}
 
-	p := &opponent{program: what, cmd: exec.CommandContext(ctx, python, append([]string{what.script}, args...)...)}
-	p.cmd.Stderr = &p.stderr
-	p.cmd.Cancel = func() error {
-		for _, pid := range descendants(p.cmd.Process.Pid) {
+	opponent := &opponent{program: what, cmd: exec.CommandContext(ctx, python, append([]string{what.script},
+		args...)...)}
+	opponent.cmd.Stderr = &opponent.stderr
+	opponent.cmd.Cancel = func() error {
+		for _, pid := range descendants(opponent.cmd.Process.Pid) {
 			if child, err := os.FindProcess(pid); err == nil {
 				child.Kill()
 			}
@@ -62,31 +63,31 @@ func startOpponent(ctx context.Context, what program, python string, args ...str
 		return nil
 	}
 
-	out, err := p.cmd.StdoutPipe()
+	out, err := opponent.cmd.StdoutPipe()
 	if err == nil {
-		p.in, err = p.cmd.StdinPipe()
+		opponent.in, err = opponent.cmd.StdinPipe()
 	}
 
 	if err == nil {
-		err = p.cmd.Start()
+		err = opponent.cmd.Start()
 	}
 
 	if err != nil {
 		return nil, fmt.Errorf("--python %s: %w", python, err)
 	}
 
-	p.out = bufio.NewReader(out)
-	line, err := p.answer()
+	opponent.out = bufio.NewReader(out)
+	line, err := opponent.answer()
 	if err == nil {
-		err = json.Unmarshal([]byte(line), p)
+		err = json.Unmarshal([]byte(line), opponent)
 	}
 
 	if err != nil {
-		p.close()
+		opponent.close()
 		return nil, err
 	}
 
-	return p, nil
+	return opponent, nil
 }
 
 // answer reads the next line from the process.

@@ -106,8 +106,8 @@ func (r repeated) Read(index []int) (*tensor.Tensor, error) {
 
 // of returns a data set for the given labels, with unit rows of images and the other inputs in reads.
 func (x examples) of(t method.ClientSpec, client int, name string, labels []int64, reads []string) *spec.Features {
-	f := &spec.Features{Class: labels}
-	f.Add(method.ImageInput, []spec.RowReader{spec.InMemory{Tensor: features.L2Normalize(
+	result := &spec.Features{Class: labels}
+	result.Add(method.ImageInput, []spec.RowReader{spec.InMemory{Tensor: features.L2Normalize(
 		method.Draw(seed, client, name+" images", []int{len(labels), t.Dim}, 1))}})
 	for _, kind := range reads {
 		shape := []int{differentImages, 3, t.ImageSize, t.ImageSize}
@@ -127,8 +127,8 @@ func (x examples) of(t method.ClientSpec, client int, name string, labels []int6
 			x[key] = repeated{spec.InMemory{Tensor: rows}}
 		}
 
-		f.Add(kind, []spec.RowReader{x[key]})
+		result.Add(kind, []spec.RowReader{x[key]})
 	}
 
-	return f
+	return result
 }

@@ -67,8 +67,8 @@ func (r *Report) target(what string, want, got float64, met bool) {
 
 // Text returns the report for a terminal.
 func (r Report) Text() string {
-	var b strings.Builder
-	fmt.Fprintln(&b, r.Title)
+	var out strings.Builder
+	fmt.Fprintln(&out, r.Title)
 	tables := r.Tables
 	if len(r.Targets) > 0 {
 		targets := Table{Columns: []string{"target", "", "wanted", ""}}
@@ -80,35 +80,35 @@ func (r Report) Text() string {
 	}
 
 	for _, table := range tables {
-		fmt.Fprintln(&b)
-		w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-		fmt.Fprintln(w, strings.Join(table.Columns, "\t"))
+		fmt.Fprintln(&out)
+		writer := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
+		fmt.Fprintln(writer, strings.Join(table.Columns, "\t"))
 		for _, row := range table.Rows {
 			for i, cell := range row {
 				if i > 0 {
-					fmt.Fprint(w, "\t")
+					fmt.Fprint(writer, "\t")
 				}
-				fmt.Fprint(w, cell)
+				fmt.Fprint(writer, cell)
 			}
-			fmt.Fprintln(w)
+			fmt.Fprintln(writer)
 		}
 
-		w.Flush()
+		writer.Flush()
 		for _, n := range table.Notes {
-			fmt.Fprintln(&b, n)
+			fmt.Fprintln(&out, n)
 		}
 	}
 
 	g := r.Graphs
-	fmt.Fprintf(&b, "\ngraphs: %d compiled, %d reused, %d dropped for room; %d MB without a session\n", g.Compiled,
+	fmt.Fprintf(&out, "\ngraphs: %d compiled, %d reused, %d dropped for room; %d MB without a session\n", g.Compiled,
 		g.Reused, g.Dropped, megabytes(int64(g.IdleBytes)))
 	if g.Captured > 0 {
-		fmt.Fprintf(&b, "captured on the device: %d graphs of fixed sizes\n", g.Captured)
+		fmt.Fprintf(&out, "captured on the device: %d graphs of fixed sizes\n", g.Captured)
 	}
 
 	if r := g.Refusal(); r != "" {
-		fmt.Fprintln(&b, r)
+		fmt.Fprintln(&out, r)
 	}
 
-	return b.String()
+	return out.String()
 }

@@ -53,21 +53,21 @@ func CompareSimulator(ctx context.Context, options Options, name, python string)
 		"prompts differ after a round, as a part of what the round changed"}}
 
 	nothing := Table{Columns: []string{"clients that compute nothing", "our ms of a turn", name, "ours faster"}}
-	for _, m := range []struct {
+	for _, setup := range []struct {
 		what   string
 		arch   clip.TextArch
 		rounds int
 	}{{"tiny", demo.Text, cmp.Or(options.Rounds, tiny)}, {"ViT-B/16", options.arch, cmp.Or(options.Rounds, large)},
 		{"", oneBlock, empty}} {
 		workload := benchmarkPFL
-		if workload.Empty = m.what == ""; workload.Empty {
+		if workload.Empty = setup.what == ""; workload.Empty {
 			workload.Cohort = workload.Clients / 10
 		}
 
-		workload.TestEvery = min(workload.TestEvery, m.rounds)
-		versus, err := options.versus(ctx, workload, m.arch, m.rounds/workload.TestEvery, name, python)
+		workload.TestEvery = min(workload.TestEvery, setup.rounds)
+		versus, err := options.versus(ctx, workload, setup.arch, setup.rounds/workload.TestEvery, name, python)
 		if err != nil {
-			return report, fmt.Errorf("%s: %w", cmp.Or(m.what, "empty turns"), err)
+			return report, fmt.Errorf("%s: %w", cmp.Or(setup.what, "empty turns"), err)
 		}
 
 		jobs, faster := float64(workload.TestEvery*workload.Cohort), ratio(&versus.theirs, &versus.ours)
@@ -78,7 +78,7 @@ func CompareSimulator(ctx context.Context, options Options, name, python string)
 			continue
 		}
 
-		if m.what == "tiny" {
+		if setup.what == "tiny" {
 			report.Title = fmt.Sprintf("PromptFL in %s (%s) and here (%d workers): %d clients, %d train in a round "+
 				"on %d "+
 				"images in batches of %d, a test every %d rounds; %d cores, %s", versus.opponent.Version,
@@ -90,7 +90,8 @@ func CompareSimulator(ctx context.Context, options Options, name, python string)
 		}
 
 		rate := func(c contestant) Number { return tenths(jobs / median(c.seconds)) }
-		turns.add(m.what, m.rounds, rate(versus.ours), rate(versus.theirs), factor(faster), megabytes(versus.memory[0]),
+		turns.add(setup.what, setup.rounds, rate(versus.ours), rate(versus.theirs), factor(faster),
+			megabytes(versus.memory[0]),
 			megabytes(versus.memory[1]), scientific(versus.differ))
 	}
 
@@ -107,46 +108,47 @@ type versus struct {
 }
 
 // versus measures so many runs of a workload. A first round, which compiles, does not count.
-func (o Options) versus(ctx context.Context, w workload, arch clip.TextArch, runs int, name, python string) (v versus,
+func (o Options) versus(ctx context.Context, workload workload, arch clip.TextArch, runs int, name,
+	python string) (versus versus,
 	err error) {
 	dir, remove, err := scratch("400 MB")
 	if err != nil {
-		return v, err
+		return versus, err
 	}
 	defer func() { err = errors.Join(err, remove()) }()
 
 	tower, err := randomTower(name, arch, clip.VisionArch{}, dir)
 	if err != nil {
-		return v, err
+		return versus, err
 	}
 
-	if !w.Empty {
-		if v.differ, err = o.agree(ctx, w, tower, name, python); err != nil {
-			return v, err
+	if !workload.Empty {
+		if versus.differ, err = o.agree(ctx, workload, tower, name, python); err != nil {
+			return versus, err
 		}
 	}
 
-	w.Rounds = 2 + runs*w.TestEvery // the last round, with a test of its own, never begins
-	experiment, err := w.experiment(tower)
+	workload.Rounds = 2 + runs*workload.TestEvery // the last round, with a test of its own, never begins
+	experiment, err := workload.experiment(tower)
 	if err == nil {
-		err = w.export(tower, experiment)
+		err = workload.export(tower, experiment)
 	}
 
 	if err != nil {
-		return v, err
+		return versus, err
 	}
 
 	var open opened
 	defer open.close(&err)
-	ours := o.simulate(ctx, experiment, filepath.Join(dir, "run"), w.Empty)
+	ours := o.simulate(ctx, experiment, filepath.Join(dir, "run"), workload.Empty)
 	open.add(ours.close, nil)
-	if v.opponent, err = startOpponent(ctx, opponents[name], python, dir, strconv.Itoa(o.Workers)); err != nil {
-		return v, err
+	if versus.opponent, err = startOpponent(ctx, opponents[name], python, dir, strconv.Itoa(o.Workers)); err != nil {
+		return versus, err
 	}
 
-	open.add(v.opponent.close, nil)
+	open.add(versus.opponent.close, nil)
 	if _, err := held(); err != nil {
-		return v, err
+		return versus, err
 	}
 
 	for i := range runs + 1 {
@@ -155,20 +157,20 @@ func (o Options) versus(ctx context.Context, w workload, arch clip.TextArch, run
 			*contestant
 			rounds func(int) error
 			memory func() int64
-		}{{&v.ours, ours.rounds, func() int64 { return shareOf(os.Getpid()) }},
-			{&v.theirs, v.opponent.rounds, v.opponent.memory}} {
+		}{{&versus.ours, ours.rounds, func() int64 { return shareOf(os.Getpid()) }},
+			{&versus.theirs, versus.opponent.rounds, versus.opponent.memory}} {
 			n := 1
 			if i > 0 {
-				n = w.TestEvery
+				n = workload.TestEvery
 			}
 
 			largest := watch(side.memory)
 			began := time.Now()
 			err := side.rounds(n)
 			seconds := time.Since(began).Seconds()
-			v.memory[k] = max(v.memory[k], largest())
+			versus.memory[k] = max(versus.memory[k], largest())
 			if err != nil {
-				return v, err
+				return versus, err
 			}
 
 			if i > 0 {
@@ -178,15 +180,15 @@ func (o Options) versus(ctx context.Context, w workload, arch clip.TextArch, run
 	}
 
 	o.Progress("rounds beside "+name, runs+1, runs+1)
-	return v, nil
+	return versus, nil
 }
 
 // agree runs one round of four clients in both simulations and returns the distance of the merged prompts.
-func (o Options) agree(ctx context.Context, w workload, t *tower, name, python string) (differ float64, err error) {
+func (o Options) agree(ctx context.Context, w workload, tower *tower, name, python string) (differ float64, err error) {
 	w.Clients, w.Cohort, w.Rounds = 4, 4, 1
-	experiment, err := w.experiment(t)
+	experiment, err := w.experiment(tower)
 	if err == nil {
-		err = w.export(t, experiment)
+		err = w.export(tower, experiment)
 	}
 
 	if err != nil {
@@ -204,7 +206,7 @@ func (o Options) agree(ctx context.Context, w workload, t *tower, name, python s
 		return 0, err
 	}
 
-	their, err := startOpponent(ctx, opponents[name], python, t.dir, strconv.Itoa(o.Workers))
+	their, err := startOpponent(ctx, opponents[name], python, tower.dir, strconv.Itoa(o.Workers))
 	if err != nil {
 		return 0, err
 	}
@@ -215,7 +217,7 @@ func (o Options) agree(ctx context.Context, w workload, t *tower, name, python s
 	}
 
 	want := result.Prompts["shared/ctx"].Clone()
-	got, err := their.tensor("prompt", filepath.Join(t.dir, "prompt"), want.Shape)
+	got, err := their.tensor("prompt", filepath.Join(tower.dir, "prompt"), want.Shape)
 	if err != nil {
 		return 0, err
 	}

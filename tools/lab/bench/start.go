@@ -78,28 +78,28 @@ func Start(ctx context.Context, options Options) (report Report, err error) {
 		table.Columns = append(table.Columns, p.column)
 	}
 
-	for i, b := range []struct {
+	for i, backbone := range []struct {
 		name, bundle string
 		tokens       int
 	}{{"tiny-vit-b16", "tiny-vit-b16", 4}, {filepath.Base(full), full, 16}} {
 		s := start{options: options, dir: filepath.Join(dir, fmt.Sprint("start-", i)),
-			config: fmt.Sprintf(startConfig, b.bundle, b.tokens)}
+			config: fmt.Sprintf(startConfig, backbone.bundle, backbone.tokens)}
 		var all [][]float64
 		for k := range 1 + later {
-			options.Progress("starts with "+b.name, k, 1+later)
+			options.Progress("starts with "+backbone.name, k, 1+later)
 			one, err := s.once(ctx)
 			if err != nil {
-				return report, fmt.Errorf("%s: %w", b.name, err)
+				return report, fmt.Errorf("%s: %w", backbone.name, err)
 			}
 			all = append(all, one)
 		}
 
-		options.Progress("starts with "+b.name, 1+later, 1+later)
+		options.Progress("starts with "+backbone.name, 1+later, 1+later)
 		for _, start := range []struct {
 			start string
 			times [][]float64
 		}{{"first", all[:1]}, {"later", all[1:]}} {
-			row := []any{b.name, start.start}
+			row := []any{backbone.name, start.start}
 			for c := range start.times[0] {
 				column := convert.Slice(start.times, func(one []float64) float64 { return one[c] })
 				row = append(row, Number{median(column), "%.3f"})
@@ -132,35 +132,36 @@ func (s *start) once(ctx context.Context) ([]float64, error) {
 
 	s.starts++
 	out := filepath.Join(s.dir, fmt.Sprint("run-", s.starts))
-	c := exec.CommandContext(ctx, s.options.Program, "run", file, "--quiet", "--out", out)
+	command := exec.CommandContext(ctx, s.options.Program, "run", file, "--quiet", "--out", out)
 	for _, name := range []string{"XDG_CACHE_HOME", "HOME", "LocalAppData"} { // folders of caches on all systems
-		c.Env = append(c.Environ(), name+"="+cache)
+		command.Env = append(command.Environ(), name+"="+cache)
 	}
 
 	if library, _, err := ort.Library(); err == nil && filepath.IsAbs(library) {
-		c.Env = append(c.Environ(), ort.LibraryVariable+"="+library)
+		command.Env = append(command.Environ(), ort.LibraryVariable+"="+library)
 	}
 
 	var said bytes.Buffer
-	c.Stderr = &said
+	command.Stderr = &said
 	began := time.Now()
-	if err := c.Run(); err != nil {
+	if err := command.Run(); err != nil {
 		return nil, fmt.Errorf("%s: %w: %s", s.options.Program, err, strings.TrimSpace(said.String()))
 	}
 
-	p, err := runfolder.ReadProvenance(out)
+	provenance, err := runfolder.ReadProvenance(out)
 	if err != nil {
 		return nil, err
 	}
 
-	if len(p.Calls) != 1 {
-		return nil, fmt.Errorf("%s: %d calls of the program in its %s", out, len(p.Calls), runfolder.ProvenanceFile)
+	if len(provenance.Calls) != 1 {
+		return nil, fmt.Errorf("%s: %d calls of the program in its %s", out, len(provenance.Calls),
+			runfolder.ProvenanceFile)
 	}
 
-	before, last := p.Calls[0].Start.Sub(began).Seconds(), 0.0
-	times := []float64{before + p.Calls[0].Beginning[runfolder.TrainedPart], before}
+	before, last := provenance.Calls[0].Start.Sub(began).Seconds(), 0.0
+	times := []float64{before + provenance.Calls[0].Beginning[runfolder.TrainedPart], before}
 	for _, part := range startParts[1:] {
-		at := p.Calls[0].Beginning[part.part]
+		at := provenance.Calls[0].Beginning[part.part]
 		times, last = append(times, at-last), at
 	}
 
@@ -176,18 +177,19 @@ func writeBundle(dir, out string, text clip.TextArch, vision clip.VisionArch) er
 	}
 	defer os.RemoveAll(src)
 
-	m := tensor.Map{"logit_scale": tensor.Of([]float32{4.6}), "token_embedding.weight": method.Draw(seed, 0, "tokens",
+	weights := tensor.Map{"logit_scale": tensor.Of([]float32{4.6}), "token_embedding.weight": method.Draw(seed, 0,
+		"tokens",
 		[]int{tokenizer.CLIPMerges + 2*256 + 2, text.Width}, 0.02)}
-	draw(m, text.Shapes(), text.Width, text.Layers)
-	draw(m, vision.Shapes(), vision.Width, vision.Layers)
-	if err := safetensors.WriteFile(filepath.Join(src, "open_clip_model.safetensors"), m, nil); err != nil {
+	draw(weights, text.Shapes(), text.Width, text.Layers)
+	draw(weights, vision.Shapes(), vision.Width, vision.Layers)
+	if err := safetensors.WriteFile(filepath.Join(src, "open_clip_model.safetensors"), weights, nil); err != nil {
 		return err
 	}
 
 	config := fmt.Sprintf(`{"model_cfg": {"embed_dim": %d, "quick_gelu": true, "vision_cfg": {"image_size": %d,`+
 		` "layers": %d, "width": %d, "patch_size": %d}, "text_cfg": {"context_length": %d, "vocab_size": %d,`+
 		` "width": %d, "heads": %d, "layers": %d}}}`, text.EmbedDim, vision.Image, vision.Layers, vision.Width,
-		vision.Patch, text.Context, m["token_embedding.weight"].Shape[0], text.Width, text.Heads, text.Layers)
+		vision.Patch, text.Context, weights["token_embedding.weight"].Shape[0], text.Width, text.Heads, text.Layers)
 
 	err := atomicfile.Write(filepath.Join(src, "open_clip_config.json"), atomicfile.Bytes([]byte(config)))
 	if err != nil {
@@ -205,7 +207,7 @@ func writeBundle(dir, out string, text clip.TextArch, vision clip.VisionArch) er
 
 // pairs lists n merges of two of the 256 characters that stand for bytes in a vocabulary of CLIP.
 func pairs(n int) []byte {
-	var b bytes.Buffer
+	var out bytes.Buffer
 	var chars []rune
 	for r := '!'; len(chars) < 256; r++ {
 		switch r {
@@ -218,8 +220,8 @@ func pairs(n int) []byte {
 	}
 
 	for i := range n {
-		fmt.Fprintf(&b, "%c %c\n", chars[i/len(chars)], chars[i%len(chars)])
+		fmt.Fprintf(&out, "%c %c\n", chars[i/len(chars)], chars[i%len(chars)])
 	}
 
-	return b.Bytes()
+	return out.Bytes()
 }

@@ -38,9 +38,9 @@ type step struct {
 
 // newStep returns a step of a method over some classes, with so many prompts that pass through the tower. The first run
 // compiles it.
-func newStep(t *tower, name string, options map[string]any, classes []string, prompts int, o ort.Options,
+func newStep(tower *tower, name string, options map[string]any, classes []string, prompts int, session ort.Options,
 	trace trace.Tracer) (*step, error) {
-	set, err := t.suffixes(classes)
+	set, err := tower.suffixes(classes)
 	if err != nil {
 		return &step{}, err
 	}
@@ -50,35 +50,36 @@ func newStep(t *tower, name string, options map[string]any, classes []string, pr
 		return &step{}, err
 	}
 
-	s := &step{experiment: experiment, worker: client.NewWorker(experiment,
-		client.Settings{Session: o, Tracer: trace, PrefixBytes: -1}),
+	step := &step{experiment: experiment, worker: client.NewWorker(experiment,
+		client.Settings{Session: session, Tracer: trace, PrefixBytes: -1}),
 		set: set, order: message.Instruction{Kind: message.Train, Total: 1, Shared: tensor.Map{}}}
-	s.client = &spec.Client{Backbone: t, Train: examples{}.of(t.Task(), 0, "step", inTurn(len(classes)),
-		experiment.Reads(t))}
-	task := t.Task()
+	step.client = &spec.Client{Backbone: tower, Train: examples{}.of(tower.Task(), 0, "step", inTurn(len(classes)),
+		experiment.Reads(tower))}
+	task := tower.Task()
 	task.Clients, task.Classes = 1, len(classes)
-	s.state.Private = tensor.Map{}
+	step.state.Private = tensor.Map{}
 	for _, p := range experiment.Method.Params(task) {
-		to := s.order.Shared
+		to := step.order.Shared
 		if p.Owner == method.Private {
-			to = s.state.Private
+			to = step.state.Private
 		}
 		to[p.Name] = method.Draw(seed, 0, p.Name, p.Shape, p.Std)
-		s.prompts = append(s.prompts, to[p.Name])
+		step.prompts = append(step.prompts, to[p.Name])
 	}
 
 	g, placeholders := graph.New(), []clip.Prompt(nil) // to count operations
 	for i := range prompts {
 		in := g.Input(fmt.Sprint(i), graph.Float, graph.Static(tokens, task.Width))
 		placeholders = append(placeholders, clip.Prompt{Ctx: in})
-		s.rows += 1 + tokens
+		step.rows += 1 + tokens
 		for _, ids := range set.IDs {
-			s.rows += len(ids)
+			step.rows += len(ids)
 		}
 	}
 
-	s.contestant = contestant{what: "step of " + name, run: s.train, flops: t.text().StepFLOPs(set, placeholders)}
-	return s, nil
+	step.contestant = contestant{what: "step of " + name, run: step.train, flops: tower.text().StepFLOPs(set,
+		placeholders)}
+	return step, nil
 }
 
 // promptFL returns the step with one prompt.
@@ -125,18 +126,18 @@ type stepOf func(t *tower, classes []string, o ort.Options, trace trace.Tracer) 
 // gradient returns the gradients of all prompts, which have one shape, from one traced run of a step.
 func gradient(ctx context.Context, makeStep stepOf, t *tower, classes []string, o ort.Options) (*tensor.Tensor, error) {
 	rec := trace.NewRecorder()
-	s, err := makeStep(t, classes, o, rec)
+	step, err := makeStep(t, classes, o, rec)
 	if err != nil {
 		return nil, err
 	}
-	defer s.close()
+	defer step.close()
 
-	if err := s.run(ctx); err != nil {
+	if err := step.run(ctx); err != nil {
 		return nil, err
 	}
 
 	var all []*tensor.Tensor
-	for _, name := range append(s.order.Shared.Names(), s.state.Private.Names()...) {
+	for _, name := range append(step.order.Shared.Names(), step.state.Private.Names()...) {
 		g := rec.Tensors["r0/c0/s0/grad/"+name]
 		if g == nil {
 			return nil, fmt.Errorf("the step gave no gradient of %s, but %v", name, rec.Tensors.Names())

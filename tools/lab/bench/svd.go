@@ -41,7 +41,7 @@ func SVD(ctx context.Context, options Options) (report Report, err error) {
 				return report, err
 			}
 
-			q, err := projection.Project(shared, kind, rho)
+			projector, err := projection.Project(shared, kind, rho)
 			if err != nil {
 				return report, err
 			}
@@ -56,7 +56,7 @@ func SVD(ctx context.Context, options Options) (report Report, err error) {
 				_, err := vjp(factors)
 				return err
 			}), timed("projection", func() error {
-				_, err := q.Apply(uploads[1].Shared["ctx"])
+				_, err := projector.Apply(uploads[1].Shared["ctx"])
 				return err
 			}), timed("aggregation", func() error {
 				method.Mean(uploads, func(u method.Upload) tensor.Map { return u.Shared })

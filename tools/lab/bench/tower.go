@@ -36,16 +36,17 @@ type tower struct {
 }
 
 // openTower opens the tower to measure. remove deletes the tower's temporary files.
-func openTower(options Options) (t *tower, remove func() error, err error) {
+func openTower(options Options) (result *tower, remove func() error, err error) {
 	if model := options.Backbone; model != nil {
 		words, err := model.Tokenizer()
 		if err != nil {
-			return t, nil, err
+			return result, nil, err
 		}
 		weights, ok := converted.Weights(model)
 		if !ok {
-			return t, nil, fmt.Errorf("bundle %s holds exported towers, of which the plain form is not known: take "+
-				"one that promptfed convert made", model.Name)
+			return result, nil,
+				fmt.Errorf("bundle %s holds exported towers, of which the plain form is not known: take "+
+					"one that promptfed convert made", model.Name)
 		}
 		return &tower{Backbone: experiment.Backbone{Bundle: model}, dir: model.WeightsDir(), weights: weights,
 			sos: words.SOS(), tokens: model.ClassTokens}, func() error { return nil }, nil
@@ -53,14 +54,14 @@ func openTower(options Options) (t *tower, remove func() error, err error) {
 
 	dir, remove, err := scratch("200 MB")
 	if err != nil {
-		return t, nil, err
+		return result, nil, err
 	}
 
-	if t, err = randomTower("random", options.arch, clip.VisionArch{}, dir); err != nil {
+	if result, err = randomTower("random", options.arch, clip.VisionArch{}, dir); err != nil {
 		err = errors.Join(err, remove())
 	}
 
-	return t, remove, err
+	return result, remove, err
 }
 
 // scratch makes a temporary folder for random weights.
@@ -90,10 +91,10 @@ func randomTower(name string, a clip.TextArch, v clip.VisionArch, dir string) (*
 // of words splits texts into tokens, and the token numbers select rows of a random table.
 func fullSize(name string, arch clip.TextArch, vision clip.VisionArch, words *bundle.Bundle, dir string) (*tower,
 	error) {
-	w := stored{}
-	err := w.draw(dir, "text.safetensors", arch.Shapes(), arch.Width, arch.Layers)
+	weights := stored{}
+	err := weights.draw(dir, "text.safetensors", arch.Shapes(), arch.Width, arch.Layers)
 	if err == nil && vision.Width > 0 {
-		err = w.draw(dir, "image.safetensors", vision.Shapes(), vision.Width, vision.Layers)
+		err = weights.draw(dir, "image.safetensors", vision.Shapes(), vision.Width, vision.Layers)
 	}
 
 	if err != nil {
@@ -102,10 +103,10 @@ func fullSize(name string, arch clip.TextArch, vision clip.VisionArch, words *bu
 
 	b := &bundle.Bundle{Name: name, Text: arch, Vision: vision, LogitScale: 100, Dir: words.Dir,
 		Vocabulary: words.Vocabulary, Texts: words.Texts, TokenRows: words.TokenRows,
-		Towers: random{words.Towers, clip.Text{TextArch: arch}, clip.Vision{VisionArch: vision}, w}}
+		Towers: random{words.Towers, clip.Text{TextArch: arch}, clip.Vision{VisionArch: vision}, weights}}
 
 	b.Preprocess.Size = cmp.Or(vision.Image, 224)
-	return &tower{Backbone: experiment.Backbone{Bundle: b}, dir: dir, weights: w, sos: clip.StartID}, nil
+	return &tower{Backbone: experiment.Backbone{Bundle: b}, dir: dir, weights: weights, sos: clip.StartID}, nil
 }
 
 // random are towers with random weights. The rest of a bundle, which no measurement uses, is another bundle's.
@@ -164,18 +165,18 @@ func (random) Batch() int { return 0 }
 // number of blocks, as CLIP's training draws them (Radford et al. 2021, initialize_parameters of the published code). A
 // ResNet has no blocks.
 func initial(name string, shape []int, width, layers int) (mean float32, std float64) {
-	w := 1 / math.Sqrt(float64(width))
+	deviation := 1 / math.Sqrt(float64(width))
 	switch {
 	case len(shape) == 4: // He et al. 2015, so that activations keep their size
 		return 0, math.Sqrt(2 / float64(tensor.Size(shape[1:])))
 	case strings.HasSuffix(name, "_proj.weight") && layers > 0:
-		return 0, w / math.Sqrt(2*float64(layers))
+		return 0, deviation / math.Sqrt(2*float64(layers))
 	case strings.HasSuffix(name, "c_fc.weight"):
-		return 0, w / math.Sqrt2
+		return 0, deviation / math.Sqrt2
 	case strings.HasSuffix(name, "bias"), name == "positional_embedding":
 		return 0, 0.01
 	case len(shape) == 2, strings.HasSuffix(name, "_embedding"):
-		return 0, w
+		return 0, deviation
 	}
 
 	return 1, 0 // gains of layer norms
@@ -280,9 +281,9 @@ func (t *tower) suffixes(classes []string) (*clip.Suffixes, error) {
 }
 
 // StepBytes reckons with the tokens of Text.
-func (t *tower) StepBytes(classes []string, p method.Prompt) (int, error) {
+func (t *tower) StepBytes(classes []string, prompt method.Prompt) (int, error) {
 	if t.tokens == nil {
-		return t.Backbone.StepBytes(classes, p)
+		return t.Backbone.StepBytes(classes, prompt)
 	}
 
 	s, err := t.suffixes(classes)
@@ -290,8 +291,8 @@ func (t *tower) StepBytes(classes []string, p method.Prompt) (int, error) {
 		return 0, err
 	}
 
-	return t.text().StepBytes(s, clip.Prompt{Ctx: p.Ctx, ReadOffset: p.ReadOffset,
-		Class: clip.Position(p.Position)}), nil
+	return t.text().StepBytes(s, clip.Prompt{Ctx: prompt.Ctx, ReadOffset: prompt.ReadOffset,
+		Class: clip.Position(prompt.Position)}), nil
 }
 
 // Text builds the tower over all classes and prompts.
@@ -332,15 +333,15 @@ func (t *tower) Text(g *graph.Graph, classes []string, prompts []method.Prompt) 
 // sentences puts a prompt before every class as public code does. It returns embeddings [C,Context,width], padded after
 // EOT, and the position [C] of EOT.
 func (t *tower) sentences(g *graph.Graph, s *clip.Suffixes, prompt clip.Prompt) (emb, read graph.Node, err error) {
-	n, w, c := prompt.Ctx.Dim(0), t.text().Width, len(s.IDs)
-	behind := t.text().Context - 1 - n
+	length, width, classes := prompt.Ctx.Dim(0), t.text().Width, len(s.IDs)
+	behind := t.text().Context - 1 - length
 	var all, last []int
 	for _, ids := range s.IDs {
 		all = append(append(all, ids...), slices.Repeat([]int{clip.PadID}, behind-len(ids))...)
-		last = append(last, n+len(ids)+prompt.ReadOffset)
+		last = append(last, length+len(ids)+prompt.ReadOffset)
 	}
 
-	start, err := t.Embed(slices.Repeat([]int{t.sos}, c))
+	start, err := t.Embed(slices.Repeat([]int{t.sos}, classes))
 	if err != nil {
 		return emb, read, err
 	}
@@ -350,8 +351,9 @@ func (t *tower) sentences(g *graph.Graph, s *clip.Suffixes, prompt clip.Prompt) 
 		return emb, read, err
 	}
 
-	emb = graph.Concat(1, g.Const(tensor.Of(start, c, 1, w)), prompt.Ctx.Reshape(1, n, w).Expand(c, n, w),
-		g.Const(tensor.Of(rest, c, behind, w)))
+	emb = graph.Concat(1, g.Const(tensor.Of(start, classes, 1, width)), prompt.Ctx.Reshape(1, length,
+		width).Expand(classes, length, width),
+		g.Const(tensor.Of(rest, classes, behind, width)))
 	return emb, g.Ints(last...), nil
 }
 

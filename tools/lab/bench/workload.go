@@ -36,7 +36,7 @@ type workload struct {
 const sharedRows = 60_000
 
 // experiment distributes random image features among the clients.
-func (w workload) experiment(t *tower) (*spec.Experiment, error) {
+func (w workload) experiment(tower *tower) (*spec.Experiment, error) {
 	classes := clip.CIFAR10.Names()
 	experiment, err := protocol{method: "promptfl", options: map[string]any{"tokens": tokens}, classes: classes,
 		batch: w.Batch, rounds: w.Rounds, participation: float64(w.Cohort) / float64(w.Clients),
@@ -47,7 +47,7 @@ func (w workload) experiment(t *tower) (*spec.Experiment, error) {
 
 	n := min(sharedRows, w.Clients*(w.Train+w.Test))
 	all := &spec.Features{Class: make([]int64, n), Views: []spec.RowReader{spec.InMemory{
-		Tensor: features.L2Normalize(method.Draw(seed, 0, "images", []int{n, t.Task().Dim}, 1))}}}
+		Tensor: features.L2Normalize(method.Draw(seed, 0, "images", []int{n, tower.Task().Dim}, 1))}}}
 	for i := range all.Class {
 		all.Class[i] = int64(i % len(classes))
 	}
@@ -62,7 +62,7 @@ func (w workload) experiment(t *tower) (*spec.Experiment, error) {
 	}
 
 	for i := range w.Clients {
-		experiment.Clients = append(experiment.Clients, &spec.Client{ID: i, Backbone: t, Train: pick(w.Train),
+		experiment.Clients = append(experiment.Clients, &spec.Client{ID: i, Backbone: tower, Train: pick(w.Train),
 			Test: pick(w.Test)})
 	}
 
@@ -71,8 +71,8 @@ func (w workload) experiment(t *tower) (*spec.Experiment, error) {
 
 // export writes the workload for tools/golden/sim_task.py beside the tower's weights. The training images of a client
 // are in the order of its first round.
-func (w workload) export(t *tower, experiment *spec.Experiment) error {
-	set, err := t.suffixes(experiment.Classes)
+func (w workload) export(tower *tower, experiment *spec.Experiment) error {
+	set, err := tower.suffixes(experiment.Classes)
 	if err != nil {
 		return err
 	}
@@ -82,7 +82,7 @@ func (w workload) export(t *tower, experiment *spec.Experiment) error {
 		return err
 	}
 
-	image, label := tensor.New(0, t.Task().Dim), tensor.OfInts(nil, 0)
+	image, label := tensor.New(0, tower.Task().Dim), tensor.OfInts(nil, 0)
 	for _, site := range experiment.Clients {
 		order := site.Train.Order(method.Rand(experiment.Plan.Seed, "round", "0", "client", strconv.Itoa(site.ID), ""))
 		for _, part := range []struct {
@@ -100,16 +100,16 @@ func (w workload) export(t *tower, experiment *spec.Experiment) error {
 
 	image.Shape[0], label.Shape[0] = len(label.Ints), len(label.Ints)
 	data := tensor.Map{"image": image, "label": label}
-	if err := safetensors.WriteFile(filepath.Join(t.dir, "clients.safetensors"), data, nil); err != nil {
+	if err := safetensors.WriteFile(filepath.Join(tower.dir, "clients.safetensors"), data, nil); err != nil {
 		return err
 	}
 
-	if err := export(t, set, tensor.Map{"ctx": tensor.Stack([]*tensor.Tensor{params["shared/ctx"]})}); err != nil {
+	if err := export(tower, set, tensor.Map{"ctx": tensor.Stack([]*tensor.Tensor{params["shared/ctx"]})}); err != nil {
 		return err
 	}
 
 	o := experiment.Training.Optim
-	b, err := json.Marshal(struct {
+	text, err := json.Marshal(struct {
 		workload
 		LR          float64 `json:"lr"`
 		Momentum    float64 `json:"momentum"`
@@ -120,7 +120,7 @@ func (w workload) export(t *tower, experiment *spec.Experiment) error {
 		return err
 	}
 
-	return os.WriteFile(filepath.Join(t.dir, "workload.json"), b, 0o600)
+	return os.WriteFile(filepath.Join(tower.dir, "workload.json"), text, 0o600)
 }
 
 // simulation is a run of an experiment that stops between rounds.
@@ -133,11 +133,11 @@ type simulation struct {
 // simulate starts a run in a folder. No round begins before rounds is called. Clients without a model compute nothing.
 func (o Options) simulate(ctx context.Context, experiment *spec.Experiment, dir string, empty bool) *simulation {
 	ctx, stop := context.WithCancel(ctx)
-	s := &simulation{more: make(chan int), done: make(chan error, 1), stop: stop}
+	simulation := &simulation{more: make(chan int), done: make(chan error, 1), stop: stop}
 	left := 0
 	wait := func() {
 		select {
-		case left = <-s.more:
+		case left = <-simulation.more:
 		case <-ctx.Done():
 		}
 	}
@@ -145,7 +145,7 @@ func (o Options) simulate(ctx context.Context, experiment *spec.Experiment, dir 
 	set := engine.Settings{Client: client.Settings{Session: o.session(1)}, Dir: dir, Workers: o.Workers,
 		OnRound: func(record.Record) {
 			if left--; left == 0 {
-				s.done <- nil
+				simulation.done <- nil
 				wait()
 			}
 		}}
@@ -157,9 +157,9 @@ func (o Options) simulate(ctx context.Context, experiment *spec.Experiment, dir 
 	go func() {
 		wait()
 		_, err := engine.Run(ctx, experiment, set)
-		s.done <- err
+		simulation.done <- err
 	}()
-	return s
+	return simulation
 }
 
 // rounds runs so many rounds more.

@@ -154,22 +154,22 @@ var backbone = mapped("supported: ViT-B/16, ViT-B/32, RN50, RN101; for others co
 var others = regexp.MustCompile(`[^a-z0-9]`)
 
 func dataset(v any) (any, error) {
-	s, _ := v.(string)
-	s = others.ReplaceAllString(strings.ToLower(s), "")
-	if s == "domainnet" {
+	name, _ := v.(string)
+	name = others.ReplaceAllString(strings.ToLower(name), "")
+	if name == "domainnet" {
 		return nil, errors.New("FedOTP's DomainNet has FedBN's ten classes (domainnet10 here), that of others 345 " +
 			"(domainnet)")
 	}
 
-	if is, ok := datasets[s]; ok {
-		s = is
+	if is, ok := datasets[name]; ok {
+		name = is
 	}
 
-	published := func(k sets.Kind) bool { return k.Name == s }
-	if slices.Contains([]string{"list", "folder", "parquet", "synthetic"}, s) ||
+	published := func(k sets.Kind) bool { return k.Name == name }
+	if slices.Contains([]string{"list", "folder", "parquet", "synthetic"}, name) ||
 		!slices.ContainsFunc(sets.Kinds(), published) {
 		return nil, errors.New("unknown data set; promptfed list datasets shows all")
 	}
 
-	return s, nil
+	return name, nil
 }

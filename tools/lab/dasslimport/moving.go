@@ -84,19 +84,21 @@ func Import(files []File, sets []string) (Result, error) {
 
 // get returns the value of a setting. The value of a weak flag counts only if no file has the setting.
 func (im *importer) get(theirs string) (value, bool) {
-	s, ok := find(func(s Setting) bool { return s.Dassl == theirs && (s.Trainer == "" || s.Trainer == im.method) })
+	setting, ok := find(func(setting Setting) bool {
+		return setting.Dassl == theirs && (setting.Trainer == "" || setting.Trainer == im.method)
+	})
 	if !ok {
 		return value{}, false
 	}
 
-	im.used["--"+s.Flag] = true
+	im.used["--"+setting.Flag] = true
 	if v, ok := im.keys[theirs]; ok {
 		im.used[theirs] = true
 		return v, true
 	}
 
-	v, ok := im.flags[s.Flag]
-	return v, ok && s.Flag != ""
+	v, ok := im.flags[setting.Flag]
+	return v, ok && setting.Flag != ""
 }
 
 func (im *importer) write(key string, is any, from string) {
@@ -128,7 +130,7 @@ func (im *importer) leaveValue(key string, v value, why string) { im.leave(key, 
 func (im *importer) choose() error {
 	value, ok := im.get("TRAINER.NAME")
 	name, _ := value.is.(string)
-	t, known := trainers[name]
+	trainer, known := trainers[name]
 	switch {
 	case !ok:
 		return fmt.Errorf("no file names the trainer; also give the file with TRAINER.NAME, or the script with " +
@@ -138,8 +140,8 @@ func (im *importer) choose() error {
 			strings.Join(slices.Sorted(maps.Keys(trainers)), ", "))
 	}
 
-	im.trainer = t
-	im.write("method", t.method, value.from)
+	im.trainer = trainer
+	im.write("method", trainer.method, value.from)
 	return nil
 }
 
@@ -195,7 +197,7 @@ func (im *importer) schedule() {
 	warm, _ := im.get("OPTIM.WARMUP_EPOCH")
 	epochs, _ := im.get("OPTIM.MAX_EPOCH")
 	const key = "train.schedule.kind"
-	n, _ := warm.is.(int)
+	warmup, _ := warm.is.(int)
 	if !im.central {
 		g, isNumber := float(gamma.is)
 		switch {
@@ -205,7 +207,7 @@ func (im *importer) schedule() {
 			im.leaveValue(key, kind, "their schedule counts the epochs of all clients together, promptfed's counts "+
 				"rounds; a constant rate is written")
 		}
-		if n > 0 {
+		if warmup > 0 {
 			im.leaveValue("train.schedule.warmup", warm, "their warm-up covers only the first epochs of all clients "+
 				"together, so those of the first client")
 		}
@@ -235,8 +237,8 @@ func (im *importer) schedule() {
 		}
 	}
 
-	if n > 0 {
-		im.write("train.schedule.warmup", n, warm.from)
+	if warmup > 0 {
+		im.write("train.schedule.warmup", warmup, warm.from)
 		for _, k := range []struct{ theirs, ours, usual string }{
 			{"OPTIM.WARMUP_CONS_LR", "train.schedule.warmup_lr", "1e-5"},
 			{"OPTIM.WARMUP_TYPE", "train.schedule.warmup_kind", "linear"},

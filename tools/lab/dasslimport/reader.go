@@ -38,18 +38,18 @@ func (v value) String() string { return fmt.Sprintf("%s = %v", v.from, v.is) }
 func read(files []File) (keys, flags map[string]value, err error) {
 	keys, flags = map[string]value{}, map[string]value{}
 	last, scripts := map[string]value{}, 0
-	for _, f := range files {
-		if len(f.Text) > largest {
-			return nil, nil, fmt.Errorf("%s: larger than %d bytes, too large for settings", f.Name, largest)
+	for _, file := range files {
+		if len(file.Text) > largest {
+			return nil, nil, fmt.Errorf("%s: larger than %d bytes, too large for settings", file.Name, largest)
 		}
 
-		if isScript(f) {
+		if isScript(file) {
 			if scripts++; scripts > 1 {
-				return nil, nil, fmt.Errorf("%s: a second script; give one, with the files that it reads", f.Name)
+				return nil, nil, fmt.Errorf("%s: a second script; give one, with the files that it reads", file.Name)
 			}
-			err = command(f, flags, last)
+			err = command(file, flags, last)
 		} else {
-			err = yacs(f, keys)
+			err = yacs(file, keys)
 		}
 
 		if err != nil {
@@ -107,7 +107,7 @@ func yacs(file File, into map[string]value) error {
 		for i := 0; i+1 < len(n.Content); i += 2 {
 			name, child := at+n.Content[i].Value, n.Content[i+1]
 			place := fmt.Sprintf("%s:%d", file.Name, n.Content[i].Line)
-			var v any
+			var parsed any
 			switch {
 			case child.Kind == yaml.MappingNode:
 				if err := walk(name+".", child); err != nil {
@@ -118,16 +118,16 @@ func yacs(file File, into map[string]value) error {
 				return fmt.Errorf("%s: %s: YAML aliases are not supported; write the value", place, name)
 			}
 
-			if err := child.Decode(&v); err != nil {
+			if err := child.Decode(&parsed); err != nil {
 				return fmt.Errorf("%s: %s: %s", place, name, oneline.Error(err))
 			}
 
-			if s, ok := v.(string); ok && child.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle) == 0 {
-				v = literal(s)
+			if s, ok := parsed.(string); ok && child.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle) == 0 {
+				parsed = literal(s)
 			}
 
-			now := value{is: v, from: place + " " + name}
-			if had, ok := into[name]; ok && !reflect.DeepEqual(had.is, v) {
+			now := value{is: parsed, from: place + " " + name}
+			if had, ok := into[name]; ok && !reflect.DeepEqual(had.is, parsed) {
 				now.hidden = &had
 			}
 
@@ -141,8 +141,8 @@ func yacs(file File, into map[string]value) error {
 }
 
 // literal parses a Python literal: True, None, tuples and numbers. Anything else is text.
-func literal(s string) any {
-	switch s {
+func literal(text string) any {
+	switch text {
 	case "True":
 		return true
 	case "False":
@@ -151,13 +151,13 @@ func literal(s string) any {
 		return ""
 	}
 
-	if strings.HasPrefix(s, "(") && strings.HasSuffix(s, ")") {
-		s = "[" + strings.TrimSuffix(strings.TrimSpace(s[1:len(s)-1]), ",") + "]"
+	if strings.HasPrefix(text, "(") && strings.HasSuffix(text, ")") {
+		text = "[" + strings.TrimSuffix(strings.TrimSpace(text[1:len(text)-1]), ",") + "]"
 	}
 
 	var v any
-	if yaml.Unmarshal([]byte(s), &v) != nil || v == nil {
-		return s
+	if yaml.Unmarshal([]byte(text), &v) != nil || v == nil {
+		return text
 	}
 
 	switch v.(type) {
@@ -165,7 +165,7 @@ func literal(s string) any {
 		return v
 	}
 
-	return s
+	return text
 }
 
 var (
@@ -224,13 +224,13 @@ func command(file File, flags, last map[string]value) error {
 		name := list[i]
 		flag, dashed := strings.CutPrefix(name, "--")
 		flag, inline, has := strings.Cut(flag, "=")
-		j := i + 1
-		for j < len(list) && !strings.HasPrefix(list[j], "--") && !(dashed && yacsKey.MatchString(list[j]) &&
-			strings.Contains(list[j], ".")) && (dashed || j < i+2) {
-			j++
+		end := i + 1
+		for end < len(list) && !strings.HasPrefix(list[end], "--") && !(dashed && yacsKey.MatchString(list[end]) &&
+			strings.Contains(list[end], ".")) && (dashed || end < i+2) {
+			end++
 		}
 
-		words := list[i+1 : j]
+		words := list[i+1 : end]
 		from := file.Name + " " + name
 		switch {
 		case dashed && has:
@@ -240,21 +240,21 @@ func command(file File, flags, last map[string]value) error {
 		}
 
 		all := convert.Slice(words, literal)
-		var v any = all
+		var parsed any = all
 		switch len(all) {
 		case 0:
-			v = true // a flag without a value
+			parsed = true // a flag without a value
 		case 1:
-			v = all[0]
+			parsed = all[0]
 		}
 
 		if dashed {
-			flags[strings.ReplaceAll(flag, "-", "_")] = value{is: v, from: from}
+			flags[strings.ReplaceAll(flag, "-", "_")] = value{is: parsed, from: from}
 		} else {
-			last[name] = value{is: v, from: from}
+			last[name] = value{is: parsed, from: from}
 		}
 
-		i = j
+		i = end
 	}
 
 	return nil

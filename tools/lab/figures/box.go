@@ -42,14 +42,14 @@ const maxBoxes = 200
 func (f Box) kind() (string, int) { return "box", len(f.Panels) }
 
 func (f Box) draw() (*sheet, error) {
-	s := &sheet{title: f.Title}
-	s.width, s.height = panelSize(len(f.Panels))
+	sheet := &sheet{title: f.Title}
+	sheet.width, sheet.height = panelSize(len(f.Panels))
 	values := noSpan()
 	for i, in := range f.Panels {
 		if len(in.Boxes) == 0 || len(in.Boxes) > maxBoxes {
 			return nil, fmt.Errorf("panel %d has %d boxes: give 1 to %d", i+1, len(in.Boxes), maxBoxes)
 		}
-		s.width = max(s.width, 9*vg.Length(len(in.Boxes)))
+		sheet.width = max(sheet.width, 9*vg.Length(len(in.Boxes)))
 		for _, b := range in.Boxes {
 			values.add(slices.DeleteFunc(slices.Clone(b.Values), f.hides)...)
 		}
@@ -66,7 +66,7 @@ func (f Box) draw() (*sheet, error) {
 		chart.X.Label.Text = in.X
 		chart.X.Min, chart.X.Max = -0.6, float64(len(in.Boxes))-0.4
 		chart.Add(gridLines(false, true))
-		wide := min(16, 0.62*s.width/vg.Length(len(in.Boxes)))
+		wide := min(16, 0.62*sheet.width/vg.Length(len(in.Boxes)))
 		var names []string
 		for j, b := range in.Boxes {
 			names = append(names, b.Label)
@@ -83,17 +83,17 @@ func (f Box) draw() (*sheet, error) {
 			}
 		}
 
-		nameX(&chart.X, middles(names), s.width)
-		s.add(chart, in.Title)
+		nameX(&chart.X, middles(names), sheet.width)
+		sheet.add(chart, in.Title)
 	}
 
 	if len(groups.labels) > 1 {
-		s.legend = groups.legend(func(label string, look style) entry {
+		sheet.legend = groups.legend(func(label string, look style) entry {
 			return patchEntry(label, faint(look.color, groupAlpha), draw.LineStyle{Color: look.color, Width: 0.8})
 		})
 	}
 
-	return s, nil
+	return sheet, nil
 }
 
 // middles keeps, of equal names side by side, the one in the middle.
@@ -152,21 +152,21 @@ const groupAlpha = 150
 // plot draws a box at a place on the axis.
 func (f FiveNumbers) plot(canvas draw.Canvas, p *plot.Plot, at float64, wide vg.Length, colour, inside color.NRGBA) {
 	toX, toY := p.Transforms(&canvas)
-	x, half := toX(at), wide/2
+	centre, half := toX(at), wide/2
 	line := draw.LineStyle{Color: colour, Width: 0.8}
 	for _, whisker := range [][2]float64{{f.Q1, f.Low}, {f.Q3, f.High}} {
-		canvas.StrokeLine2(line, x, toY(whisker[0]), x, toY(whisker[1]))
-		canvas.StrokeLine2(line, x-half/2, toY(whisker[1]), x+half/2, toY(whisker[1]))
+		canvas.StrokeLine2(line, centre, toY(whisker[0]), centre, toY(whisker[1]))
+		canvas.StrokeLine2(line, centre-half/2, toY(whisker[1]), centre+half/2, toY(whisker[1]))
 	}
 
-	body := vg.Rectangle{Min: vg.Point{X: x - half, Y: toY(f.Q1)}, Max: vg.Point{X: x + half, Y: toY(f.Q3)}}
+	body := vg.Rectangle{Min: vg.Point{X: centre - half, Y: toY(f.Q1)}, Max: vg.Point{X: centre + half, Y: toY(f.Q3)}}
 	fill(canvas, body, color.White)
 	fill(canvas, body, inside)
 	canvas.SetLineStyle(line)
 	canvas.Stroke(body.Path())
-	canvas.StrokeLine2(draw.LineStyle{Color: ink, Width: 1.4}, x-half, toY(f.Median), x+half, toY(f.Median))
+	canvas.StrokeLine2(draw.LineStyle{Color: ink, Width: 1.4}, centre-half, toY(f.Median), centre+half, toY(f.Median))
 	for _, v := range f.Outliers {
 		ring := draw.GlyphStyle{Color: colour, Radius: 1.6, Shape: draw.RingGlyph{}}
-		canvas.DrawGlyphNoClip(ring, vg.Point{X: x, Y: toY(v)})
+		canvas.DrawGlyphNoClip(ring, vg.Point{X: centre, Y: toY(v)})
 	}
 }

@@ -33,7 +33,7 @@ const maxBins = 100
 func (f Bubbles) kind() (string, int) { return "bubbles", len(f.Panels) }
 
 func (f Bubbles) draw() (*sheet, error) {
-	s := &sheet{title: f.Title}
+	sheet := &sheet{title: f.Title}
 	var domains numbering
 	var drawn []bubbles
 	most, clients, classes := 0, 1, 1
@@ -42,18 +42,18 @@ func (f Bubbles) draw() (*sheet, error) {
 			return nil, fmt.Errorf("panel %d: %w", i+1, err)
 		}
 
-		b := binned(in)
-		clients, classes = max(clients, len(b.counts)), max(classes, len(b.counts[0]))
-		for k, row := range b.counts {
+		bins := binned(in)
+		clients, classes = max(clients, len(bins.counts)), max(classes, len(bins.counts[0]))
+		for k, row := range bins.counts {
 			domain := 0
 			if in.Domains != nil {
-				domain = domains.of(in.Domains[k*b.clientBin])
+				domain = domains.of(in.Domains[k*bins.clientBin])
 			}
-			b.domains = append(b.domains, domain)
+			bins.domains = append(bins.domains, domain)
 			most = max(most, slices.Max(row))
 		}
 
-		drawn = append(drawn, b)
+		drawn = append(drawn, bins)
 	}
 
 	if most == 0 {
@@ -66,7 +66,7 @@ func (f Bubbles) draw() (*sheet, error) {
 	}
 
 	cell := max(5.2, min(18, side/vg.Length(max(clients, classes))))
-	s.width, s.height = max(90, cell*vg.Length(clients)), max(70, cell*vg.Length(classes))
+	sheet.width, sheet.height = max(90, cell*vg.Length(clients)), max(70, cell*vg.Length(classes))
 	radius := func(n int, x, y vg.Length) vg.Length { // of a bubble in a cell
 		return 0.49 * min(x, y, 22) * vg.Length(math.Sqrt(float64(n)/float64(most)))
 	}
@@ -85,16 +85,16 @@ func (f Bubbles) draw() (*sheet, error) {
 			columns[k] = binName(k, bubbles.clientBin, len(f.Panels[i].Counts))
 		}
 
-		p := newMatrixPlot(rows, columns, s.width, s.height)
+		p := newMatrixPlot(rows, columns, sheet.width, sheet.height)
 		p.X.Label.Text, p.Y.Label.Text = binLabel("client", bubbles.clientBin), binLabel("class", bubbles.classBin)
 		p.Add(plotted(func(c draw.Canvas, p *plot.Plot) { bubbles.plot(c, p, radius) }))
-		s.add(p, f.Panels[i].Title)
+		sheet.add(p, f.Panels[i].Title)
 	}
 
-	s.legend = domains.legend(func(label string, look style) entry { return dotEntry(label, look.color, 4) })
+	sheet.legend = domains.legend(func(label string, look style) entry { return dotEntry(label, look.color, 4) })
 
 	// about the largest count whose bubble fits into a row of the legend, a quarter and a twentieth of it
-	x, y := s.width/vg.Length(clients), s.height/vg.Length(classes)
+	x, y := sheet.width/vg.Length(clients), sheet.height/vg.Length(classes)
 	fits, last := float64(most)*min(1, math.Pow(float64(rowHeight/2/radius(most, x, y)), 2)), 0
 	for _, part := range []float64{1, 0.25, 0.05} {
 		unit := math.Pow(10, math.Floor(math.Log10(max(1, part*fits))))
@@ -103,12 +103,12 @@ func (f Bubbles) draw() (*sheet, error) {
 			if n == 1 {
 				what = " example"
 			}
-			s.legend = append(s.legend, dotEntry(strconv.Itoa(n)+what, grey, radius(n, x, y)))
+			sheet.legend = append(sheet.legend, dotEntry(strconv.Itoa(n)+what, grey, radius(n, x, y)))
 			last = n
 		}
 	}
 
-	return s, nil
+	return sheet, nil
 }
 
 func (in *BubblePanel) check(names []string) error {

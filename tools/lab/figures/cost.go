@@ -37,7 +37,7 @@ func (f Cost) draw() (*sheet, error) {
 		return nil, fmt.Errorf("%d methods: give 1 to %d", len(f.Rows), maxRows)
 	}
 
-	s := &sheet{title: f.Title, columns: 2, width: 190, height: max(50, 15*vg.Length(len(f.Rows)))}
+	sheet := &sheet{title: f.Title, columns: 2, width: 190, height: max(50, 15*vg.Length(len(f.Rows)))}
 	for _, side := range []struct {
 		label  string
 		value  func(CostRow) float64
@@ -55,17 +55,17 @@ func (f Cost) draw() (*sheet, error) {
 			}
 		}
 		if !known.empty() {
-			p := f.bars(values, known.high, side.format, s.width, s.height)
+			p := f.bars(values, known.high, side.format, sheet.width, sheet.height)
 			p.X.Label.Text = strings.TrimSpace(side.label)
-			s.add(p, "")
+			sheet.add(p, "")
 		}
 	}
 
-	if len(s.panels) == 0 {
+	if len(sheet.panels) == 0 {
 		return nil, fmt.Errorf("no method has a cost: every one is missing, zero or not a number")
 	}
 
-	return s, nil
+	return sheet, nil
 }
 
 // bars returns a plot with one bar per method, the first on top, and the value at the end of each bar.
@@ -126,27 +126,27 @@ func Seconds(v float64) string {
 }
 
 // inUnit formats a number in the first unit for its size, with three digits, or more for a larger number.
-func inUnit(v float64, units ...unit) string {
-	u := units[len(units)-1]
+func inUnit(value float64, units ...unit) string {
+	unit := units[len(units)-1]
 	for _, other := range units {
-		if math.Abs(v) >= other.from {
-			u = other
+		if math.Abs(value) >= other.from {
+			unit = other
 			break
 		}
 	}
 
-	v /= u.size
+	value /= unit.size
 	text := ""
-	switch a := math.Abs(v); {
+	switch a := math.Abs(value); {
 	case a >= 1e6:
-		text = strconv.FormatFloat(v, 'g', 3, 64)
-	case a >= 99.95 || v == math.Trunc(v):
-		text = number(v, 0)
+		text = strconv.FormatFloat(value, 'g', 3, 64)
+	case a >= 99.95 || value == math.Trunc(value):
+		text = number(value, 0)
 	case a >= 9.995:
-		text = strings.TrimSuffix(number(v, 1), ".0")
+		text = strings.TrimSuffix(number(value, 1), ".0")
 	default:
-		text = strings.TrimSuffix(strings.TrimRight(number(v, 2), "0"), ".")
+		text = strings.TrimSuffix(strings.TrimRight(number(value, 2), "0"), ".")
 	}
 
-	return text + " " + u.name
+	return text + " " + unit.name
 }

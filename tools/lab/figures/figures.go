@@ -88,8 +88,8 @@ func (f *Figure) SVG() ([]byte, error) {
 
 // darkRules are the CSS rules of an SVG file for dark pages.
 var darkRules = func() string {
-	var b strings.Builder
-	b.WriteString("<style>@media (prefers-color-scheme: dark) {" +
+	var out strings.Builder
+	out.WriteString("<style>@media (prefers-color-scheme: dark) {" +
 		` path[style*="fill:#FFFFFF"] { fill: #11151c !important }`)
 	rules := [][2]string{{"#222222", "#e7eaf0"}, {"#888888", "#76829a"}, {"#E4E4E4", "#2b3341"}, {"#F4F4F4", "#1c232e"}}
 	for _, palette := range [][2][]string{LineColours, GroupColours} {
@@ -99,11 +99,11 @@ var darkRules = func() string {
 	}
 	for _, r := range rules {
 		for _, property := range []string{"fill", "stroke"} {
-			fmt.Fprintf(&b, ` [style*="%[1]s:%[2]s"] { %[1]s: %[3]s !important }`, property, r[0], r[1])
+			fmt.Fprintf(&out, ` [style*="%[1]s:%[2]s"] { %[1]s: %[3]s !important }`, property, r[0], r[1])
 		}
 	}
-	b.WriteString(" }</style>")
-	return b.String()
+	out.WriteString(" }</style>")
+	return out.String()
 }()
 
 // PhoneWidth is the width of figures for phones, in points.

@@ -103,7 +103,7 @@ func rectangular(values [][]float64, rows, cols int) error {
 }
 
 // cellSize returns the size of a cell: nearly square, and smaller for more cells and panels.
-func (f HeatMap) cellSize() (w, h vg.Length) {
+func (f HeatMap) cellSize() (width, height vg.Length) {
 	n, rows, cols := len(f.Panels), len(f.RowNames), len(f.ColumnNames)
 	side := vg.Length(280)
 	switch {
@@ -116,8 +116,8 @@ func (f HeatMap) cellSize() (w, h vg.Length) {
 	}
 
 	side = max(side, min(640, 6*vg.Length(max(rows, cols))))
-	w, h = min(34, side/vg.Length(cols)), min(34, side/vg.Length(rows))
-	return min(w, 1.7*h), min(h, 1.7*w)
+	width, height = min(34, side/vg.Length(cols)), min(34, side/vg.Length(rows))
+	return min(width, 1.7*height), min(height, 1.7*width)
 }
 
 // newMatrixPlot returns a plot with names below and beside cells at the integers, the first row on top.
@@ -175,17 +175,17 @@ func (f HeatMap) plot(canvas draw.Canvas, p *plot.Plot, in HeatPanel, colours *s
 
 	for i, row := range in.Values {
 		for j := 0; j < len(row); j++ {
-			v, area := row[j], at(i, j)
-			for f.WithoutValues && j+1 < len(row) && (row[j+1] == v || !usable(v) && !usable(row[j+1])) {
+			value, area := row[j], at(i, j)
+			for f.WithoutValues && j+1 < len(row) && (row[j+1] == value || !usable(value) && !usable(row[j+1])) {
 				j++
 				area.Max = at(i, j).Max
 			}
 
 			switch {
-			case !usable(v):
+			case !usable(value):
 				hatch(canvas, area)
 				continue
-			case f.WithoutValues && v == colours.low:
+			case f.WithoutValues && value == colours.low:
 				continue
 			}
 
@@ -193,13 +193,13 @@ func (f HeatMap) plot(canvas draw.Canvas, p *plot.Plot, in HeatPanel, colours *s
 				area = inset(area, 0.25)
 			}
 
-			fill(canvas, area, colours.colour(v))
+			fill(canvas, area, colours.colour(value))
 			var lines []string
 			if places >= 0 {
-				lines = []string{number(v, places)}
+				lines = []string{number(value, places)}
 			}
 
-			if f.marks != nil && v > 0 && lines != nil {
+			if f.marks != nil && value > 0 && lines != nil {
 				lines[0] = "+" + lines[0]
 			}
 
@@ -209,7 +209,7 @@ func (f HeatMap) plot(canvas draw.Canvas, p *plot.Plot, in HeatPanel, colours *s
 
 			at := area.Min.Add(area.Max).Scale(0.5)
 			at.Y += vg.Length(len(lines)-1) / 2 * lineHeight(smallSize)
-			write(canvas, coloured(style, over(colours.colour(v))), at, lines)
+			write(canvas, coloured(style, over(colours.colour(value))), at, lines)
 		}
 	}
 

@@ -117,11 +117,11 @@ func (l *Line) ends(i int, y Axis) (low, high float64, wide bool) {
 }
 
 // spans returns the ranges of the panel's points, bands and reference lines.
-func (p *LinePanel) spans() (x, y span, values []float64) {
-	x, y = noSpan(), noSpan()
+func (p *LinePanel) spans() (xSpan, ySpan span, values []float64) {
+	xSpan, ySpan = noSpan(), noSpan()
 	add := func(v float64) {
 		if p.Y.shows(v) {
-			y.add(v)
+			ySpan.add(v)
 		}
 	}
 
@@ -129,7 +129,7 @@ func (p *LinePanel) spans() (x, y span, values []float64) {
 		for i := range l.X {
 			if p.X.shows(l.X[i]) && p.Y.shows(l.Y[i]) {
 				low, high, _ := l.ends(i, p.Y)
-				x.add(l.X[i])
+				xSpan.add(l.X[i])
 				add(l.Y[i])
 				add(low)
 				add(high)
@@ -142,7 +142,7 @@ func (p *LinePanel) spans() (x, y span, values []float64) {
 		add(r.Y)
 	}
 
-	return x, y, values
+	return xSpan, ySpan, values
 }
 
 // apply sets the range, the label and about n ticks of a plot's axis.
@@ -178,8 +178,8 @@ func referenceStyle(i int) draw.LineStyle {
 // lines lays out panels of lines. The last mark of a line draws the line itself. Drawings of the other marks lie under
 // all lines.
 func (f lineFigure) lines(marks ...func(curve, draw.Canvas, *plot.Plot)) (*sheet, error) {
-	s := &sheet{title: f.Title}
-	s.width, s.height = panelSize(len(f.Panels))
+	sheet := &sheet{title: f.Title}
+	sheet.width, sheet.height = panelSize(len(f.Panels))
 	var order, references numbering
 	any := false
 	for i := range f.Panels {
@@ -194,13 +194,13 @@ func (f lineFigure) lines(marks ...func(curve, draw.Canvas, *plot.Plot)) (*sheet
 		in.Y.apply(&chart.Y, y.padded(0.04, in.Y.Bounds, in.Y.Log), 5)
 		if names := in.X.Names; len(names) > 0 {
 			Axis{Label: in.X.Label}.apply(&chart.X, span{-0.4, float64(len(names)) - 0.6}, 0)
-			nameX(&chart.X, names, s.width)
+			nameX(&chart.X, names, sheet.width)
 		} else {
 			in.X.apply(&chart.X, x.padded(0.03, in.X.Bounds, in.X.Log), 6)
 			if t := dataTicks(values); in.X.Format != nil {
-				chart.X.Tick.Marker = roomy(chart, chart.X.Tick.Marker, s.width)
+				chart.X.Tick.Marker = roomy(chart, chart.X.Tick.Marker, sheet.width)
 			} else if t != nil {
-				chart.X.Tick.Marker = roomy(chart, t, s.width)
+				chart.X.Tick.Marker = roomy(chart, t, sheet.width)
 			}
 		}
 
@@ -221,7 +221,7 @@ func (f lineFigure) lines(marks ...func(curve, draw.Canvas, *plot.Plot)) (*sheet
 			}
 		}
 
-		s.add(chart, in.Title)
+		sheet.add(chart, in.Title)
 	}
 
 	if !any {
@@ -231,19 +231,19 @@ func (f lineFigure) lines(marks ...func(curve, draw.Canvas, *plot.Plot)) (*sheet
 	for i, label := range order.labels {
 		if label != "" || len(order.labels) > 1 {
 			l := f.Colours.style(label, i)
-			s.legend = append(s.legend, lineEntry(label, l.line(1.4), l.glyph(2.6)))
+			sheet.legend = append(sheet.legend, lineEntry(label, l.line(1.4), l.glyph(2.6)))
 		}
 	}
 
 	for _, in := range f.Panels {
 		for j, r := range in.References {
 			if n := len(references.labels); references.of(r.Label) == n { // first use
-				s.legend = append(s.legend, lineEntry(r.Label, referenceStyle(j), draw.GlyphStyle{}))
+				sheet.legend = append(sheet.legend, lineEntry(r.Label, referenceStyle(j), draw.GlyphStyle{}))
 			}
 		}
 	}
 
-	return s, nil
+	return sheet, nil
 }
 
 // panelSize returns the size of a data area among n.
@@ -270,7 +270,7 @@ type curve struct {
 }
 
 // pieces calls f with the indices and the places of each run of points without a gap.
-func (v curve) pieces(c draw.Canvas, p *plot.Plot, f func(index []int, at []vg.Point)) {
+func (v curve) pieces(c draw.Canvas, p *plot.Plot, each func(index []int, at []vg.Point)) {
 	toX, toY := p.Transforms(&c)
 	var index []int
 	var at []vg.Point
@@ -278,13 +278,13 @@ func (v curve) pieces(c draw.Canvas, p *plot.Plot, f func(index []int, at []vg.P
 		if v.in.X.shows(v.line.X[i]) && v.in.Y.shows(v.line.Y[i]) {
 			index, at = append(index, i), append(at, vg.Point{X: toX(v.line.X[i]), Y: toY(v.line.Y[i])})
 		} else if index != nil {
-			f(index, at)
+			each(index, at)
 			index, at = nil, nil
 		}
 	}
 
 	if index != nil {
-		f(index, at)
+		each(index, at)
 	}
 }
 

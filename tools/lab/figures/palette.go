@@ -35,18 +35,19 @@ type scale struct {
 
 // newScale returns a scale over a span of values; ends replace the span if they differ.
 func newScale(name string, values span, ends [2]float64) (*scale, error) {
-	s := &scale{low: values.low, high: values.high}
+	scale := &scale{low: values.low, high: values.high}
 	if ends[0] < ends[1] {
-		s.low, s.high = ends[0], ends[1]
+		scale.low, scale.high = ends[0], ends[1]
 	}
 
-	if s.low > s.high || !usable(s.low) || !usable(s.high) {
+	if scale.low > scale.high || !usable(scale.low) || !usable(scale.high) {
 		return nil, fmt.Errorf("no value to colour by: every one is missing or not a number")
 	}
 
-	if wide := math.Max(math.Abs(s.low), math.Abs(s.high)); s.high-s.low <= 1e-9*wide || s.high == s.low {
+	if wide := math.Max(math.Abs(scale.low), math.Abs(scale.high)); scale.high-scale.low <= 1e-9*wide ||
+		scale.high == scale.low {
 		half := math.Max(0.5, 0.005*wide)
-		s.low, s.high = s.low-half, s.high+half
+		scale.low, scale.high = scale.low-half, scale.high+half
 	}
 
 	switch name {
@@ -55,16 +56,16 @@ func newScale(name string, values span, ends [2]float64) (*scale, error) {
 		if err != nil {
 			return nil, err
 		}
-		s.colours = m
+		scale.colours = m
 	case BlueRed:
-		s.colours = moreland.SmoothBlueRed()
+		scale.colours = moreland.SmoothBlueRed()
 	default:
 		return nil, fmt.Errorf("unknown palette %q: take %s or %s", name, Viridis, BlueRed)
 	}
 
-	s.colours.SetMin(0)
-	s.colours.SetMax(1)
-	return s, nil
+	scale.colours.SetMin(0)
+	scale.colours.SetMax(1)
+	return scale, nil
 }
 
 // SequentialColours returns n colours of Viridis, #rrggbb, from the lowest value to the highest, for drawings of a

@@ -43,9 +43,9 @@ var (
 )
 
 func (f PCA) draw() (*sheet, error) {
-	s := &sheet{title: f.Title, width: 260, height: 215}
+	sheet := &sheet{title: f.Title, width: 260, height: 215}
 	if n := len(f.Panels); n > 1 || f.PerClass && len(f.Classes) > 1 {
-		s.width, s.height = 165, 140
+		sheet.width, sheet.height = 165, 140
 	}
 
 	for i, in := range f.Panels {
@@ -68,7 +68,7 @@ func (f PCA) draw() (*sheet, error) {
 		}
 
 		for _, class := range classes {
-			chart := mapPlot(s.width, s.height, places.images, places.before, places.after)
+			chart := mapPlot(sheet.width, sheet.height, places.images, places.before, places.after)
 			for k, a := range []*plot.Axis{&chart.X, &chart.Y} {
 				a.Label.Text = fmt.Sprintf("component %d (%.1f %%)", k+1, 100*places.explained[k])
 				a.Tick.Marker = evenTicks{n: 4}
@@ -84,24 +84,24 @@ func (f PCA) draw() (*sheet, error) {
 				}
 			}
 
-			s.add(chart, title)
+			sheet.add(chart, title)
 		}
 	}
 
 	if f.PerClass {
-		s.legend = legend{glyphEntry("image features", imageGlyph), glyphEntry("their mean", meanGlyph),
+		sheet.legend = legend{glyphEntry("image features", imageGlyph), glyphEntry("their mean", meanGlyph),
 			glyphEntry("text before", beforeGlyph), glyphEntry("text after", afterGlyph)}
-		return s, nil
+		return sheet, nil
 	}
 
 	for c, name := range f.Classes {
-		s.legend = append(s.legend, glyphEntry(name, groupStyle(c).glyph(3)))
+		sheet.legend = append(sheet.legend, glyphEntry(name, groupStyle(c).glyph(3)))
 	}
 
-	s.legend = append(s.legend,
+	sheet.legend = append(sheet.legend,
 		glyphEntry("text before", draw.GlyphStyle{Color: grey, Radius: 4, Shape: hollowStar{}}),
 		glyphEntry("text after", draw.GlyphStyle{Color: grey, Radius: 4, Shape: star()}))
-	return s, nil
+	return sheet, nil
 }
 
 // plane is the features of a panel in two coordinates.

@@ -14,20 +14,20 @@ func (f plotted) Plot(c draw.Canvas, p *plot.Plot) { f(c, p) }
 
 // mapPlot returns a plot around points of the plane, with equal units on x and y.
 func mapPlot(width, height vg.Length, points ...[][2]float64) *plot.Plot {
-	span, y := noSpan(), noSpan()
+	xSpan, ySpan := noSpan(), noSpan()
 	for _, list := range points {
 		for _, at := range list {
-			span.add(at[0])
-			y.add(at[1])
+			xSpan.add(at[0])
+			ySpan.add(at[1])
 		}
 	}
 
-	span, y = span.padded(0.06, [2]float64{}, false), y.padded(0.06, [2]float64{}, false)
+	xSpan, ySpan = xSpan.padded(0.06, [2]float64{}, false), ySpan.padded(0.06, [2]float64{}, false)
 	want := float64(width / height)
-	moreX, moreY := max(0, (y.high-y.low)*want-(span.high-span.low))/2, max(0,
-		(span.high-span.low)/want-(y.high-y.low))/2
+	moreX, moreY := max(0, (ySpan.high-ySpan.low)*want-(xSpan.high-xSpan.low))/2, max(0,
+		(xSpan.high-xSpan.low)/want-(ySpan.high-ySpan.low))/2
 	p := newPlot()
-	p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = span.low-moreX, span.high+moreX, y.low-moreY, y.high+moreY
+	p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = xSpan.low-moreX, xSpan.high+moreX, ySpan.low-moreY, ySpan.high+moreY
 	return p
 }
 

@@ -49,9 +49,9 @@ func (f Scatter3) draw() (*sheet, error) {
 		return nil, err
 	}
 
-	s := &sheet{title: f.Title, width: 285, height: 280, bar: &colourBar{colours, f.Value}}
+	sheet := &sheet{title: f.Title, width: 285, height: 280, bar: &colourBar{colours, f.Value}}
 	if len(f.Panels) > 1 {
-		s.width, s.height = 220, 218
+		sheet.width, sheet.height = 220, 218
 	}
 
 	for _, in := range f.Panels {
@@ -59,10 +59,10 @@ func (f Scatter3) draw() (*sheet, error) {
 		p.HideAxes()
 		p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = 0, 1, 0, 1
 		p.Add(newSpace(in, colours))
-		s.add(p, in.Title)
+		sheet.add(p, in.Title)
 	}
 
-	return s, nil
+	return sheet, nil
 }
 
 // vector is a place in the unit cube of the axes.
@@ -176,20 +176,20 @@ func (s space) Plot(canvas draw.Canvas, _ *plot.Plot) {
 // axis draws an edge of the box from a corner, with ticks in the given direction and the label along the edge.
 func (s space) axis(canvas draw.Canvas, to func(vector) vg.Point, axis int, corner, outwards vector) {
 	style := draw.LineStyle{Color: ink, Width: 0.7}
-	a := to(corner)
+	start := to(corner)
 	corner[axis] = 1
-	edge := to(corner).Sub(a)
+	edge := to(corner).Sub(start)
 	for i := range corner {
 		corner[i] += outwards[i]
 	}
 
-	out := to(corner).Sub(a).Sub(edge)
+	out := to(corner).Sub(start).Sub(edge)
 	length := func(p vg.Point) vg.Length { return vg.Length(math.Hypot(float64(p.X), float64(p.Y))) }
 	out = out.Scale(1 / length(out))
 	away := func(u float64, by vg.Length) vg.Point { // points outside the edge
-		return a.Add(edge.Scale(vg.Length(u))).Add(out.Scale(by))
+		return start.Add(edge.Scale(vg.Length(u))).Add(out.Scale(by))
 	}
-	canvas.StrokeLines(style, []vg.Point{a, a.Add(edge)})
+	canvas.StrokeLines(style, []vg.Point{start, start.Add(edge)})
 	words := letters(smallSize, [3]draw.XAlignment{-0.65, -0.35, draw.XRight}[axis], middle)
 	every := everyNth(12, length(edge)/vg.Length(max(1, len(s.marks[axis]))))
 	for i, t := range s.marks[axis] {

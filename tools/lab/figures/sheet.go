@@ -98,7 +98,7 @@ func (s *sheet) arrange() grid {
 	cols := s.gridColumns()
 	rows := (len(s.panels) + cols - 1) / cols
 	s.labelAxes(cols)
-	var g grid
+	var grid grid
 	left, right := make([]vg.Length, cols), make([]vg.Length, cols)
 	top, bottom := make([]vg.Length, rows), make([]vg.Length, rows)
 	for i, p := range s.panels {
@@ -108,22 +108,22 @@ func (s *sheet) arrange() grid {
 		left[c], right[c] = max(left[c], m.left, p.overhang(s.width)), max(right[c], m.right)
 		top[r] = max(top[r], m.top, p.above+4+vg.Length(len(lines))*lineHeight(labelSize))
 		bottom[r] = max(bottom[r], m.bottom)
-		g.margins, g.titles = append(g.margins, m), append(g.titles, lines)
+		grid.margins, grid.titles = append(grid.margins, m), append(grid.titles, lines)
 	}
 
 	for c := range cols {
-		g.x = append(g.x, g.width+left[c])
-		g.width += left[c] + s.width + right[c] + between
+		grid.x = append(grid.x, grid.width+left[c])
+		grid.width += left[c] + s.width + right[c] + between
 	}
 
 	for r := range rows {
-		g.y = append(g.y, g.height+top[r])
-		g.height += top[r] + s.height + bottom[r] + between*2/3
+		grid.y = append(grid.y, grid.height+top[r])
+		grid.height += top[r] + s.height + bottom[r] + between*2/3
 	}
 
-	g.width -= between
-	g.height -= between * 2 / 3
-	return g
+	grid.width -= between
+	grid.height -= between * 2 / 3
+	return grid
 }
 
 var panelTitle = bold(letters(labelSize, draw.XCenter, draw.YBottom))
@@ -154,18 +154,18 @@ func (s *sheet) forPage(width vg.Length) (*Figure, error) {
 	bare := *s
 	bare.title = ""
 	whole, err := bare.figure()
-	f := whole
-	for n := s.gridColumns() - 1; width > 0 && n > 0 && err == nil && f.width > width; n-- {
+	figure := whole
+	for n := s.gridColumns() - 1; width > 0 && n > 0 && err == nil && figure.width > width; n-- {
 		bare.columns = n
-		f, err = bare.figure()
+		figure, err = bare.figure()
 	}
 
-	if err != nil || width > 0 && f.width >= whole.width {
+	if err != nil || width > 0 && figure.width >= whole.width {
 		return nil, err
 	}
 
-	f.title = clean(s.title)
-	return f, nil
+	figure.title = clean(s.title)
+	return figure, nil
 }
 
 // figure lays out the sheet.

@@ -126,20 +126,20 @@ func (f Ranks) draw() (*sheet, error) {
 		return nil, fmt.Errorf("a critical difference of %g: give one above 0", f.Difference)
 	}
 
-	d := diagram{difference: f.Difference}
+	diagram := diagram{difference: f.Difference}
 	style := letters(tickSize, draw.XLeft, middle)
 	for _, i := range tensor.Order(n, func(a, b int) int { return cmp.Compare(f.Mean[a], f.Mean[b]) }) {
 		name := shorten(f.Names[i], style, rankName)
-		d.names, d.mean = append(d.names, name), append(d.mean, f.Mean[i])
-		d.side = max(d.side, style.Width(name)+rankNumber+6)
+		diagram.names, diagram.mean = append(diagram.names, name), append(diagram.mean, f.Mean[i])
+		diagram.side = max(diagram.side, style.Width(name)+rankNumber+6)
 	}
 
-	d.bars = alike(d.mean, f.Difference)
+	diagram.bars = alike(diagram.mean, f.Difference)
 	p := newPlot()
 	p.HideAxes()
-	p.Add(d)
-	s := &sheet{title: f.Title, width: rankAxis + 2*d.side, note: f.Note,
-		height: rankHead + d.below() + vg.Length((n+1)/2)*rankRow}
+	p.Add(diagram)
+	s := &sheet{title: f.Title, width: rankAxis + 2*diagram.side, note: f.Note,
+		height: rankHead + diagram.below() + vg.Length((n+1)/2)*rankRow}
 	s.add(p, "")
 	return s, nil
 }
@@ -179,14 +179,14 @@ func (d diagram) below() vg.Length { return vg.Length(len(d.bars))*rankBar + 12 
 func (d diagram) Plot(canvas draw.Canvas, _ *plot.Plot) {
 	n := len(d.mean)
 	left, right := canvas.Min.X+d.side, canvas.Max.X-d.side
-	x := func(rank float64) vg.Length { return left + (right-left)*vg.Length((rank-1)/float64(n-1)) }
+	across := func(rank float64) vg.Length { return left + (right-left)*vg.Length((rank-1)/float64(n-1)) }
 	axis := canvas.Max.Y - rankHead
 	thin, thick := draw.LineStyle{Color: ink, Width: 0.6}, draw.LineStyle{Color: ink, Width: 2}
 	leader := draw.LineStyle{Color: grey, Width: 0.5}
 	rows := axis - d.below()
 	name := letters(tickSize, draw.XLeft, middle)
 
-	for i, m := range d.mean {
+	for i, rank := range d.mean {
 		row, onLeft := i, i < (n+1)/2
 		if !onLeft {
 			row = n - 1 - i
@@ -196,21 +196,21 @@ func (d diagram) Plot(canvas draw.Canvas, _ *plot.Plot) {
 		if !onLeft {
 			edge, out, name.XAlign = right+4, 1, draw.XLeft
 		}
-		canvas.StrokeLines(leader, []vg.Point{{X: x(m), Y: axis}, {X: x(m), Y: y}, {X: edge, Y: y}})
-		canvas.FillText(coloured(name, grey), vg.Point{X: edge + 2*out, Y: y}, number(m, 1))
+		canvas.StrokeLines(leader, []vg.Point{{X: across(rank), Y: axis}, {X: across(rank), Y: y}, {X: edge, Y: y}})
+		canvas.FillText(coloured(name, grey), vg.Point{X: edge + 2*out, Y: y}, number(rank, 1))
 		canvas.FillText(name, vg.Point{X: edge + out*rankNumber, Y: y}, d.names[i])
 	}
 
 	for i, b := range d.bars {
 		y := axis - 6 - vg.Length(i)*rankBar
-		canvas.StrokeLine2(thick, x(d.mean[b[0]])-2, y, x(d.mean[b[1]])+2, y)
+		canvas.StrokeLine2(thick, across(d.mean[b[0]])-2, y, across(d.mean[b[1]])+2, y)
 	}
 
 	canvas.StrokeLine2(thin, left, axis, right, axis)
 	label := letters(smallSize, draw.XCenter, draw.YBottom)
 	for _, t := range (evenTicks{n: 10, whole: true}).Ticks(1, float64(n)) {
-		canvas.StrokeLine2(thin, x(t.Value), axis, x(t.Value), axis+3)
-		canvas.FillText(label, vg.Point{X: x(t.Value), Y: axis + 5}, t.Label)
+		canvas.StrokeLine2(thin, across(t.Value), axis, across(t.Value), axis+3)
+		canvas.FillText(label, vg.Point{X: across(t.Value), Y: axis + 5}, t.Label)
 	}
 
 	if math.IsNaN(d.difference) {
@@ -223,7 +223,7 @@ func (d diagram) Plot(canvas draw.Canvas, _ *plot.Plot) {
 		return
 	}
 
-	end := x(1 + d.difference)
+	end := across(1 + d.difference)
 	canvas.StrokeLine2(thin, left, axis+18, end, axis+18)
 	for _, at := range []vg.Length{left, end} {
 		canvas.StrokeLine2(thin, at, axis+16, at, axis+20)

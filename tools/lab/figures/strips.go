@@ -42,9 +42,9 @@ func (f Strips) draw() (*sheet, error) {
 		return nil, fmt.Errorf("a strip has no logarithmic axis: leave Log out")
 	}
 
-	s := &sheet{title: f.Title, columns: 1, height: 130}
+	sheet := &sheet{title: f.Title, columns: 1, height: 130}
 	if len(f.Panels) > 1 {
-		s.height = 90
+		sheet.height = 90
 	}
 
 	all, counts, most := noSpan(), make([]int, len(f.Panels)), 1
@@ -63,24 +63,24 @@ func (f Strips) draw() (*sheet, error) {
 		return nil, fmt.Errorf("no client has a value: every one is missing or not a number")
 	}
 
-	s.width = min(760, max(300, 5*vg.Length(most)))
+	sheet.width = min(760, max(300, 5*vg.Length(most)))
 	var groups numbering
 	written := true // every group's name fits above its clients
 	for i, in := range f.Panels {
 		p := newPlot()
 		f.Y.apply(&p.Y, all.padded(0.05, f.Y.Bounds, false), 4)
 		p.X.Label.Text, p.X.Min, p.X.Max = "client", -0.5, float64(counts[i])-0.5
-		nameX(&p.X, counted(counts[i]), s.width)
+		nameX(&p.X, counted(counts[i]), sheet.width)
 		for _, g := range in.Groups {
 			groups.of(g.Label)
-			room := s.width * vg.Length(len(g.Values)) / vg.Length(counts[i])
+			room := sheet.width * vg.Length(len(g.Values)) / vg.Length(counts[i])
 			written = written && letters(tickSize, 0, 0).Width(clean(g.Label))+2 <= room
 		}
-		s.add(p, in.Title)
+		sheet.add(p, in.Title)
 	}
 
 	named := groups.named()
-	for i, p := range s.panels {
+	for i, p := range sheet.panels {
 		if named && written {
 			p.above = nameRoom
 		}
@@ -90,10 +90,10 @@ func (f Strips) draw() (*sheet, error) {
 	}
 
 	if named && !written {
-		s.legend = groups.legend(func(label string, look style) entry { return glyphEntry(label, look.glyph(3)) })
+		sheet.legend = groups.legend(func(label string, look style) entry { return glyphEntry(label, look.glyph(3)) })
 	}
 
-	return s, nil
+	return sheet, nil
 }
 
 // plot draws the clients, with their groups on bands of two shades.

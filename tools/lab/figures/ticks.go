@@ -174,8 +174,8 @@ const longest vg.Length = 96
 
 // nameX puts names under an axis of the given length, at 0, 1, 2 and so on. Overlapping names are rotated. Overlapping
 // short names, such as the numbers of a hundred clients, are thinned out instead.
-func nameX(a *plot.Axis, names []string, length vg.Length) {
-	marks, style := nameTicks(names, a.Tick.Label), &a.Tick.Label
+func nameX(axis *plot.Axis, names []string, length vg.Length) {
+	marks, style := nameTicks(names, axis.Tick.Label), &axis.Tick.Label
 	cell, widest := length/vg.Length(max(1, len(names))), vg.Length(0)
 	for _, m := range marks {
 		widest = max(widest, style.Width(m.Label))
@@ -199,7 +199,7 @@ func nameX(a *plot.Axis, names []string, length vg.Length) {
 		}
 	}
 
-	a.Tick.Marker = thinned(marks, every)
+	axis.Tick.Marker = thinned(marks, every)
 }
 
 // nameY puts names beside an upright axis of the given length, the first on top.
@@ -261,19 +261,19 @@ func counted(n int) []string {
 func roomy(p *plot.Plot, t plot.Ticker, width vg.Length) plot.Ticker {
 	var out plot.ConstantTicks
 	last := -width
-	for _, m := range t.Ticks(p.X.Min, p.X.Max) {
-		if m.IsMinor() {
-			out = append(out, m)
+	for _, mark := range t.Ticks(p.X.Min, p.X.Max) {
+		if mark.IsMinor() {
+			out = append(out, mark)
 			continue
 		}
-		half := p.X.Tick.Label.Width(m.Label) / 2
-		at := width * vg.Length(p.X.Norm(m.Value))
+		half := p.X.Tick.Label.Width(mark.Label) / 2
+		at := width * vg.Length(p.X.Norm(mark.Value))
 		if at-half < last+3 {
-			m.Label = ""
+			mark.Label = ""
 		} else {
 			last = at + half
 		}
-		out = append(out, m)
+		out = append(out, mark)
 	}
 
 	return out

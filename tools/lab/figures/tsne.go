@@ -26,9 +26,9 @@ type TSNE struct {
 func (f TSNE) kind() (string, int) { return "t-SNE", len(f.Panels) }
 
 func (f TSNE) draw() (*sheet, error) {
-	s := &sheet{title: f.Title, width: 230, height: 210}
+	sheet := &sheet{title: f.Title, width: 230, height: 210}
 	if len(f.Panels) > 1 {
-		s.width, s.height = 165, 155
+		sheet.width, sheet.height = 165, 155
 	}
 
 	var groups numbering
@@ -51,7 +51,7 @@ func (f TSNE) draw() (*sheet, error) {
 			styles[j] = groupStyle(groups.of(group))
 		}
 
-		p := mapPlot(s.width, s.height, points)
+		p := mapPlot(sheet.width, sheet.height, points)
 		p.HideAxes()
 		p.Add(plotted(func(c draw.Canvas, p *plot.Plot) {
 			c.SetLineStyle(draw.LineStyle{Color: grey, Width: 0.6})
@@ -61,12 +61,12 @@ func (f TSNE) draw() (*sheet, error) {
 			}
 		}))
 
-		s.add(p, in.Title)
+		sheet.add(p, in.Title)
 	}
 
 	if groups.named() {
-		s.legend = groups.legend(func(label string, look style) entry { return glyphEntry(label, look.glyph(3)) })
+		sheet.legend = groups.legend(func(label string, look style) entry { return glyphEntry(label, look.glyph(3)) })
 	}
 
-	return s, nil
+	return sheet, nil
 }

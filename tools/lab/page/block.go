@@ -55,8 +55,8 @@ func (l list[T]) MarshalJSON() ([]byte, error) {
 }
 
 // newBlock packs the runs in the order of the report. left are sentences about what does not fit into the page.
-func newBlock(report Report) (b block, left []string, err error) {
-	b = block{Live: report.Live, Version: report.Version, Metrics: report.Metrics, Methods: report.Methods,
+func newBlock(report Report) (data block, left []string, err error) {
+	data = block{Live: report.Live, Version: report.Version, Metrics: report.Metrics, Methods: report.Methods,
 		Colours: map[string][]string{"light": figures.LineColours[0], "dark": figures.LineColours[1],
 			"groupsLight": figures.GroupColours[0], "groupsDark": figures.GroupColours[1],
 			"map": figures.SequentialColours(mapSteps)}}
@@ -77,7 +77,7 @@ func newBlock(report Report) (b block, left []string, err error) {
 	}
 
 	var settings [][]*string
-	b.Keys, settings, b.Same = results.ConfigDifferences(configs)
+	data.Keys, settings, data.Same = results.ConfigDifferences(configs)
 	clientNumbers, counts, details := 0, 0, 0
 	withoutCurves, withoutClients, withoutDetails := 0, 0, 0 // numbers of runs
 	parts := map[string]int{}
@@ -88,8 +88,8 @@ func newBlock(report Report) (b block, left []string, err error) {
 		}
 
 		for _, axis := range slices.Sorted(maps.Keys(run.Labels)) {
-			if !slices.Contains(b.Axes, axis) {
-				b.Axes = append(b.Axes, axis)
+			if !slices.Contains(data.Axes, axis) {
+				data.Axes = append(data.Axes, axis)
 			}
 		}
 
@@ -110,7 +110,7 @@ func newBlock(report Report) (b block, left []string, err error) {
 		if run.Clients != nil && len(run.Clients.Clients) > 0 {
 			key, err := json.Marshal(run.Clients)
 			if err != nil {
-				return b, nil, err
+				return data, nil, err
 			}
 
 			n := 0
@@ -125,13 +125,13 @@ func newBlock(report Report) (b block, left []string, err error) {
 			case counts+n > maxCounts:
 				withoutClients++
 			default:
-				packed.Part, counts = len(b.Parts), counts+n
+				packed.Part, counts = len(data.Parts), counts+n
 				parts[string(key)] = packed.Part
-				b.Parts = append(b.Parts, run.Clients)
+				data.Parts = append(data.Parts, run.Clients)
 			}
 		}
 
-		b.Runs = append(b.Runs, packed)
+		data.Runs = append(data.Runs, packed)
 	}
 
 	for _, w := range []struct {
@@ -145,7 +145,7 @@ func newBlock(report Report) (b block, left []string, err error) {
 		}
 	}
 
-	return b, left, nil
+	return data, left, nil
 }
 
 // thinned returns the run with each stride-th round of its curves, and the last.

@@ -56,20 +56,20 @@ func viewTable(id string, table Table) (tableView, error) {
 		view.Head = append(view.Head, head)
 	}
 
-	for ri, r := range table.Rows {
-		if len(r.Cells) > len(table.Columns) {
+	for ri, given := range table.Rows {
+		if len(given.Cells) > len(table.Columns) {
 			return tableView{}, fmt.Errorf("table %q: row %d has %d cells for %d columns", table.Title, ri,
-				len(r.Cells), len(table.Columns))
+				len(given.Cells), len(table.Columns))
 		}
 
 		row := make([]cellView, len(table.Columns))
 		for i, c := range table.Columns {
 			row[i] = cellView{Text: c.Text, Head: i == 0 && c.Text}
-			if i >= len(r.Cells) {
+			if i >= len(given.Cells) {
 				continue
 			}
 
-			cell := r.Cells[i]
+			cell := given.Cells[i]
 			row[i].Cell = cell
 			if v, ok := sortValue(cell, c); ok {
 				row[i].Key = strconv.FormatFloat(v, 'g', -1, 64)
@@ -84,7 +84,7 @@ func viewTable(id string, table Table) (tableView, error) {
 			}
 		}
 
-		if r.Summary {
+		if given.Summary {
 			view.Summary = append(view.Summary, row)
 		} else {
 			view.Rows = append(view.Rows, row)

@@ -56,40 +56,40 @@ func Write(w io.Writer, r Report) error {
 }
 
 // newView returns the input of the template and the data of its script.
-func newView(report Report) (v view, data block, err error) {
-	v = view{Report: report, HasCurves: report.Live, Style: template.CSS(style()), Script: template.JS(script())}
+func newView(report Report) (shown view, data block, err error) {
+	shown = view{Report: report, HasCurves: report.Live, Style: template.CSS(style()), Script: template.JS(script())}
 	for _, part := range []struct {
 		to     *[]tableView
 		prefix string
 		tables []Table
-	}{{&v.Results, "results", report.Tables}, {&v.Tests, "significance", report.Significance},
-		{&v.Failed, "failures", failureTables(report.Failures)}} {
+	}{{&shown.Results, "results", report.Tables}, {&shown.Tests, "significance", report.Significance},
+		{&shown.Failed, "failures", failureTables(report.Failures)}} {
 		for i, t := range part.tables {
 			table, err := viewTable(fmt.Sprintf("%s-%d", part.prefix, i+1), t)
 			if err != nil {
-				return v, data, err
+				return shown, data, err
 			}
 			*part.to = append(*part.to, table)
 		}
 	}
 
-	if data, v.Left, err = newBlock(report); err != nil {
-		return v, data, err
+	if data, shown.Left, err = newBlock(report); err != nil {
+		return shown, data, err
 	}
 
 	for _, run := range data.Runs {
-		v.HasCurves = v.HasCurves || len(run.Curves) > 0
+		shown.HasCurves = shown.HasCurves || len(run.Curves) > 0
 	}
 
 	packed, err := json.Marshal(data) // escapes <, > and &
-	v.Data = template.JS(packed)
-	v.Policy = fmt.Sprintf("default-src 'none'; img-src data:; style-src '%s'; script-src '%s'; base-uri 'none'; "+
+	shown.Data = template.JS(packed)
+	shown.Policy = fmt.Sprintf("default-src 'none'; img-src data:; style-src '%s'; script-src '%s'; base-uri 'none'; "+
 		"form-action 'none'", sum(style()), sum(script()))
-	if v.Live {
-		v.Policy += "; connect-src 'self'"
+	if shown.Live {
+		shown.Policy += "; connect-src 'self'"
 	}
 
-	return v, data, err
+	return shown, data, err
 }
 
 // style and script are the page's; its policy allows only these two.
@@ -106,7 +106,7 @@ var (
 
 // texts concatenates the embedded files of names and patterns.
 func texts(patterns ...string) string {
-	var b strings.Builder
+	var out strings.Builder
 	for _, pattern := range patterns {
 		names, _ := fs.Glob(assets, "assets/"+pattern) // a name or a pattern above, which is valid
 		for _, name := range names {
@@ -114,11 +114,11 @@ func texts(patterns ...string) string {
 			if err != nil {
 				panic(err) // a name that was just listed
 			}
-			b.Write(text)
+			out.Write(text)
 		}
 	}
 
-	return b.String()
+	return out.String()
 }
 
 // sum returns the hash of an inline element for the policy.

@@ -24,7 +24,7 @@ type batches struct {
 }
 
 func newBatches(cfg Config, tok *tokenizer.Tokenizer) (*batches, error) {
-	b := &batches{cfg: cfg, tok: tok}
+	batches := &batches{cfg: cfg, tok: tok}
 	prep := preprocess.CLIP(cfg.Size)
 	var shares []float64
 	for i, s := range cfg.Sources {
@@ -36,12 +36,12 @@ func newBatches(cfg Config, tok *tokenizer.Tokenizer) (*batches, error) {
 			}
 			with = l
 		}
-		b.samplers = append(b.samplers, with)
+		batches.samplers = append(batches.samplers, with)
 		shares = append(shares, s.Share)
 	}
 
-	b.counts = apportion(cfg.Train.Batch, shares)
-	return b, nil
+	batches.counts = apportion(cfg.Train.Batch, shares)
+	return batches, nil
 }
 
 // apportion splits n by shares: each share gets the integer part of its quota, and the rest goes to the largest

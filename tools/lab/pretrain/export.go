@@ -53,7 +53,7 @@ func Export(cfg Config, weights tensor.Map) error {
 
 // describe returns the content of open_clip_config.json.
 func describe(cfg Config, weights tensor.Map) any {
-	p := preprocess.CLIP(cfg.Size)
+	prep := preprocess.CLIP(cfg.Size)
 	vision := map[string]any{"image_size": cfg.Size, "layers": cfg.Image.Layers, "width": cfg.Image.Width,
 		"head_width": cfg.Image.Width / max(1, cfg.Image.Heads), "patch_size": cfg.Patch}
 	if len(cfg.Stages) > 0 { // OpenCLIP's width of a ResNet is the width of its stem
@@ -69,6 +69,6 @@ func describe(cfg Config, weights tensor.Map) any {
 				"width": cfg.Text.Width,
 				"heads": cfg.Text.Heads, "layers": cfg.Text.Layers},
 		},
-		"preprocess_cfg": map[string]any{"mean": p.Mean, "std": p.Std, "interpolation": p.Resize},
+		"preprocess_cfg": map[string]any{"mean": prep.Mean, "std": prep.Std, "interpolation": prep.Resize},
 	}
 }

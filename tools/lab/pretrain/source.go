@@ -52,7 +52,7 @@ type drawer struct {
 	prep preprocess.Preprocess
 }
 
-func (d drawer) sample(rng *rand.Rand, w writer) (pair, error) {
+func (d drawer) sample(rng *rand.Rand, writer writer) (pair, error) {
 	classes, domains := d.classes(), d.domains()
 	u := rng.Float64()
 	level := d.Difficulty[0] + float64((d.Difficulty[1]-d.Difficulty[0])*u*u)
@@ -67,7 +67,7 @@ func (d drawer) sample(rng *rand.Rand, w writer) (pair, error) {
 		return pair{}, err
 	}
 
-	text, err := w.write(rng, sample.Class, classes, func(class string) string {
+	text, err := writer.write(rng, sample.Class, classes, func(class string) string {
 		if templates := d.Captions["any"]; len(templates) > 0 {
 			return word(templates[rng.IntN(len(templates))], class)
 		}
@@ -99,21 +99,21 @@ func openLister(source Source, prep preprocess.Preprocess) (*lister, error) {
 		return nil, fmt.Errorf("data.split: %q has no training images: use given", source.Data.Split)
 	}
 
-	l := &lister{Source: source, prep: prep, set: set}
+	lister := &lister{Source: source, prep: prep, set: set}
 	seen := map[[2]int]int{}
 	for _, e := range set.Train {
 		k := [2]int{e.Label, e.Domain}
 		if source.Keep == 0 || seen[k]%keepOf < source.Keep {
-			l.list = append(l.list, e)
+			lister.list = append(lister.list, e)
 		}
 		seen[k]++
 	}
 
-	if len(l.list) == 0 {
+	if len(lister.list) == 0 {
 		return nil, fmt.Errorf("no training images in %s", source.Data.Root)
 	}
 
-	return l, l.word()
+	return lister, lister.word()
 }
 
 // word assigns templates to every domain: those under its name, or else those under any. Names are compared without
@@ -188,7 +188,7 @@ func word(template, class string) string {
 
 // moved mirrors and shifts pixels [3,S,S] at random; the border is repeated outside the image.
 func (s Source) moved(pixels []float32, rng *rand.Rand) []float32 {
-	n := int(math.Sqrt(float64(len(pixels) / 3)))
+	side := int(math.Sqrt(float64(len(pixels) / 3)))
 	mirror := s.Mirror && rng.IntN(2) == 1
 	dx, dy := 0, 0
 	if s.Shift > 0 {
@@ -200,15 +200,15 @@ func (s Source) moved(pixels []float32, rng *rand.Rand) []float32 {
 	}
 
 	out := make([]float32, len(pixels))
-	at := func(i int) int { return min(max(i, 0), n-1) }
+	at := func(i int) int { return min(max(i, 0), side-1) }
 	for c := range 3 {
-		for y := range n {
-			row := pixels[(c*n+at(y-dy))*n:][:n]
-			to := out[(c*n+y)*n:][:n]
-			for x := range n {
+		for y := range side {
+			row := pixels[(c*side+at(y-dy))*side:][:side]
+			to := out[(c*side+y)*side:][:side]
+			for x := range side {
 				from := at(x - dx)
 				if mirror {
-					from = n - 1 - from
+					from = side - 1 - from
 				}
 				to[x] = row[from]
 			}

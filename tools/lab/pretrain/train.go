@@ -94,35 +94,35 @@ func newTrainer(cfg Config) (*trainer, error) {
 		return nil, err
 	}
 
-	t := &trainer{cfg: cfg, weights: fresh(cfg.text(), cfg.image(), tok.VocabSize(), cfg.Seed),
+	trainer := &trainer{cfg: cfg, weights: fresh(cfg.text(), cfg.image(), tok.VocabSize(), cfg.Seed),
 		moments: freshMoments(cfg.image())}
-	if err := start(cfg.Start, cfg.Take, t.weights, t.moments); err != nil {
+	if err := start(cfg.Start, cfg.Take, trainer.weights, trainer.moments); err != nil {
 		return nil, err
 	}
 
-	if t.rate, err = cfg.Train.rate(); err != nil {
+	if trainer.rate, err = cfg.Train.rate(); err != nil {
 		return nil, err
 	}
 
-	if t.opt, err = cfg.Train.optimizer(); err != nil {
+	if trainer.opt, err = cfg.Train.optimizer(); err != nil {
 		return nil, err
 	}
 
-	if t.data, err = newBatches(cfg, tok); err != nil {
+	if trainer.data, err = newBatches(cfg, tok); err != nil {
 		return nil, err
 	}
 
-	if err := t.resume(); err != nil {
+	if err := trainer.resume(); err != nil {
 		return nil, err
 	}
 
-	model, err := stepGraph(cfg.text(), cfg.image(), t.weights, cfg.Train.Batch, cfg.Caption)
+	model, err := stepGraph(cfg.text(), cfg.image(), trainer.weights, cfg.Train.Batch, cfg.Caption)
 	if err != nil {
 		return nil, err
 	}
 
-	t.session, err = ort.NewSession(model, ort.Options{IntraThreads: cfg.Threads})
-	return t, err
+	trainer.session, err = ort.NewSession(model, ort.Options{IntraThreads: cfg.Threads})
+	return trainer, err
 }
 
 func (t *trainer) train(ctx context.Context, start time.Time, progress func(Progress)) error {

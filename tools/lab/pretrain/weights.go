@@ -24,7 +24,7 @@ func fresh(text clip.TextArch, image clip.VisionArch, vocabulary int, seed uint6
 	shapes[tokenTable] = []int{vocabulary, text.Width}
 	weights := tensor.Map{logScale: tensor.Scalar(float32(math.Log(1 / 0.07)))}
 	for name, shape := range shapes {
-		t := tensor.New(shape...)
+		values := tensor.New(shape...)
 		width, layers := text.Width, text.Layers
 		if strings.HasPrefix(name, "visual.") {
 			width, layers = image.Width, image.Layers
@@ -38,18 +38,18 @@ func fresh(text clip.TextArch, image clip.VisionArch, vocabulary int, seed uint6
 		switch {
 		case std > 0:
 			rng := stream(seed, "weights/"+name)
-			for i := range t.Data {
-				t.Data[i] = float32(std * rng.NormFloat64())
+			for i := range values.Data {
+				values.Data[i] = float32(std * rng.NormFloat64())
 			}
 		// zero, so that every block starts as the identity
 		case strings.HasSuffix(name, "bn3.weight") && strings.Contains(name, ".layer"):
 		case strings.HasSuffix(name, ".weight"): // of a normalisation
-			for i := range t.Data {
-				t.Data[i] = 1
+			for i := range values.Data {
+				values.Data[i] = 1
 			}
 		}
 
-		weights[name] = t
+		weights[name] = values
 	}
 
 	return weights

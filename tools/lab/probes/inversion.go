@@ -57,9 +57,9 @@ func (p *probe) inversion(ctx context.Context) error {
 type found struct{ images, cosine, right float64 }
 
 // invert runs one step of ten clients on n images each, and reconstructs the images of the first two.
-func (p *probe) invert(ctx context.Context, s protection, seed uint64, n int, sum *found) error {
+func (p *probe) invert(ctx context.Context, protection protection, seed uint64, n int, sum *found) error {
 	dealt, left := p.deal(seed, n, 1)
-	experiment, err := p.experiment(s, seed, dealt, sgd(1, stepRate), 1)
+	experiment, err := p.experiment(protection, seed, dealt, sgd(1, stepRate), 1)
 	if err != nil {
 		return err
 	}
@@ -82,18 +82,18 @@ func (p *probe) invert(ctx context.Context, s protection, seed uint64, n int, su
 
 	for k := range 2 {
 		rows := dealt[k]
-		if s.summed {
+		if protection.summed {
 			rows = slices.Concat(dealt...)
 		}
 
 		seen := rec.Tensors.WithoutPrefix(fmt.Sprintf("r0/c%d/upload", k))["ctx"]
-		if s.summed {
+		if protection.summed {
 			seen = rec.Tensors.WithoutPrefix("r0/merged")["ctx"]
 		}
 
 		labels := p.pool.Pick(rows).Class
 		guess := p.means(left, labels)
-		if !s.blind {
+		if !protection.blind {
 			guess = victim.reconstruct(gradientOf(received["ctx"], seen, stepRate), labels, guess)
 		}
 
@@ -101,7 +101,7 @@ func (p *probe) invert(ctx context.Context, s protection, seed uint64, n int, su
 			return err
 		}
 
-		if s.summed { // the mean is the same for all clients
+		if protection.summed { // the mean is the same for all clients
 			break
 		}
 	}
@@ -198,10 +198,10 @@ func (p *probe) victim(ctx context.Context, seed uint64, received tensor.Map) (*
 	worker := client.NewWorker(experiment, p.source.Settings().Client)
 	defer worker.Close()
 	task := worker.Task(experiment.Clients[0], 1)
-	v := &victim{classes: len(experiment.Classes), dim: task.Dim}
-	v.slopes = mat.NewDense(v.classes*v.dim, received["ctx"].Len(), nil)
-	axes := tensor.New(v.dim, v.dim)
-	for d := range v.dim {
+	victim := &victim{classes: len(experiment.Classes), dim: task.Dim}
+	victim.slopes = mat.NewDense(victim.classes*victim.dim, received["ctx"].Len(), nil)
+	axes := tensor.New(victim.dim, victim.dim)
+	for d := range victim.dim {
 		axes.Row(d).Data[d] = 1
 	}
 
@@ -219,18 +219,18 @@ func (p *probe) victim(ctx context.Context, seed uint64, received tensor.Map) (*
 		return gradientOf(received["ctx"], r.Upload.Shared["ctx"], 1), nil
 	}
 
-	for d := range v.dim {
-		zero, err := step(d, 0)
+	for axis := range victim.dim {
+		zero, err := step(axis, 0)
 		if err != nil {
 			return nil, err
 		}
-		for c := 1; c < v.classes; c++ {
-			g, err := step(d, int64(c))
+		for c := 1; c < victim.classes; c++ {
+			g, err := step(axis, int64(c))
 			if err != nil {
 				return nil, err
 			}
 			floats.SubTo(g, zero, g)
-			v.slopes.SetRow(c*v.dim+d, g)
+			victim.slopes.SetRow(c*victim.dim+axis, g)
 		}
 	}
 
@@ -238,17 +238,17 @@ func (p *probe) victim(ctx context.Context, seed uint64, received tensor.Map) (*
 		Shared: received},
 		message.ClientState{})
 	scores, err := worker.ScoreRows(ctx, experiment.Clients[0], local, state,
-		rows(tensor.Indices(v.dim), make([]int64, v.dim)...))
+		rows(tensor.Indices(victim.dim), make([]int64, victim.dim)...))
 	if err != nil {
 		return nil, err
 	}
 
-	v.scale = mat.NewDense(v.classes, v.dim, nil)
-	for d := range v.dim {
-		v.scale.SetCol(d, float64s(scores.Row(d).Data))
+	victim.scale = mat.NewDense(victim.classes, victim.dim, nil)
+	for d := range victim.dim {
+		victim.scale.SetCol(d, float64s(scores.Row(d).Data))
 	}
 
-	return v, nil
+	return victim, nil
 }
 
 // objective returns half the squared distance between g and the mean gradient of images u_i/|u_i|, divided by the

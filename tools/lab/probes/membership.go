@@ -51,9 +51,10 @@ func meanStd(v []float64) string {
 }
 
 // members runs a federation and returns the areas in its first and last round, means over clients.
-func (p *probe) members(ctx context.Context, s protection, seed uint64, rounds int) (area [2]float64, err error) {
+func (p *probe) members(ctx context.Context, protection protection, seed uint64, rounds int) (area [2]float64,
+	err error) {
 	dealt, left := p.deal(seed, len(p.source.Experiment.Classes), 2)
-	experiment, err := p.experiment(s, seed, dealt, sgd(2, 0.05), rounds)
+	experiment, err := p.experiment(protection, seed, dealt, sgd(2, 0.05), rounds)
 	if err != nil {
 		return area, err
 	}
@@ -76,7 +77,7 @@ func (p *probe) members(ctx context.Context, s protection, seed uint64, rounds i
 
 		for k, site := range experiment.Clients {
 			seen := rec.Tensors.WithoutPrefix(fmt.Sprintf("r%d/c%d/upload", round, k))
-			if s.summed {
+			if protection.summed {
 				seen = rec.Tensors.WithoutPrefix(fmt.Sprintf("r%d/merged", round))
 			}
 

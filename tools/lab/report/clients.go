@@ -36,14 +36,14 @@ type clientValue struct {
 func clientValues(groups []*results.Group, m results.Metric, factor float64,
 	by string) (out []clientValue, err error) {
 	for r := range results.DoneRuns(groups) {
-		x := m.PerClient(r)
-		kinds := make([]string, len(x))
-		if by != "" && len(x) > 0 {
+		values := m.PerClient(r)
+		kinds := make([]string, len(values))
+		if by != "" && len(values) > 0 {
 			info, err := r.Clients()
 			if err != nil {
 				return nil, err
 			}
-			if info == nil || len(info.Known()) != len(x) {
+			if info == nil || len(info.Known()) != len(values) {
 				continue
 			}
 			for k, c := range info.Known() {
@@ -51,8 +51,8 @@ func clientValues(groups []*results.Group, m results.Metric, factor float64,
 			}
 		}
 
-		for k, v := range x {
-			out = append(out, clientValue{k, len(x), kinds[k], factor * v})
+		for k, v := range values {
+			out = append(out, clientValue{k, len(values), kinds[k], factor * v})
 		}
 	}
 

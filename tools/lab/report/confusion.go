@@ -57,21 +57,22 @@ func (v *view) confusion(f configs.Figure, _ results.Metric) (figures.Drawer, er
 		}
 
 		out.RowNames, out.ColumnNames = confusion.Classes, confusion.Classes
-		for _, m := range []struct {
+		for _, evaluation := range []struct {
 			name string
 			of   *metrics.Matrix
 		}{{"global", confusion.Global}, {"personal", confusion.Personal}} {
-			if m.of == nil || len(out.Panels) == mostMaps || len(confusion.Classes) > fewConfused &&
+			if evaluation.of == nil || len(out.Panels) == mostMaps || len(confusion.Classes) > fewConfused &&
 				len(out.Panels) == 2 {
 				continue
 			}
-			rows := results.ConfusionRows(m.of, len(confusion.Classes))
+			rows := results.ConfusionRows(evaluation.of, len(confusion.Classes))
 			for i, row := range rows {
 				if row == nil { // no example of the class: hatched
 					rows[i] = slices.Repeat([]float64{math.NaN()}, len(confusion.Classes))
 				}
 			}
-			out.Panels = append(out.Panels, figures.HeatPanel{Title: joinTitle(facetRun.label, m.name), Values: rows})
+			out.Panels = append(out.Panels, figures.HeatPanel{Title: joinTitle(facetRun.label, evaluation.name),
+				Values: rows})
 		}
 	}
 

@@ -200,31 +200,31 @@ func sentence(text string) string {
 
 // caption returns the caption of a figure.
 func (v *view) caption(figure configs.Figure, m results.Metric) caption {
-	c := caption{seeds: v.seeds(figure)}
+	caption := caption{seeds: v.seeds(figure)}
 	if kinds[figure.Kind].evaluated {
-		c.views = m.Views(v.groups)
+		caption.views = m.Views(v.groups)
 	}
 
-	if len(c.views) > 0 {
+	if len(caption.views) > 0 {
 		for _, l := range facets(v.groups, v.axis) {
 			if !slices.ContainsFunc(l.groups, func(g *results.Group) bool {
 				return len(g.Done()) == 0 || slices.ContainsFunc(g.Done(),
 					func(r *results.Run) bool { return !m.LacksEvaluation(r) })
 			}) {
-				c.absent = append(c.absent, l.label)
+				caption.absent = append(caption.absent, l.label)
 			}
 		}
 	}
 
 	if over := v.averagedOver(figure); len(over) > 0 {
-		c.over = "averaged over "
+		caption.over = "averaged over "
 		if kinds[figure.Kind].every {
-			c.over = "over "
+			caption.over = "over "
 		}
-		c.over += strings.Join(over, " and ")
+		caption.over += strings.Join(over, " and ")
 	}
 
-	return c
+	return caption
 }
 
 // seeds describes the number of seeds of bands and error bars; empty for figures without them.

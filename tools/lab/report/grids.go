@@ -21,18 +21,18 @@ func (v *view) heatmap(figure configs.Figure, metric results.Metric) (figures.Dr
 	factor, y := scale(metric)
 	out := figures.HeatMap{Title: figure.Title, X: figure.X, Y: figure.Y, Value: y.Label,
 		ColumnNames: labelsOf(columns), RowNames: labelsOf(rows)}
-	for _, p := range facets(v.groups, figure.Panel) {
+	for _, facet := range facets(v.groups, figure.Panel) {
 		panel := figures.HeatPanel{}
 		if figure.Panel != "" {
-			panel.Title = figure.Panel + " " + p.label
+			panel.Title = figure.Panel + " " + facet.label
 		}
 
 		for i, r := range rows {
 			var line []float64
 			for j, c := range columns {
-				groups := results.WithLabels(p.groups, map[string]string{figure.X: c.label, figure.Y: r.label})
+				groups := results.WithLabels(facet.groups, map[string]string{figure.X: c.label, figure.Y: r.label})
 				line = append(line, factor*stat(groups, metric).Mean())
-				if c.label == r.label && (figure.Panel == "" || p.label == c.label) {
+				if c.label == r.label && (figure.Panel == "" || facet.label == c.label) {
 					panel.Frames = append(panel.Frames, figures.Cell{Row: i, Column: j})
 				}
 			}

@@ -18,18 +18,18 @@ import (
 )
 
 // scale returns the factor from values of a metric to values in figures, and the axis of the figure.
-func scale(m results.Metric) (float64, figures.Axis) {
-	a := figures.Axis{Label: m.Heading()}
-	switch m.Unit {
+func scale(metric results.Metric) (float64, figures.Axis) {
+	a := figures.Axis{Label: metric.Heading()}
+	switch metric.Unit {
 	case metrics.Percent:
 		a.Label += " (%)"
 		a.Bounds = [2]float64{0, 100}
 	case metrics.Plain, metrics.Count:
 	default:
-		a.Label += " (" + string(m.Unit) + ")"
+		a.Label += " (" + string(metric.Unit) + ")"
 	}
 
-	return m.Factor(), a
+	return metric.Factor(), a
 }
 
 // linePanels returns a panel for each label of the panel's axis, with a line for each label of an axis. Each line is
@@ -221,7 +221,7 @@ func (v *view) significance(f configs.Figure, m results.Metric) (figures.Drawer,
 	return out, nil
 }
 
-func (v *view) ranks(f configs.Figure, m results.Metric) (figures.Drawer, error) {
+func (v *view) ranks(figure configs.Figure, m results.Metric) (figures.Drawer, error) {
 	r, ok := results.Rank(v.groups, v.axis, m)
 	if !ok {
 		return nil, figures.ErrEmpty
@@ -232,6 +232,6 @@ func (v *view) ranks(f configs.Figure, m results.Metric) (figures.Drawer, error)
 		note += " A bar joins those that lie less than it apart."
 	}
 
-	return figures.Ranks{Title: f.Title, Names: r.Labels, Mean: r.Mean, Difference: r.CriticalDifference,
+	return figures.Ranks{Title: figure.Title, Names: r.Labels, Mean: r.Mean, Difference: r.CriticalDifference,
 		Note: note}, nil
 }

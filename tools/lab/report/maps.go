@@ -63,8 +63,8 @@ func (r facetRun) tensors(name string) (tensor.Map, *experiment.Clients, error) 
 func (v *view) tsne(f configs.Figure, _ results.Metric) (figures.Drawer, error) {
 	out := figures.TSNE{Title: f.Title}
 	by := cmp.Or(f.Group, "backbone")
-	for _, r := range v.mapped(f) {
-		prompts, info, err := r.tensors(record.PromptsFile)
+	for _, facetRun := range v.mapped(f) {
+		prompts, info, err := facetRun.tensors(record.PromptsFile)
 		if err != nil {
 			return nil, err
 		}
@@ -74,7 +74,7 @@ func (v *view) tsne(f configs.Figure, _ results.Metric) (figures.Drawer, error) 
 			continue // no private parameters, or too few clients for a map
 		}
 
-		panel := figures.TSNEPanel{Title: r.label, Rows: rows}
+		panel := figures.TSNEPanel{Title: facetRun.label, Rows: rows}
 		if info != nil && slices.Max(clients) < len(info.Clients) {
 			for _, k := range clients {
 				panel.Groups = append(panel.Groups, kindOf(info.Clients[k], by))

@@ -145,25 +145,25 @@ func (r *Report) part(plan *results.Plan, groups []*results.Group) error {
 		r.more = append(r.more, t)
 	}
 
-	v := view{Report: r, plan: plan, groups: groups, name: plan.Sweep(),
+	view := view{Report: r, plan: plan, groups: groups, name: plan.Sweep(),
 		axis: contest(groups, layout.Card)}
-	if v.metric, err = results.ParseMetric(main.Metric); err != nil {
+	if view.metric, err = results.ParseMetric(main.Metric); err != nil {
 		return err
 	}
 
-	r.json.Measure(v.metric)
-	if each := v.each(v.metric); len(each) > 1 {
+	r.json.Measure(view.metric)
+	if each := view.each(view.metric); len(each) > 1 {
 		for _, m := range each {
 			r.json.Measure(m)
 		}
 	}
 
-	v.weakTerms(main)
-	v.belowZeroShot(main)
-	v.compare()
-	v.rank(layout.Card)
+	view.weakTerms(main)
+	view.belowZeroShot(main)
+	view.compare()
+	view.rank(layout.Card)
 	if slices.Contains(r.Formats, "plots") || slices.Contains(r.Formats, "html") {
-		v.draw(layout.Card)
+		view.draw(layout.Card)
 	}
 
 	return nil
@@ -243,23 +243,23 @@ func contest(groups []*results.Group, card *configs.PaperTable) string {
 
 // Text returns the main tables for a terminal, and the notes.
 func (r *Report) Text(view tables.View) string {
-	var b strings.Builder
+	var out strings.Builder
 	hidden := 0
 	for i, t := range r.main {
 		if i > 0 {
-			b.WriteString("\n")
+			out.WriteString("\n")
 		}
-		b.WriteString(t.Terminal(view))
+		out.WriteString(t.Terminal(view))
 		hidden += t.Hidden()
 	}
 
 	for _, n := range r.Notes {
-		b.WriteString("note: " + n + "\n")
+		out.WriteString("note: " + n + "\n")
 	}
 
 	if hidden > 0 && !view.All {
-		b.WriteString("--all-metrics shows more columns, --definitions explains them (also for promptfed report).\n")
+		out.WriteString("--all-metrics shows more columns, --definitions explains them (also for promptfed report).\n")
 	}
 
-	return b.String()
+	return out.String()
 }

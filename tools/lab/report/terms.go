@@ -93,21 +93,21 @@ func (v *view) termLines(group *results.Group) []figures.Line {
 	}
 
 	var out []figures.Line
-	for _, n := range names {
-		if method.IsCrossEntropy(n) && entropies == 1 {
+	for _, name := range names {
+		if method.IsCrossEntropy(name) && entropies == 1 {
 			continue
 		}
 
 		c := results.CurveOf([]*results.Group{group}, func(r results.Round) (float64, bool) {
 			for _, t := range r.Terms {
-				if t.Name == n && t.Relative != nil {
+				if t.Name == name && t.Relative != nil {
 					return *t.Relative, true
 				}
 			}
 			return 0, false
 		})
 
-		l := figures.Line{Label: n, Y: c.Mean, Spread: c.Std}
+		l := figures.Line{Label: name, Y: c.Mean, Spread: c.Std}
 		for _, round := range c.Rounds {
 			l.X = append(l.X, float64(round))
 		}

@@ -47,19 +47,25 @@ func main() {
 	}
 }
 
-func parse(args []string) (o options, err error) {
-	o.set = []string{}
+func parse(args []string) (options options, err error) {
+	options.set = []string{}
 	flags := flag.NewFlagSet("reproduce", flag.ContinueOnError)
-	flags.StringVar(&o.data, "data", os.Getenv("PROMPTFED_DATA_ROOT"), "folder with the image sets (data.root)")
-	flags.StringVar(&o.models, "models", "", "folder with bundles called rn50, rn101, vit-b32 and vit-b16; others are "+
-		"those of promptfed pull")
-	flags.StringVar(&o.out, "out", "runs/reproduce", "folder of the runs; finished ones are not repeated")
-	flags.StringVar(&o.program, "program", "bin/promptfed", "the program")
-	flags.StringVar(&o.seeds, "seeds", "", "seeds in place of those of the tables, as in 1,2")
-	flags.BoolVar(&o.smoke, "smoke", false, "run the small form of every table, on synthetic images and tiny backbones")
-	flags.Func("set", "key=value in every table", func(s string) error { o.set = append(o.set, s); return nil })
+	flags.StringVar(&options.data, "data", os.Getenv("PROMPTFED_DATA_ROOT"), "folder with the image sets (data.root)")
+	flags.StringVar(&options.models, "models", "",
+		"folder with bundles called rn50, rn101, vit-b32 and vit-b16; others are "+
+			"those of promptfed pull")
+	flags.StringVar(&options.out, "out", "runs/reproduce", "folder of the runs; finished ones are not repeated")
+	flags.StringVar(&options.program, "program", "bin/promptfed", "the program")
+	flags.StringVar(&options.seeds, "seeds", "", "seeds in place of those of the tables, as in 1,2")
+	flags.BoolVar(&options.smoke, "smoke", false,
+		"run the small form of every table, on synthetic images and tiny backbones")
+	flags.Func("set", "key=value in every table", func(s string) error {
+		options.set = append(options.set,
+			s)
+		return nil
+	})
 	if err = flags.Parse(args); err != nil {
-		return o, err
+		return options, err
 	}
 
 	patterns := files
@@ -70,12 +76,12 @@ func parse(args []string) (o options, err error) {
 	for _, p := range patterns {
 		found, err := filepath.Glob(p)
 		if err != nil || len(found) == 0 {
-			return o, fmt.Errorf("%s: no such file: run this in the folder of the repository", p)
+			return options, fmt.Errorf("%s: no such file: run this in the folder of the repository", p)
 		}
-		o.files = append(o.files, found...)
+		options.files = append(options.files, found...)
 	}
 
-	return o, nil
+	return options, nil
 }
 
 func run(ctx context.Context, args []string, w io.Writer) error {
@@ -135,9 +141,9 @@ func run(ctx context.Context, args []string, w io.Writer) error {
 }
 
 // sweep runs the cells of a table that are not finished.
-func sweep(ctx context.Context, o options, t table, dir string) error {
+func sweep(ctx context.Context, options options, t table, dir string) error {
 	args := []string{"sweep", t.path, "--out", dir}
-	for _, s := range o.sets() {
+	for _, s := range options.sets() {
 		args = append(args, "--set", s)
 	}
 
@@ -147,11 +153,11 @@ func sweep(ctx context.Context, o options, t table, dir string) error {
 		}
 	}
 
-	if o.seeds != "" {
-		args = append(args, "--seeds", o.seeds)
+	if options.seeds != "" {
+		args = append(args, "--seeds", options.seeds)
 	}
 
-	if o.smoke {
+	if options.smoke {
 		args = append(args, "--smoke")
 	}
 
@@ -159,7 +165,7 @@ func sweep(ctx context.Context, o options, t table, dir string) error {
 		args = append(args, "--resume")
 	}
 
-	c := exec.CommandContext(ctx, o.program, args...)
+	c := exec.CommandContext(ctx, options.program, args...)
 	c.Cancel = func() error { return c.Process.Signal(os.Interrupt) } // the sweep keeps finished rounds
 	c.Stdout, c.Stderr = os.Stdout, os.Stderr
 	return c.Run()

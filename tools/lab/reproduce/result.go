@@ -81,7 +81,7 @@ type experiment struct {
 
 // write writes the file about the sweeps in dirs, and prints its tables.
 func (s *stock) write(w io.Writer, dirs []string, ran []table) error {
-	r, err := report.New(dirs, s.out, report.Options{})
+	made, err := report.New(dirs, s.out, report.Options{})
 	if err != nil {
 		return err
 	}
@@ -91,28 +91,28 @@ func (s *stock) write(w io.Writer, dirs []string, ran []table) error {
 		return err
 	}
 
-	if err := out.runs(r.Groups); err != nil {
+	if err := out.runs(made.Groups); err != nil {
 		return err
 	}
 
-	for i, t := range r.Tables() {
-		p := published{Table: t.Title}
+	for i, t := range made.Tables() {
+		published := published{Table: t.Title}
 		for _, row := range t.Rows {
 			for _, c := range row.Cells {
 				if n := c.Stat.N(); n > 0 && !c.Absent {
-					p.Cells = append(p.Cells, cellOf(c))
+					published.Cells = append(published.Cells, cellOf(c))
 				}
 			}
 		}
 
-		for _, g := range r.Content().Groups {
-			if i < len(r.Plans) && g.Sweep == r.Plans[i].Sweep() {
-				p.Experiments = append(p.Experiments, experiment{g.Labels, g.Experiment})
+		for _, g := range made.Content().Groups {
+			if i < len(made.Plans) && g.Sweep == made.Plans[i].Sweep() {
+				published.Experiments = append(published.Experiments, experiment{g.Labels, g.Experiment})
 			}
 		}
 
-		out.Tables = append(out.Tables, p)
-		p.print(w)
+		out.Tables = append(out.Tables, published)
+		published.print(w)
 	}
 
 	path := filepath.Join(s.out, resultFile)
@@ -122,19 +122,19 @@ func (s *stock) write(w io.Writer, dirs []string, ran []table) error {
 }
 
 func cellOf(c tables.Cell) cell {
-	v := cell{Labels: c.Labels, Evaluation: c.View, Unit: c.Unit, Ours: rounded(c.Mean()), OursStd: rounded(c.Std()),
+	cell := cell{Labels: c.Labels, Evaluation: c.View, Unit: c.Unit, Ours: rounded(c.Mean()), OursStd: rounded(c.Std()),
 		Seeds: c.Stat.N(), Planned: c.Planned}
 	if p := c.Paper; p != nil {
-		v.Published = rounded(p.Mean)
+		cell.Published = rounded(p.Mean)
 		if p.HasStd {
-			v.Std = rounded(p.Std)
+			cell.Std = rounded(p.Std)
 		}
 		if p.Comparable {
-			v.Difference = rounded(c.Mean() - p.Mean)
+			cell.Difference = rounded(c.Mean() - p.Mean)
 		}
 	}
 
-	return v
+	return cell
 }
 
 // rounded returns a number with four decimals; nil for one that is undefined.
@@ -186,18 +186,18 @@ func (s *stock) weights(ran []table) (all []weights, words string, err error) {
 // runs adds programs, numerics and data of finished runs.
 func (r *result) runs(groups []*results.Group) error {
 	for run := range results.DoneRuns(groups) {
-		p, err := runfolder.ReadProvenance(run.Dir)
+		provenance, err := runfolder.ReadProvenance(run.Dir)
 		if err != nil {
 			return err
 		}
 
-		if d := p.Data; d != nil {
+		if d := provenance.Data; d != nil {
 			if !slices.ContainsFunc(r.Data, func(i images) bool { return i.Set == d.Set && i.Digest == d.Digest }) {
 				r.Data = append(r.Data, images{d.Set, d.Digest, d.Images})
 			}
 		}
 
-		for _, c := range p.Calls {
+		for _, c := range provenance.Calls {
 			if by := (program{c.Version, c.Commit}); !slices.Contains(r.Programs, by) {
 				r.Programs = append(r.Programs, by)
 			}
@@ -212,9 +212,9 @@ func (r *result) runs(groups []*results.Group) error {
 
 // print prints the cells of a table that have a published number.
 func (p published) print(w io.Writer) {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(t, "\n%s\n", p.Table)
-	fmt.Fprintln(t, "cell\tevaluation\tpublished\tours\tdifference\tseeds")
+	writer := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(writer, "\n%s\n", p.Table)
+	fmt.Fprintln(writer, "cell\tevaluation\tpublished\tours\tdifference\tseeds")
 	for _, cell := range p.Cells {
 		if cell.Published == nil {
 			continue
@@ -225,11 +225,11 @@ func (p published) print(w io.Writer) {
 				labels = append(labels, cell.Labels[axis])
 			}
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%d of %d\n", strings.Join(labels, ", "), cell.Evaluation,
+		fmt.Fprintf(writer, "%s\t%s\t%s\t%s\t%s\t%d of %d\n", strings.Join(labels, ", "), cell.Evaluation,
 			text(cell.Published), text(cell.Ours), text(cell.Difference), cell.Seeds, cell.Planned)
 	}
 
-	t.Flush()
+	writer.Flush()
 }
 
 func text(v *float64) string {

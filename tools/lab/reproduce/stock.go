@@ -105,17 +105,17 @@ func (s *stock) link(links string) error {
 }
 
 // open loads a table without the labels whose weights or images are missing.
-func (s *stock) open(path string) (t table, err error) {
+func (s *stock) open(path string) (opened table, err error) {
 	options := configs.SweepOptions{Smoke: s.smoke, Sets: s.sets()}
-	t = table{path: path, keep: map[string][]string{}}
-	if t.whole, err = configs.LoadSweep(path, options); err != nil {
-		return t, err
+	opened = table{path: path, keep: map[string][]string{}}
+	if opened.whole, err = configs.LoadSweep(path, options); err != nil {
+		return opened, err
 	}
 
-	for _, axis := range t.whole.Axes {
+	for _, axis := range opened.whole.Axes {
 		var keep []string
 		for _, l := range axis.Labels() {
-			if slices.ContainsFunc(t.whole.Cells, func(c configs.Cell) bool {
+			if slices.ContainsFunc(opened.whole.Cells, func(c configs.Cell) bool {
 				return c.Labels[axis.Name] == l && s.has(c)
 			}) {
 				keep = append(keep, l)
@@ -123,21 +123,21 @@ func (s *stock) open(path string) (t table, err error) {
 		}
 
 		if len(keep) == 0 {
-			return t, nil
+			return opened, nil
 		}
 
 		if len(keep) < len(axis.Points) {
-			t.keep[axis.Name] = keep
+			opened.keep[axis.Name] = keep
 		}
 	}
 
-	options.Keep = t.keep
+	options.Keep = opened.keep
 	left, err := configs.LoadSweep(path, options)
 	if err == nil && !slices.ContainsFunc(left.Cells, func(c configs.Cell) bool { return !s.has(c) }) {
-		t.sweep = left
+		opened.sweep = left
 	}
 
-	return t, err
+	return opened, err
 }
 
 // has reports whether weights and images of a cell are here, and notes what to do about those that are not.

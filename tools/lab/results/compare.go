@@ -52,18 +52,18 @@ func Compare(groups []*Group, axis, control string, metric Metric, level Level) 
 	values := map[string]map[string][]float64{} // by label, then by pairKey
 	var order []string
 	seeds := map[string]uint64{}
-	for _, g := range groups {
-		label, ok := g.Labels[axis]
+	for _, group := range groups {
+		label, ok := group.Labels[axis]
 		if !ok {
 			continue
 		}
 
-		for _, r := range g.Done() {
+		for _, r := range group.Done() {
 			v := valuesOf(r, metric, level)
 			if len(v) == 0 {
 				continue
 			}
-			key := pairKey(g, axis, r) + metric.View(r)
+			key := pairKey(group, axis, r) + metric.View(r)
 			if values[label] == nil {
 				values[label] = map[string][]float64{}
 			}
@@ -166,7 +166,7 @@ func valuesOf(r *Run, m Metric, level Level) []float64 {
 
 // pairKey returns a key that is equal for paired runs: one seed, one point of the grid in all axes except axis, and
 // clients with equal numbers of test examples.
-func pairKey(g *Group, axis string, r *Run) string {
+func pairKey(group *Group, axis string, r *Run) string {
 	key := fmt.Sprint(r.Seed, r.TestData)
 	for _, round := range slices.Backward(r.Rounds) {
 		if len(round.TestSizes) > 0 { // some client may not have answered the last test
@@ -175,9 +175,9 @@ func pairKey(g *Group, axis string, r *Run) string {
 		}
 	}
 
-	for _, k := range SortedKeys(g.Labels) {
+	for _, k := range SortedKeys(group.Labels) {
 		if k != axis {
-			key += fmt.Sprintf(" %q=%q", k, g.Labels[k])
+			key += fmt.Sprintf(" %q=%q", k, group.Labels[k])
 		}
 	}
 
@@ -205,30 +205,30 @@ func differences(a, b map[string][]float64, order []string) (out [][]float64, ke
 
 // fill computes all fields except the corrected p values.
 func (c *Comparison) fill(runs [][]float64) {
-	var d []float64
+	var differences []float64
 	for _, r := range runs {
-		d = append(d, r...)
+		differences = append(differences, r...)
 	}
 
-	c.Runs, c.N = len(runs), len(d)
+	c.Runs, c.N = len(runs), len(differences)
 	none := stats.Test{Statistic: math.NaN(), P: math.NaN()}
 	c.Difference, c.Low, c.High, c.Cohen, c.RankBiserial, c.T, c.Wilcoxon = math.NaN(), math.NaN(), math.NaN(),
 		math.NaN(), math.NaN(), none, none
-	if len(d) == 0 {
+	if len(differences) == 0 {
 		return
 	}
 
-	c.Difference, _ = metrics.MeanStd(d)
+	c.Difference, _ = metrics.MeanStd(differences)
 	if !stats.EnoughPairs(c.Runs) {
 		return
 	}
 
 	h := fnv.New64a()
 	fmt.Fprintf(h, "%q %q %s", c.A, c.B, c.Level)
-	c.Low, c.High = stats.Bootstrap(runs, resamples(len(d)), h.Sum64())
-	c.Cohen, c.RankBiserial = stats.CohensD(d), stats.RankBiserial(d)
+	c.Low, c.High = stats.Bootstrap(runs, resamples(len(differences)), h.Sum64())
+	c.Cohen, c.RankBiserial = stats.CohensD(differences), stats.RankBiserial(differences)
 	if c.Level == OverRuns {
-		c.T, c.Wilcoxon = stats.PairedT(d), stats.SignedRank(d)
+		c.T, c.Wilcoxon = stats.PairedT(differences), stats.SignedRank(differences)
 	}
 }
 

@@ -275,21 +275,21 @@ func (p *planned) separate(group *Group) (apart []*Run) {
 }
 
 // merge adds the points and groups of another sweep.
-func (p *planned) merge(q *planned) error {
-	if !slices.EqualFunc(p.Axes, q.Axes, func(a, b Axis) bool { return a.Name == b.Name }) {
-		return fmt.Errorf("the axes of %s and %s differ; only sweeps of the same axes are merged", p.Dir, q.Dir)
+func (p *planned) merge(other *planned) error {
+	if !slices.EqualFunc(p.Axes, other.Axes, func(a, b Axis) bool { return a.Name == b.Name }) {
+		return fmt.Errorf("the axes of %s and %s differ; only sweeps of the same axes are merged", p.Dir, other.Dir)
 	}
 
-	for i, a := range q.Axes {
+	for i, a := range other.Axes {
 		p.Axes[i].Labels = appendMissing(p.Axes[i].Labels, a.Labels)
 	}
 
-	if q.Name != p.Name {
-		p.Name += " + " + q.Name
+	if other.Name != p.Name {
+		p.Name += " + " + other.Name
 	}
 
-	p.Smoke, p.Card = p.Smoke || q.Smoke, cmp.Or(p.Card, q.Card)
-	for _, group := range q.groups {
+	p.Smoke, p.Card = p.Smoke || other.Smoke, cmp.Or(p.Card, other.Card)
+	for _, group := range other.groups {
 		group.Plan = p.Plan
 		at := slices.IndexFunc(p.groups, func(o *Group) bool { return o.Has(group.Labels) })
 		if at < 0 {
@@ -306,7 +306,7 @@ func (p *planned) merge(q *planned) error {
 		case a == nil || b == nil || !a.Same(*b):
 			return fmt.Errorf("%s of %s and of %s are different experiments; give them different labels", group.Name,
 				p.Dir,
-				q.Dir)
+				other.Dir)
 		default:
 			for _, r := range group.Runs {
 				i := slices.IndexFunc(there.Runs, func(o *Run) bool { return o.Seed == r.Seed })

@@ -27,21 +27,21 @@ func Load(dirs ...string) (*Results, error) { return loadWith(readRun, dirs, fal
 func LoadMerged(dirs ...string) (*Results, error) { return loadWith(readRun, dirs, true) }
 
 func loadWith(read func(dir string) (*Run, []string), dirs []string, merge bool) (*Results, error) {
-	l := loader{read: read, seen: map[string]bool{}, plans: map[string]*planned{}}
+	loader := loader{read: read, seen: map[string]bool{}, plans: map[string]*planned{}}
 	for _, dir := range dirs {
-		if err := l.folder(dir); err != nil {
+		if err := loader.folder(dir); err != nil {
 			return nil, err
 		}
 	}
 
-	out := &Results{Notes: l.notes}
+	out := &Results{Notes: loader.notes}
 	var loose grouping
-	for _, p := range l.order {
-		l.loose = append(l.loose, p.group(l.roots)...)
+	for _, p := range loader.order {
+		loader.loose = append(loader.loose, p.group(loader.roots)...)
 		out.Notes = append(out.Notes, p.notes...)
 	}
 
-	parts := slices.DeleteFunc(l.order, func(p *planned) bool { return len(p.groups) == 0 })
+	parts := slices.DeleteFunc(loader.order, func(p *planned) bool { return len(p.groups) == 0 })
 	if merge && len(parts) > 1 {
 		for _, p := range parts[1:] {
 			if err := parts[0].merge(p); err != nil {
@@ -52,7 +52,7 @@ func loadWith(read func(dir string) (*Run, []string), dirs []string, merge bool)
 	}
 
 	for _, p := range parts {
-		if !p.isGrid() && len(parts)+len(l.loose) > 1 {
+		if !p.isGrid() && len(parts)+len(loader.loose) > 1 {
 			for _, g := range p.groups {
 				loose.add(p.Name, g.Runs...)
 			}
@@ -63,7 +63,7 @@ func loadWith(read func(dir string) (*Run, []string), dirs []string, merge bool)
 	}
 
 	distinctPlans(out.Plans)
-	for _, r := range l.loose {
+	for _, r := range loader.loose {
 		loose.add(r.Name, r)
 	}
 
@@ -189,9 +189,9 @@ func (l *loader) folder(dir string) error {
 
 // plan reads the plan of a folder once.
 func (l *loader) plan(dir string) *planned {
-	p, known := l.plans[dir]
+	found, known := l.plans[dir]
 	if known {
-		return p
+		return found
 	}
 
 	plan, err := configs.ReadPlan(dir)
@@ -200,27 +200,27 @@ func (l *loader) plan(dir string) *planned {
 	}
 
 	if err == nil {
-		p = &planned{Plan: &Plan{*plan, dir}, at: map[string]int{}, runs: make([]*Run, len(plan.Cells))}
+		found = &planned{Plan: &Plan{*plan, dir}, at: map[string]int{}, runs: make([]*Run, len(plan.Cells))}
 		for i, c := range plan.Cells {
-			p.at[p.folder(c)] = i
+			found.at[found.folder(c)] = i
 		}
-		l.order = append(l.order, p)
+		l.order = append(l.order, found)
 	}
 
-	l.plans[dir] = p
-	return p
+	l.plans[dir] = found
+	return found
 }
 
 // run reads a folder if it is a run, or a cell that failed before it became a run.
 func (l *loader) run(dir string) bool {
-	var p *planned
-	for above := dir; p == nil && above != filepath.Dir(above); above = filepath.Dir(above) {
-		p = l.plan(above)
+	var found *planned
+	for above := dir; found == nil && above != filepath.Dir(above); above = filepath.Dir(above) {
+		found = l.plan(above)
 	}
 
 	index, isCell := 0, false
-	if p != nil {
-		index, isCell = p.at[dir]
+	if found != nil {
+		index, isCell = found.at[dir]
 	}
 
 	if !isRun(dir) && !(isCell && isFile(dir, runfolder.ErrorFile)) {
@@ -229,15 +229,15 @@ func (l *loader) run(dir string) bool {
 
 	run, notes := l.read(dir)
 	switch {
-	case p == nil:
+	case found == nil:
 	case !isCell:
-		notes = append(notes, fmt.Sprintf("%s is not a cell of the sweep %s and is shown on its own", dir, p.Name))
-	case run.Identity != nil && run.Identity.Seed != p.Cells[index].Seed:
+		notes = append(notes, fmt.Sprintf("%s is not a cell of the sweep %s and is shown on its own", dir, found.Name))
+	case run.Identity != nil && run.Identity.Seed != found.Cells[index].Seed:
 		notes = append(notes, fmt.Sprintf("%s holds seed %d and is no run of its cell, whose seed is %d: it is shown "+
-			"on its own", dir, run.Identity.Seed, p.Cells[index].Seed))
+			"on its own", dir, run.Identity.Seed, found.Cells[index].Seed))
 	default:
-		run.Seed = p.Cells[index].Seed
-		p.runs[index], p.notes = run, append(p.notes, notes...)
+		run.Seed = found.Cells[index].Seed
+		found.runs[index], found.notes = run, append(found.notes, notes...)
 		return true
 	}
 

@@ -142,20 +142,20 @@ func (r *Run) readConfig() error {
 	}
 
 	r.Config = layer.ShortenFiles(string(text))
-	var c written
-	err = yaml.Unmarshal(text, &c) // fills in valid fields, even with an error
+	var config written
+	err = yaml.Unmarshal(text, &config) // fills in valid fields, even with an error
 	if wrong := (*yaml.TypeError)(nil); errors.As(err, &wrong) {
 		line, _, _ := strings.Cut(wrong.Errors[0], ":")
 		err = fmt.Errorf("%s is not of a configuration; the run is shown with what can be read", line)
 	}
 
-	if c.Name != "" {
-		r.Name = c.Name
+	if config.Name != "" {
+		r.Name = config.Name
 	}
 
-	r.Method = strings.Join(append([]string{methods.Called(c.Method, c.Options)}, c.With...), " + ")
-	r.Seed, r.Planned = c.Seed, c.Train.Rounds
-	r.EvalLast, r.BestVal, r.Target = c.Eval.Last, c.Eval.Select == "best-val", c.Eval.Target
+	r.Method = strings.Join(append([]string{methods.Called(config.Method, config.Options)}, config.With...), " + ")
+	r.Seed, r.Planned = config.Seed, config.Train.Rounds
+	r.EvalLast, r.BestVal, r.Target = config.Eval.Last, config.Eval.Select == "best-val", config.Eval.Target
 	return err
 }
 

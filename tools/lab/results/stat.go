@@ -105,18 +105,18 @@ func CurveOf(groups []*Group, read func(Round) (float64, bool)) Curve {
 			stats = append(stats, s)
 		}
 
-		s := Mean(stats)
-		if s.N() == 0 {
+		averaged := Mean(stats)
+		if averaged.N() == 0 {
 			continue
 		}
 
 		std := 0.0
-		if s.N() > 1 {
-			std = s.Std()
+		if averaged.N() > 1 {
+			std = averaged.Std()
 		}
 
-		curve.Rounds, curve.Mean = append(curve.Rounds, i+1), append(curve.Mean, s.Mean())
-		curve.Std, curve.N = append(curve.Std, std), append(curve.N, s.N())
+		curve.Rounds, curve.Mean = append(curve.Rounds, i+1), append(curve.Mean, averaged.Mean())
+		curve.Std, curve.N = append(curve.Std, std), append(curve.N, averaged.N())
 	}
 
 	return curve

@@ -73,7 +73,7 @@ func stampFile(h hash.Hash64, path string) {
 // Fingerprint returns a number that changes after a run or sweep in or below some folders changes, starts or
 // disappears. It looks at the folders instead of watching them, because network drives announce no changes.
 func Fingerprint(dirs ...string) uint64 {
-	h := fnv.New64a()
+	digest := fnv.New64a()
 	for _, dir := range dirs {
 		root, err := filepath.EvalSymlinks(dir)
 		if err != nil {
@@ -87,14 +87,14 @@ func Fingerprint(dirs ...string) uint64 {
 			case !e.IsDir():
 				return nil
 			case isRun(path):
-				stampRun(h, path)
+				stampRun(digest, path)
 				return fs.SkipDir
 			}
-			stampFile(h, filepath.Join(path, configs.PlanFile))
-			stampFile(h, filepath.Join(path, runfolder.ErrorFile))
+			stampFile(digest, filepath.Join(path, configs.PlanFile))
+			stampFile(digest, filepath.Join(path, runfolder.ErrorFile))
 			return nil
 		})
 	}
 
-	return h.Sum64()
+	return digest.Sum64()
 }

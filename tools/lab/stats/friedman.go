@@ -22,7 +22,7 @@ type Ranking struct {
 //
 // Neither gonum/stat nor go-moremath/stats has this test or the studentized range.
 func Friedman(values [][]float64) Ranking {
-	n, k := float64(len(values)), float64(len(values[0]))
+	blocks, treatments := float64(len(values)), float64(len(values[0]))
 	out := Ranking{Mean: make([]float64, len(values[0])), ChiSquare: Test{math.NaN(), math.NaN()},
 		ImanDavenport:      Test{math.NaN(), math.NaN()},
 		CriticalDifference: CriticalDifference(len(values[0]), len(values), 0.05)}
@@ -31,27 +31,27 @@ func Friedman(values [][]float64) Ranking {
 		doubled, t := doubledRanks(block)
 		ranks := make([]float64, len(block))
 		for i, r := range doubled {
-			ranks[i] = k + 1 - float64(r)/2
-			out.Mean[i] += ranks[i] / n
+			ranks[i] = treatments + 1 - float64(r)/2
+			out.Mean[i] += ranks[i] / blocks
 		}
 		out.Ranks, ties = append(out.Ranks, ranks), ties+t
 	}
 
-	correction := 1 - ties/(n*k*(k*k-1))
+	correction := 1 - ties/(blocks*treatments*(treatments*treatments-1))
 	if correction <= 0 {
 		return out
 	}
 
 	squares := 0.0
 	for _, r := range out.Mean {
-		squares += (r - (k+1)/2) * (r - (k+1)/2)
+		squares += (r - (treatments+1)/2) * (r - (treatments+1)/2)
 	}
 
-	chi := 12 * n / (k * (k + 1)) * squares / correction
-	out.ChiSquare = Test{chi, distuv.ChiSquared{K: k - 1}.Survival(chi)}
-	if rest := n*(k-1) - chi; rest > 1e-9*chi {
-		f := (n - 1) * chi / rest
-		out.ImanDavenport = Test{f, distuv.F{D1: k - 1, D2: (k - 1) * (n - 1)}.Survival(f)}
+	chi := 12 * blocks / (treatments * (treatments + 1)) * squares / correction
+	out.ChiSquare = Test{chi, distuv.ChiSquared{K: treatments - 1}.Survival(chi)}
+	if rest := blocks*(treatments-1) - chi; rest > 1e-9*chi {
+		f := (blocks - 1) * chi / rest
+		out.ImanDavenport = Test{f, distuv.F{D1: treatments - 1, D2: (treatments - 1) * (blocks - 1)}.Survival(f)}
 	}
 
 	return out

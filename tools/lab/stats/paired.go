@@ -32,19 +32,19 @@ func CohensD(d []float64) float64 {
 
 // Holm corrects the p values of a family of tests (Holm 1979). The probability of any false finding in the family is
 // then at most the level of significance. NaN values are not tests and stay.
-func Holm(p []float64) []float64 {
-	out := slices.Clone(p)
+func Holm(pValues []float64) []float64 {
+	out := slices.Clone(pValues)
 	var order []int
-	for i, v := range p {
+	for i, v := range pValues {
 		if !math.IsNaN(v) {
 			order = append(order, i)
 		}
 	}
 
-	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(p[a], p[b]) })
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(pValues[a], pValues[b]) })
 	most := 0.0
 	for k, i := range order {
-		most = max(most, min(1, float64(len(order)-k)*p[i]))
+		most = max(most, min(1, float64(len(order)-k)*pValues[i]))
 		out[i] = most
 	}
 

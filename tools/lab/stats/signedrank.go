@@ -89,19 +89,19 @@ func doubledRanks(values []float64) (_ []int, ties float64) {
 // atMost returns the probability that the sum of the positive ranks is at most s, if each rank is positive with
 // probability 1/2.
 func atMost(s int, ranks []int) float64 {
-	p := make([]float64, s+1) // by sum; greater sums are unnecessary
-	p[0] = 1
+	chances := make([]float64, s+1) // by sum; greater sums are unnecessary
+	chances[0] = 1
 	for _, r := range ranks {
 		for i := s; i >= 0; i-- {
-			p[i] /= 2
+			chances[i] /= 2
 			if i >= r {
-				p[i] += p[i-r] / 2
+				chances[i] += chances[i-r] / 2
 			}
 		}
 	}
 
 	sum := 0.0
-	for _, v := range p {
+	for _, v := range chances {
 		sum += v
 	}
 

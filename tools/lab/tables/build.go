@@ -14,21 +14,21 @@ import (
 // Build returns the table of the groups. It returns an error if the groups lack an axis of the layout, or if a metric
 // does not exist.
 func Build(groups []*results.Group, l Layout) (*Table, error) {
-	b := builder{Layout: l, groups: groups, labels: map[string][]string{}}
+	builder := builder{Layout: l, groups: groups, labels: map[string][]string{}}
 	var err error
 	if l.Metric == "" {
-		b.Metric = results.DefaultMetric(groups)
+		builder.Metric = results.DefaultMetric(groups)
 	}
 
-	if b.metric, err = results.ParseMetric(b.Metric); err != nil {
+	if builder.metric, err = results.ParseMetric(builder.Metric); err != nil {
 		return nil, err
 	}
 
-	if err := b.readAxes(); err != nil {
+	if err := builder.readAxes(); err != nil {
 		return nil, err
 	}
 
-	return b.build(), nil
+	return builder.build(), nil
 }
 
 type builder struct {

@@ -145,18 +145,18 @@ func (b *builder) seeds() string {
 		return "One seed: " + seeds[0] + "."
 	}
 
-	var n []int
+	var counts []int
 	for c := range b.table.cells() {
 		if c.Stat.N() > 0 {
-			n = append(n, c.Stat.N())
+			counts = append(counts, c.Stat.N())
 		}
 	}
 
-	if len(n) == 0 {
+	if len(counts) == 0 {
 		return ""
 	}
 
-	return overSeeds(n, seeds...)
+	return overSeeds(counts, seeds...)
 }
 
 // overSeeds describes the number behind ± in cells with the given numbers of seeds, and the seeds.

@@ -21,11 +21,11 @@ func CSV(w io.Writer, tables ...*Table) error {
 		}
 	}
 
-	c := csv.NewWriter(w)
+	writer := csv.NewWriter(w)
 	head := append([]string{"table"}, axes...)
 	head = append(head, "metric", "view", "unit", "mean", "std_sample", "seeds", "seeds_planned",
 		"paper_mean", "paper_std", "best", "note")
-	if err := c.Write(head); err != nil {
+	if err := writer.Write(head); err != nil {
 		return err
 	}
 
@@ -34,14 +34,14 @@ func CSV(w io.Writer, tables ...*Table) error {
 			if cell.Blank {
 				continue
 			}
-			if err := c.Write(t.record(*cell, axes)); err != nil {
+			if err := writer.Write(t.record(*cell, axes)); err != nil {
 				return err
 			}
 		}
 	}
 
-	c.Flush()
-	return c.Error()
+	writer.Flush()
+	return writer.Error()
 }
 
 func (t *Table) record(cell Cell, axes []string) []string {

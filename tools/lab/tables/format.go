@@ -131,8 +131,8 @@ func (t *Table) Heads() []string {
 
 // Head returns the displayed labels of a column. An average has a single label. A metric has its unit, and its window
 // if the window differs from the table's.
-func (t *Table) Head(j int) []string {
-	h := t.Columns[j]
+func (t *Table) Head(column int) []string {
+	h := t.Columns[column]
 	switch {
 	case len(h.Labels) == 0:
 		return []string{t.Metric}
@@ -148,7 +148,7 @@ func (t *Table) Head(j int) []string {
 	}
 
 	if i := slices.Index(t.ColAxes, MetricAxis); i >= 0 && len(t.Rows) > 0 {
-		unit := t.Rows[0].Cells[j].Unit
+		unit := t.Rows[0].Cells[column].Unit
 		if unit == labels[i] {
 			unit = "" // as bytes
 		}

@@ -12,26 +12,26 @@ import (
 func LaTeX(w io.Writer, tables ...*Table) error { return write(w, tables, (*Table).latex) }
 
 func (t *Table) latex() string {
-	var b strings.Builder
+	var out strings.Builder
 	caption := append([]string{sentence(t.Title)}, t.Sentences("Bold", "Underlined", "In brackets")...)
-	fmt.Fprintf(&b, "\\begin{table}[t]\n\\centering\n\\caption{%s}\n", latexText(strings.Join(caption, " ")))
-	fmt.Fprintf(&b, "\\begin{tabular}{%s%s}\n\\toprule\n", strings.Repeat("l", len(t.RowAxes)),
+	fmt.Fprintf(&out, "\\begin{table}[t]\n\\centering\n\\caption{%s}\n", latexText(strings.Join(caption, " ")))
+	fmt.Fprintf(&out, "\\begin{tabular}{%s%s}\n\\toprule\n", strings.Repeat("l", len(t.RowAxes)),
 		strings.Repeat("r", len(t.Columns)))
-	b.WriteString(t.latexHead())
-	b.WriteString("\\midrule\n")
+	out.WriteString(t.latexHead())
+	out.WriteString("\\midrule\n")
 
 	for i, r := range t.Rows {
 		if r.Average && i > 0 {
-			b.WriteString("\\midrule\n")
+			out.WriteString("\\midrule\n")
 		}
 		cells := escapeAll(latexText, r.DisplayLabels())
 		for _, c := range r.Cells {
 			cells = append(cells, t.latexCell(c))
 		}
-		b.WriteString(strings.Join(cells, " & ") + " \\\\\n")
+		out.WriteString(strings.Join(cells, " & ") + " \\\\\n")
 	}
 
-	b.WriteString("\\bottomrule\n\\end{tabular}\n")
+	out.WriteString("\\bottomrule\n\\end{tabular}\n")
 	var below []string
 	for i, n := range t.Notes {
 		below = append(below, fmt.Sprintf("{[}%d{]} %s", i+1, latexText(sentence(n))))
@@ -42,11 +42,11 @@ func (t *Table) latex() string {
 	}
 
 	if len(below) > 0 {
-		b.WriteString("\n\\smallskip\n{\\footnotesize\\raggedright " + strings.Join(below, " \\par\n") + " \\par}\n")
+		out.WriteString("\n\\smallskip\n{\\footnotesize\\raggedright " + strings.Join(below, " \\par\n") + " \\par}\n")
 	}
 
-	b.WriteString("\\end{table}\n")
-	return b.String()
+	out.WriteString("\\end{table}\n")
+	return out.String()
 }
 
 // latexHead returns one line for each axis in the columns. Neighbours with the same labels up to that axis share a
@@ -59,7 +59,7 @@ func (t *Table) latexHead() string {
 		heads = append(heads, append(h, make([]string, levels-len(h))...)) // the head of an average has one line
 	}
 
-	var b strings.Builder
+	var out strings.Builder
 	for level := range levels {
 		cells, rules := make([]string, len(t.RowAxes)), ""
 		if level == levels-1 {
@@ -80,13 +80,13 @@ func (t *Table) latexHead() string {
 			j += n
 		}
 
-		b.WriteString(strings.Join(cells, " & ") + " \\\\\n")
+		out.WriteString(strings.Join(cells, " & ") + " \\\\\n")
 		if rules != "" {
-			b.WriteString(rules + "\n")
+			out.WriteString(rules + "\n")
 		}
 	}
 
-	return b.String()
+	return out.String()
 }
 
 func (t *Table) latexCell(c Cell) string {

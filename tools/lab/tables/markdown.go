@@ -30,25 +30,25 @@ func (t *Table) markdown() string {
 		rows = append(rows, line)
 	}
 
-	var b strings.Builder
-	fmt.Fprintf(&b, "## %s\n\n", markdownText(t.Title))
+	var out strings.Builder
+	fmt.Fprintf(&out, "## %s\n\n", markdownText(t.Title))
 	if c := t.Sentences("Bold", "Underlined", "In brackets"); len(c) > 0 {
-		fmt.Fprintf(&b, "%s\n\n", markdownText(strings.Join(c, " ")))
+		fmt.Fprintf(&out, "%s\n\n", markdownText(strings.Join(c, " ")))
 	}
 
-	b.WriteString(grid(rows, len(t.RowAxes)).RenderMarkdown() + "\n")
+	out.WriteString(grid(rows, len(t.RowAxes)).RenderMarkdown() + "\n")
 	for i, n := range t.Notes {
-		fmt.Fprintf(&b, "\n\\[%d\\] %s\n", i+1, markdownText(n))
+		fmt.Fprintf(&out, "\n\\[%d\\] %s\n", i+1, markdownText(n))
 	}
 
 	for i, r := range t.Remarks {
 		if i == 0 {
-			b.WriteString("\n")
+			out.WriteString("\n")
 		}
-		fmt.Fprintf(&b, "- %s\n", markdownText(r))
+		fmt.Fprintf(&out, "- %s\n", markdownText(r))
 	}
 
-	return b.String()
+	return out.String()
 }
 
 // markdownCell emphasises the mean: bold for the best, underlined for the second best.
@@ -82,7 +82,7 @@ func escapeAll(escape func(string) string, list []string) []string {
 // grid returns rows as a go-pretty table with text in the first columns and numbers in the others. The first row is the
 // header.
 func grid(rows [][]string, texts int) table.Writer {
-	g := table.NewWriter()
+	writer := table.NewWriter()
 	var columns []table.ColumnConfig
 	for i := range rows[0] {
 		align := text.AlignRight
@@ -92,18 +92,18 @@ func grid(rows [][]string, texts int) table.Writer {
 		columns = append(columns, table.ColumnConfig{Number: i + 1, Align: align, AlignHeader: align})
 	}
 
-	g.SetColumnConfigs(columns)
+	writer.SetColumnConfigs(columns)
 	for i, cells := range rows {
 		r := make(table.Row, len(cells))
 		for j, c := range cells {
 			r[j] = c
 		}
 		if i == 0 {
-			g.AppendHeader(r)
+			writer.AppendHeader(r)
 		} else {
-			g.AppendRow(r)
+			writer.AppendRow(r)
 		}
 	}
 
-	return g
+	return writer
 }

@@ -42,20 +42,20 @@ func (b *builder) cardUnit() string {
 
 // paper returns the paper's number for a cell. In a table with both evaluations it stands only beside its own
 // evaluation. The difference from our number is meaningful only in that evaluation.
-func (b *builder) paper(c Cell) *Number {
-	n := b.at(c.Labels, c.Metric)
-	if n == nil {
+func (b *builder) paper(cell Cell) *Number {
+	number := b.at(cell.Labels, cell.Metric)
+	if number == nil {
 		return nil
 	}
 
-	stands := b.stands(c.Labels)
-	if label, both := c.Labels[EvaluationAxis]; both && b.pseudo(EvaluationAxis) && label != cmp.Or(stands,
+	stands := b.stands(cell.Labels)
+	if label, both := cell.Labels[EvaluationAxis]; both && b.pseudo(EvaluationAxis) && label != cmp.Or(stands,
 		results.GlobalView) {
 		return nil
 	}
 
-	n.Comparable = n.Comparable && (stands == "" || c.View == "" || stands == c.View)
-	return n
+	number.Comparable = number.Comparable && (stands == "" || cell.View == "" || stands == cell.View)
+	return number
 }
 
 // at returns the card's number at some labels. It returns nil if the card's numbers do not distinguish labels that the

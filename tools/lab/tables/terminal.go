@@ -27,8 +27,8 @@ const mostMetrics = 5
 // rows' labels.
 func (t *Table) Terminal(view View) string {
 	columns := t.metrics(view.All)
-	var b strings.Builder
-	b.WriteString(t.Title + "\n")
+	var out strings.Builder
+	out.WriteString(t.Title + "\n")
 	rows := t.texts(columns)
 	if view.Width > 0 {
 		shorten(rows, len(t.RowAxes), max(16, view.Width/2))
@@ -36,9 +36,9 @@ func (t *Table) Terminal(view View) string {
 
 	for i, block := range blocks(rows, len(t.RowAxes), view.Width) {
 		if i > 0 {
-			b.WriteString("\n")
+			out.WriteString("\n")
 		}
-		b.WriteString(PlainText(block, len(t.RowAxes)))
+		out.WriteString(PlainText(block, len(t.RowAxes)))
 	}
 
 	sentences := slices.Clone(t.Facts)
@@ -49,16 +49,16 @@ func (t *Table) Terminal(view View) string {
 	legend := *t
 	legend.Caption = nil
 	for _, s := range append(sentences, legend.Sentences("*", "", "In brackets")...) {
-		b.WriteString(s + "\n")
+		out.WriteString(s + "\n")
 	}
 
 	for i, n := range t.Notes {
 		if slices.ContainsFunc(columns, func(j int) bool { return t.marks(j, i+1) }) {
-			fmt.Fprintf(&b, "[%d] %s\n", i+1, n)
+			fmt.Fprintf(&out, "[%d] %s\n", i+1, n)
 		}
 	}
 
-	return b.String()
+	return out.String()
 }
 
 // marks reports whether a cell of a column has the mark of a note.

@@ -174,12 +174,12 @@ func (t *tracker) log(ctx context.Context, run string, list []numbers.Number, st
 
 // send sends pending rounds. It records accepted rounds, so that no round is sent twice.
 func (t *tracker) send(ctx context.Context) error {
-	s := t.state
+	state := t.state
 	if !t.begun {
-		id, err := t.store.Begin(ctx, s.Run, t.run.mlflow())
-		if id != "" && id != s.Run {
-			s = tracked{Run: id}
-			if err := t.save(s); err != nil {
+		id, err := t.store.Begin(ctx, state.Run, t.run.mlflow())
+		if id != "" && id != state.Run {
+			state = tracked{Run: id}
+			if err := t.save(state); err != nil {
 				return err
 			}
 		}
@@ -197,10 +197,10 @@ func (t *tracker) send(ctx context.Context) error {
 			if end == nil {
 				return nil
 			}
-			return t.end(ctx, s, *end)
+			return t.end(ctx, state, *end)
 		}
 
-		if next := pending[0]; next.Round >= s.Rounds {
+		if next := pending[0]; next.Round >= state.Rounds {
 			line, err := json.Marshal(next.Record)
 			if err != nil {
 				return err
@@ -208,12 +208,12 @@ func (t *tracker) send(ctx context.Context) error {
 
 			list, err := numbers.Parse(line, "round")
 			if err == nil {
-				err = t.log(ctx, s.Run, list, next.Round+1, next.at)
+				err = t.log(ctx, state.Run, list, next.Round+1, next.at)
 			}
 
-			s.Rounds, s.Ended = next.Round+1, false
+			state.Rounds, state.Ended = next.Round+1, false
 			if err == nil {
-				err = t.save(s)
+				err = t.save(state)
 			}
 
 			if err != nil {
@@ -228,21 +228,21 @@ func (t *tracker) send(ctx context.Context) error {
 }
 
 // end sends the summary once, and the outcome of the run.
-func (t *tracker) end(ctx context.Context, s tracked, e ended) error {
-	if e.status == mlflow.Finished && !s.Ended {
+func (t *tracker) end(ctx context.Context, state tracked, outcome ended) error {
+	if outcome.status == mlflow.Finished && !state.Ended {
 		list, err := numbers.ParseSummary(t.run.Dir)
 		if err == nil {
-			err = t.log(ctx, s.Run, list, s.Rounds, e.at)
+			err = t.log(ctx, state.Run, list, state.Rounds, outcome.at)
 		}
-		if s.Ended = true; err == nil {
-			err = t.save(s)
+		if state.Ended = true; err == nil {
+			err = t.save(state)
 		}
 		if err != nil {
 			return err
 		}
 	}
 
-	return t.store.End(ctx, s.Run, e.status, e.at)
+	return t.store.End(ctx, state.Run, outcome.status, outcome.at)
 }
 
 // saving guards changes of MLflowFile, because a run may have several stores.

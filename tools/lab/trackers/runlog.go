@@ -24,18 +24,18 @@ const Help = "also write rounds for another program: tensorboard (to tensorboard
 
 // Check returns an error for unknown targets.
 func Check(targets []string) error {
-	for _, t := range targets {
-		uri, ok := strings.CutPrefix(t, MLflow)
+	for _, name := range targets {
+		uri, ok := strings.CutPrefix(name, MLflow)
 		switch {
 		case ok:
 			if _, err := mlflow.Open(uri); err != nil {
 				return fmt.Errorf("--track: %w", err)
 			}
-		case strings.HasPrefix(t, "wandb"):
+		case strings.HasPrefix(name, "wandb"):
 			return fmt.Errorf("--track %s: the offline files of W&B have no published format; use --track "+
-				"tensorboard, and upload with wandb sync --sync-tensorboard RUN/tensorboard", t)
-		case t != TensorBoard:
-			return fmt.Errorf("--track %q: expected tensorboard, mlflow:FOLDER or mlflow:http://HOST:PORT", t)
+				"tensorboard, and upload with wandb sync --sync-tensorboard RUN/tensorboard", name)
+		case name != TensorBoard:
+			return fmt.Errorf("--track %q: expected tensorboard, mlflow:FOLDER or mlflow:http://HOST:PORT", name)
 		}
 	}
 

@@ -38,23 +38,23 @@ func newEventLog(dir string) (*eventLog, error) {
 
 // round adds a round, counted from 1: its metrics by their names, where domain:Art becomes domain/Art, and the values
 // of each client.
-func (l *eventLog) round(r record.Record) {
-	values := map[string]float64{"learning rate": r.LR, "bytes/up": float64(r.BytesUp),
-		"bytes/down": float64(r.BytesDown)}
-	for name, v := range l.metrics.Values(r) {
+func (l *eventLog) round(next record.Record) {
+	values := map[string]float64{"learning rate": next.LR, "bytes/up": float64(next.BytesUp),
+		"bytes/down": float64(next.BytesDown)}
+	for name, v := range l.metrics.Values(next) {
 		values[strings.ReplaceAll(name, ":", "/")] = v
 	}
 
-	if r.Evaluation != nil {
-		for i, v := range r.Evaluation.PerClient {
-			if len(r.Answered) > 0 {
-				i = r.Answered[i]
+	if next.Evaluation != nil {
+		for i, v := range next.Evaluation.PerClient {
+			if len(next.Answered) > 0 {
+				i = next.Answered[i]
 			}
 			values[fmt.Sprintf("clients/%d", i)] = v
 		}
 	}
 
-	l.w.Add(r.Round+1, time.Now(), values)
+	l.w.Add(next.Round+1, time.Now(), values)
 }
 
 // close ends the file and returns the first error.

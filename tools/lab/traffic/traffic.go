@@ -81,23 +81,23 @@ func (sized) Vision(g *graph.Graph, pixels graph.Node, prompts method.VisionProm
 		pixels = pixels.Add(prompts.Pixels)
 	}
 
-	x := pixels.Reshape(-1, 3*16*16)
+	features := pixels.Reshape(-1, 3*16*16)
 	if prompts.Embeddings {
-		x = x.Unsqueeze(1)
-		return graph.Concat(1, x, x, x, x), g.Err()
+		features = features.Unsqueeze(1)
+		return graph.Concat(1, features, features, features, features), g.Err()
 	}
 
 	for _, tokens := range append([]graph.Node{prompts.Tokens}, prompts.Deep...) {
 		switch {
 		case !tokens.OK():
 		case tokens.Rank() == 3: // one per image
-			x = x.Add(tokens.Mean(1))
+			features = features.Add(tokens.Mean(1))
 		default:
-			x = x.Add(tokens.MeanKeep(0))
+			features = features.Add(tokens.MeanKeep(0))
 		}
 	}
 
-	return x.Slice(1, 0, sizedWidth).Add(sumOf(g, prompts.Changes)), g.Err()
+	return features.Slice(1, 0, sizedWidth).Add(sumOf(g, prompts.Changes)), g.Err()
 }
 
 // sizedRows returns n different rows.

@@ -35,20 +35,20 @@ func Load(path string, sets []string) (configs.Loaded, error) {
 
 // LoadChecked reads a configuration and checks it with check. An error is a usage error.
 func LoadChecked(path string, sets []string, check func(configs.Loaded) error) (configs.Loaded, error) {
-	l, err := configs.Open(path, sets)
+	loaded, err := configs.Open(path, sets)
 	if err == nil {
-		err = check(l)
+		err = check(loaded)
 	}
 
 	if err != nil {
-		return l, Usage(err)
+		return loaded, Usage(err)
 	}
 
-	for _, n := range l.Notes {
+	for _, n := range loaded.Notes {
 		fmt.Fprintln(os.Stderr, "promptfed: note:", n)
 	}
 
-	return l, nil
+	return loaded, nil
 }
 
 // Configured returns a command whose one argument is a configuration, with the flag --set. The command calls do with

@@ -54,27 +54,31 @@ func certsCommand() *cobra.Command {
 		Args:  cli.Exactly(1),
 		Short: "make keys and signing requests on each machine, and approve them with a small certificate authority"}
 
-	l := command.Flags()
-	l.StringVar(&flags.request, "request", "", "make the key of NAME (client-K, status, worker, server) in DIR, if it "+
-		"has none, and the signing request DIR/NAME.csr; the key stays on this machine")
-	l.StringVar(&flags.approve, "approve", "", "sign the request in this file with the authority, which is made at "+
-		"the first use")
-	l.StringVar(&flags.fingerprint, "fingerprint", "",
+	flagSet := command.Flags()
+	flagSet.StringVar(&flags.request, "request", "",
+		"make the key of NAME (client-K, status, worker, server) in DIR, if it "+
+			"has none, and the signing request DIR/NAME.csr; the key stays on this machine")
+	flagSet.StringVar(&flags.approve, "approve", "",
+		"sign the request in this file with the authority, which is made at "+
+			"the first use")
+	flagSet.StringVar(&flags.fingerprint, "fingerprint", "",
 		"approve only the key with this fingerprint, or with its first 16 "+
 			"digits or more, without being asked on a terminal")
-	l.BoolVar(&flags.yes, "yes", false, "approve the request without being asked on a terminal")
+	flagSet.BoolVar(&flags.yes, "yes", false, "approve the request without being asked on a terminal")
 
-	l.IntVar(&flags.clients, "clients", 0, "for trials: make the keys and certificates of the server, N clients, "+
-		"status and workers in DIR; whoever makes them has every client's key; names with a certificate keep it")
-	l.IntVar(&flags.days, "days", 90, "days that the certificates are valid")
-	l.StringSliceVar(&flags.hosts, "host", []string{"localhost", "127.0.0.1", "::1"},
+	flagSet.IntVar(&flags.clients, "clients", 0,
+		"for trials: make the keys and certificates of the server, N clients, "+
+			"status and workers in DIR; whoever makes them has every client's key; names with a certificate keep it")
+	flagSet.IntVar(&flags.days, "days", 90, "days that the certificates are valid")
+	flagSet.StringSliceVar(&flags.hosts, "host", []string{"localhost", "127.0.0.1", "::1"},
 		"names and addresses under which clients reach the server; with --approve, all that the server may have")
-	l.StringVar(&flags.signer, "authority", "", "folder of the authority's private key, which neither server nor "+
-		"clients need (default DIR-authority)")
-	l.StringSliceVar(&flags.revoke, "revoke", nil, "revoke all certificates of NAME (client-K, server, status, "+
+	flagSet.StringVar(&flags.signer, "authority", "",
+		"folder of the authority's private key, which neither server nor "+
+			"clients need (default DIR-authority)")
+	flagSet.StringSliceVar(&flags.revoke, "revoke", nil, "revoke all certificates of NAME (client-K, server, status, "+
 		"worker), or the one in a file: add them to "+certs.RevocationFile+" in DIR, which a running server reads")
 
-	l.StringSliceVar(&flags.renew, "renew", nil, "make a new certificate and key for NAME, or with --approve a "+
+	flagSet.StringSliceVar(&flags.renew, "renew", nil, "make a new certificate and key for NAME, or with --approve a "+
 		"certificate for another key; the old certificate moves to the authority's folder and stays valid until it is "+
 		"revoked")
 	flags.result = cli.AddJSON(command, cli.Shape{Value: certsDone{}})

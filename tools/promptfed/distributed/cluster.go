@@ -78,19 +78,19 @@ func (c *Cluster) embed(flags cli.ClusterFlags, address string) error {
 			"(promptfed certs)", "listen", address)
 	}
 
-	s, err := natsserver.Start(options)
+	server, err := natsserver.Start(options)
 	if err != nil {
 		return err
 	}
 
-	c.log.Info("start workers with: promptfed work " + s.URL())
-	c.nc, c.stop = s.Conn(), s.Close
+	c.log.Info("start workers with: promptfed work " + server.URL())
+	c.nc, c.stop = server.Conn(), server.Close
 	if flags.Opened == nil {
 		return nil
 	}
 
-	if err := flags.Opened(s.URL()); err != nil {
-		s.Close()
+	if err := flags.Opened(server.URL()); err != nil {
+		server.Close()
 		return err
 	}
 
@@ -101,8 +101,9 @@ func (c *Cluster) embed(flags cli.ClusterFlags, address string) error {
 func (c *Cluster) Close() { c.stop() }
 
 // Spread lets workers train and test the clients of an experiment; done ends their queue.
-func (c *Cluster) Spread(ctx context.Context, f *experiment.Federation, set *engine.Settings) (done func(), err error) {
-	conf := f.Task.Protocol.Config
+func (c *Cluster) Spread(ctx context.Context, federation *experiment.Federation, set *engine.Settings) (done func(),
+	err error) {
+	conf := federation.Task.Protocol.Config
 	if err := conf.InOneProcess(); err != nil {
 		return nil, cli.Usage(err)
 	}
@@ -112,7 +113,7 @@ func (c *Cluster) Spread(ctx context.Context, f *experiment.Federation, set *eng
 		return nil, err
 	}
 
-	compatibility, err := f.Compatibility(ctx)
+	compatibility, err := federation.Compatibility(ctx)
 	if err != nil {
 		return nil, err
 	}

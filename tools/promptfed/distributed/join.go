@@ -58,32 +58,35 @@ func joinCommand() *cobra.Command {
 		Short: "take part in an experiment of promptfed serve as one client; this machine only makes outgoing " +
 			"connections"}
 
-	l := command.Flags()
-	l.IntVar(&flags.client, "client", -1, "number of this client, from 0")
-	l.StringVar(&flags.config, "config", "", "configuration of this client: data, backbones, runtime; keys that the "+
-		"server decides must agree")
-	l.StringArrayVar(&flags.sets, "set", nil, "change a key, as in data.root=DIR or runtime.provider=cuda")
-	l.StringVar(&flags.state, "state", "", "folder of this client's state and results (default runs/join-K, "+
+	flagSet := command.Flags()
+	flagSet.IntVar(&flags.client, "client", -1, "number of this client, from 0")
+	flagSet.StringVar(&flags.config, "config", "",
+		"configuration of this client: data, backbones, runtime; keys that the "+
+			"server decides must agree")
+	flagSet.StringArrayVar(&flags.sets, "set", nil, "change a key, as in data.root=DIR or runtime.provider=cuda")
+	flagSet.StringVar(&flags.state, "state", "", "folder of this client's state and results (default runs/join-K, "+
 		"and runs/join-K-RUN if that one holds a run that is over)")
-	l.BoolVar(&flags.partition, "partition", false, "use this client's part of the partition of the data, as "+
+	flagSet.BoolVar(&flags.partition, "partition", false, "use this client's part of the partition of the data, as "+
 		"promptfed run does, instead of all of the data")
 
-	l.StringVar(&flags.domain, "domain", "", "domain of this client's data, for reports")
-	l.StringVar(&flags.require, "require", "", "conditions for joining, as in "+
+	flagSet.StringVar(&flags.domain, "domain", "", "domain of this client's data, for reports")
+	flagSet.StringVar(&flags.require, "require", "", "conditions for joining, as in "+
 		"dp.epsilon<=8,secure_aggregation,method=fedpha (docs/distributed.md)")
-	check := l.Bool("check", false, "compare this site's data and settings with the server's, and end before anything "+
-		"is sent: exit code 0 if they agree")
-	l.BoolVar(&flags.yes, "yes", false, "agree to the terms that are shown, without being asked on a terminal")
-	l.BoolVar(&flags.insecureDP, "insecure-dp", false,
+	check := flagSet.Bool("check", false,
+		"compare this site's data and settings with the server's, and end before anything "+
+			"is sent: exit code 0 if they agree")
+	flagSet.BoolVar(&flags.yes, "yes", false, "agree to the terms that are shown, without being asked on a terminal")
+	flagSet.BoolVar(&flags.insecureDP, "insecure-dp", false,
 		"take part even if the noise of differential privacy comes from "+
 			"the run's seed (serve --insecure-dp) and protects nothing")
 
-	l.StringArrayVar(&flags.accept, "accept-method", nil,
+	flagSet.StringArrayVar(&flags.accept, "accept-method", nil,
 		"SHA-256 of a file of the server's with a method, whose graph "+
 			"may read this client's features and labels")
-	l.IntVar(&flags.largest, "largest", wire.DefaultLargest, "most bytes that are accepted from the server at a time: "+
-		"of the configuration, or of the tensors of an instruction")
-	l.StringVar(&flags.log, "log", "text", "format of the log on standard error: text or json")
+	flagSet.IntVar(&flags.largest, "largest", wire.DefaultLargest,
+		"most bytes that are accepted from the server at a time: "+
+			"of the configuration, or of the tensors of an instruction")
+	flagSet.StringVar(&flags.log, "log", "text", "format of the log on standard error: text or json")
 	flags.link.Add(command, "the server's secret", "folder with ca.pem, client-K.pem and client-K-key.pem, as "+
 		"promptfed certs makes it")
 	command.RunE = func(cmd *cobra.Command, args []string) error {
@@ -217,7 +220,7 @@ func (f joinFlags) checkImages() error {
 
 // prepare opens the data and the backbone of this client and returns the client. done releases them; its argument is
 // the error with which the work ended.
-func (f joinFlags) prepare(ctx context.Context, inv *netclient.Invitation, log *slog.Logger) (a *netclient.Client,
+func (f joinFlags) prepare(ctx context.Context, inv *netclient.Invitation, log *slog.Logger) (member *netclient.Client,
 	done func(error) error, err error) {
 	began := time.Now()
 	conf, err := f.configuration(inv)
@@ -296,7 +299,7 @@ func (f joinFlags) prepare(ctx context.Context, inv *netclient.Invitation, log *
 
 	executor := netclient.LocalExecutor{Worker: worker, Experiment: federation.Experiment, Client: participant.Client,
 		Path: filepath.Join(f.state, record.PromptsFile)}
-	if a, err = netclient.NewClient(inv, request, f.state, executor, log); err != nil {
+	if member, err = netclient.NewClient(inv, request, f.state, executor, log); err != nil {
 		return nil, nil, err
 	}
 
@@ -307,7 +310,7 @@ func (f joinFlags) prepare(ctx context.Context, inv *netclient.Invitation, log *
 	}
 
 	end, err := runfolder.Begin(ctx, f.state, resolved, task, &runfolder.Clock{Start: began})
-	return a, func(failed error) error {
+	return member, func(failed error) error {
 		release()
 		return end(failed)
 	}, err

@@ -67,7 +67,7 @@ func (m *meter) collect(status *wire.Status, out chan<- prometheus.Metric) {
 		"evaluation that eval.view names; NaN before, and where the method does not have it.",
 		m.accuracy.Load().(float64))
 	send(prometheus.GaugeValue, "loss", "Mean training loss of the last round.", m.loss.Load().(float64))
-	for _, c := range []struct {
+	for _, counter := range []struct {
 		name, help string
 		value      int64
 		size       bool // the number reveals how many clients trained
@@ -82,8 +82,8 @@ func (m *meter) collect(status *wire.Status, out chan<- prometheus.Metric) {
 			status.Repeats,
 			true},
 	} {
-		if !c.size || !status.SecretSize {
-			send(prometheus.CounterValue, c.name, c.help, float64(c.value))
+		if !counter.size || !status.SecretSize {
+			send(prometheus.CounterValue, counter.name, counter.help, float64(counter.value))
 		}
 	}
 
@@ -103,20 +103,20 @@ func (m *meter) collect(status *wire.Status, out chan<- prometheus.Metric) {
 }
 
 // serveMetrics answers /metrics and /healthz at an address until stop is called.
-func serveMetrics(address string, m *meter, log *slog.Logger) (stop func(), err error) {
+func serveMetrics(address string, meter *meter, log *slog.Logger) (stop func(), err error) {
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
 		return nil, fmt.Errorf("--metrics: %w", err)
 	}
 
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(m, collectors.NewGoCollector(),
+	registry.MustRegister(meter, collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
-		json.NewEncoder(w).Encode(map[string]any{"ok": true, "rounds": m.rounds.Load()})
+		json.NewEncoder(w).Encode(map[string]any{"ok": true, "rounds": meter.rounds.Load()})
 	})
 
 	ctx, stop := context.WithCancel(context.Background())

@@ -60,44 +60,53 @@ func serveCommand(o cli.Outputs) *cobra.Command {
 	command := &cobra.Command{Use: "serve CONFIG --out DIR [--tls DIR] [--listen HOST:PORT] [--clients N] " +
 		"[--deadline 5m] [--quorum 0.8] [--resume] [--force]", Args: cli.Exactly(1),
 		Short: "run an experiment whose clients are on other machines (promptfed join); the server holds no data"}
-	l := command.Flags()
-	l.StringArrayVar(&flags.sets, "set", nil, cli.SetHelp)
-	l.StringVar(&flags.out, "out", "", "run folder (default runs/NAME)")
+	flagSet := command.Flags()
+	flagSet.StringArrayVar(&flags.sets, "set", nil, cli.SetHelp)
+	flagSet.StringVar(&flags.out, "out", "", "run folder (default runs/NAME)")
 
-	l.StringVar(&flags.listen, "listen", "", "HOST:PORT that clients connect to; port 0 for any free one (default "+
-		":8443 with --tls, 127.0.0.1:8443 without)")
+	flagSet.StringVar(&flags.listen, "listen", "",
+		"HOST:PORT that clients connect to; port 0 for any free one (default "+
+			":8443 with --tls, 127.0.0.1:8443 without)")
 	flags.link.Add(command, "secret that clients must have", "folder made by promptfed certs: only clients with its "+
 		"certificates are accepted, and each certificate names one client")
-	l.StringVar(&flags.classes, "classes", "", "file with the class names, one per line, in order (default: those of "+
-		"most clients that join before the start)")
-	l.IntVar(&flags.clients, "clients", 0, "number of clients (default partition.clients)")
-	l.IntVar(&flags.wait, "wait", 0, "number of clients that must have joined before the start (default: all)")
+	flagSet.StringVar(&flags.classes, "classes", "",
+		"file with the class names, one per line, in order (default: those of "+
+			"most clients that join before the start)")
+	flagSet.IntVar(&flags.clients, "clients", 0, "number of clients (default partition.clients)")
+	flagSet.IntVar(&flags.wait, "wait", 0, "number of clients that must have joined before the start (default: all)")
 
-	l.DurationVar(&flags.deadline, "deadline", 5*time.Minute, "time that clients have for every instruction; 0 for no "+
-		"limit")
-	l.Float64Var(&flags.quorum, "quorum", 0.8, "share of the asked clients that must answer; with fewer, the "+
+	flagSet.DurationVar(&flags.deadline, "deadline", 5*time.Minute,
+		"time that clients have for every instruction; 0 for no "+
+			"limit")
+	flagSet.Float64Var(&flags.quorum, "quorum", 0.8, "share of the asked clients that must answer; with fewer, the "+
 		"instruction is sent again. If it is given, the server waits for it without end")
-	l.StringVar(&flags.maxNorm, "max-norm", "auto", "refuse uploads that moved the shared parameters farther than "+
-		"this number, or than is usual among all clients (auto); off for no limit")
-	l.StringVar(&flags.maxExamples, "max-examples", "auto", "largest weight of an upload, in examples: a number, or a "+
-		"multiple of what clients have (auto); off for no limit")
+	flagSet.StringVar(&flags.maxNorm, "max-norm", "auto",
+		"refuse uploads that moved the shared parameters farther than "+
+			"this number, or than is usual among all clients (auto); off for no limit")
+	flagSet.StringVar(&flags.maxExamples, "max-examples", "auto",
+		"largest weight of an upload, in examples: a number, or a "+
+			"multiple of what clients have (auto); off for no limit")
 
-	l.IntVar(&flags.limit, "limit", server.DefaultLimit, "bytes of tensors in a message; larger ones are sent in parts")
-	l.IntVar(&flags.largest, "largest", wire.DefaultLargest, "most bytes of tensors that are accepted from a client, "+
-		"or sent to one")
-	l.BoolVar(&flags.insecure, "insecure", false, "without --tls, let clients on other machines join: whoever comes "+
-		"first as a client is that client")
-	l.BoolVar(&flags.insecureDP, "insecure-dp", false,
+	flagSet.IntVar(&flags.limit, "limit", server.DefaultLimit,
+		"bytes of tensors in a message; larger ones are sent in parts")
+	flagSet.IntVar(&flags.largest, "largest", wire.DefaultLargest,
+		"most bytes of tensors that are accepted from a client, "+
+			"or sent to one")
+	flagSet.BoolVar(&flags.insecure, "insecure", false,
+		"without --tls, let clients on other machines join: whoever comes "+
+			"first as a client is that client")
+	flagSet.BoolVar(&flags.insecureDP, "insecure-dp", false,
 		"draw the noise of differential privacy from the run's seed, to "+
 			"repeat a run byte for byte; whoever knows the seed can subtract it, so it protects nothing")
 
-	l.BoolVar(&flags.resume, "resume", false, "continue after the last finished round")
-	l.BoolVar(&flags.force, "force", false, cli.ForceHelp)
-	l.StringVar(&flags.log, "log", "text", "format of the log on standard error: text or json")
-	l.StringVar(&flags.metrics, "metrics", "", "HOST:PORT that serves /metrics (Prometheus) and /healthz, which are "+
-		"not protected: use 127.0.0.1")
+	flagSet.BoolVar(&flags.resume, "resume", false, "continue after the last finished round")
+	flagSet.BoolVar(&flags.force, "force", false, cli.ForceHelp)
+	flagSet.StringVar(&flags.log, "log", "text", "format of the log on standard error: text or json")
+	flagSet.StringVar(&flags.metrics, "metrics", "",
+		"HOST:PORT that serves /metrics (Prometheus) and /healthz, which are "+
+			"not protected: use 127.0.0.1")
 	command.RunE = func(cmd *cobra.Command, args []string) error {
-		flags.keepQuorum = l.Changed("quorum")
+		flags.keepQuorum = flagSet.Changed("quorum")
 		return serve(cmd.Context(), args[0], flags)
 	}
 
@@ -235,24 +244,24 @@ func serve(ctx context.Context, path string, flags serveFlags) error {
 		display.Turn(instruction, client)
 	}
 
-	h, err := server.Open(set)
+	server, err := server.Open(set)
 	if err != nil {
 		return err
 	}
-	defer h.Close()
+	defer server.Close()
 
 	if flags.link.TLS == "" {
 		log.Warn(insecure, "listen", flags.listen)
 	}
 
-	log.Info("clients join with: "+howToJoin(h.URL(), flags.link.TLS), "clients", flags.clients)
+	log.Info("clients join with: "+howToJoin(server.URL(), flags.link.TLS), "clients", flags.clients)
 	if flags.link.TLS != "" {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
-		go renewOnHangup(ctx, flags.link.TLS, h, log)
+		go renewOnHangup(ctx, flags.link.TLS, server, log)
 	}
 
-	m := newMeter(h)
+	m := newMeter(server)
 	if flags.metrics != "" {
 		stop, err := serveMetrics(flags.metrics, m, log)
 		if err != nil {
@@ -266,7 +275,7 @@ func serve(ctx context.Context, path string, flags serveFlags) error {
 		display.Round(r)
 	}
 
-	if err := flags.train(ctx, h, set, protocol, dir, display, round, log); err != nil {
+	if err := flags.train(ctx, server, set, protocol, dir, display, round, log); err != nil {
 		if ctx.Err() != nil {
 			return cli.Stopped(ctx)
 		}
@@ -284,16 +293,17 @@ func serve(ctx context.Context, path string, flags serveFlags) error {
 }
 
 // train waits for clients and runs the rounds.
-func (f serveFlags) train(ctx context.Context, h *server.Server, served server.Settings, protocol *experiment.Protocol,
+func (f serveFlags) train(ctx context.Context, server *server.Server, served server.Settings,
+	protocol *experiment.Protocol,
 	dir string, display *progress.Display, round func(record.Record), log *slog.Logger) (err error) {
 	log.Info("waiting for clients", "needed", f.wait, "of", f.clients)
-	terms, err := h.Wait(ctx, f.wait)
+	terms, err := server.Wait(ctx, f.wait)
 	if err != nil {
 		return err
 	}
 
 	protocol = protocol.RunsAs(terms)
-	wrap, err := serveSecure(h, served, protocol)
+	wrap, err := serveSecure(server, served, protocol)
 	if err != nil {
 		return err
 	}
@@ -322,7 +332,7 @@ func (f serveFlags) train(ctx context.Context, h *server.Server, served server.S
 	}()
 
 	set := protocol.Config.Settings()
-	set.Dir, set.Resume, set.Remote, set.Wrap = dir, f.resume, h, wrap
+	set.Dir, set.Resume, set.Remote, set.Wrap = dir, f.resume, server, wrap
 	set.OnRound, set.OnWarning = round, display.Warn
 	if protocol.Private() && !f.insecureDP {
 		if set.ServerNoise, err = noise.Open(filepath.Join(served.Dir, noiseFile), served.ID); err != nil {
@@ -336,19 +346,19 @@ func (f serveFlags) train(ctx context.Context, h *server.Server, served server.S
 		return err
 	}
 
-	if err := writeServerClients(dir, terms.Classes, h.Participants()); err != nil {
+	if err := writeServerClients(dir, terms.Classes, server.Participants()); err != nil {
 		return err
 	}
 
-	err = h.Finish(ctx, len(r.Records), func(client int) (shared, down tensor.Map, err error) {
+	err = server.Finish(ctx, len(r.Records), func(client int) (shared, down tensor.Map, err error) {
 		m, _, err := state.ReadPrompts(dir, client)
 		return m.WithoutPrefix("shared"), m.WithoutPrefix("down/" + strconv.Itoa(client)), err
 	})
 
-	t := h.Totals()
+	t := server.Totals()
 	done := []any{"bytes_up", t.BytesUp, "bytes_down", t.BytesDown, "replies", t.Replies, "late", t.Late, "refused",
 		t.Refused, "repeats", t.Repeats}
-	if far := h.LongestMove(); far > 0 { // the server measures moves
+	if far := server.LongestMove(); far > 0 { // the server measures moves
 		done = append(done, "longest_move", math.Round(10*far)/10)
 	}
 

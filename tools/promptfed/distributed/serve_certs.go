@@ -23,7 +23,7 @@ func howToJoin(address, dir string) string {
 
 // renewOnHangup reads the certificate of the server again on SIGHUP. The server uses it for new connections. The list
 // of revoked certificates needs no signal.
-func renewOnHangup(ctx context.Context, dir string, h *server.Server, log *slog.Logger) {
+func renewOnHangup(ctx context.Context, dir string, server *server.Server, log *slog.Logger) {
 	again := make(chan os.Signal, 1)
 	signal.Notify(again, syscall.SIGHUP)
 	defer signal.Stop(again)
@@ -35,7 +35,7 @@ func renewOnHangup(ctx context.Context, dir string, h *server.Server, log *slog.
 		}
 		who, err := authority.Identity(dir, certs.ServerName)
 		if err == nil {
-			err = h.Renew(who)
+			err = server.Renew(who)
 		}
 		if err != nil {
 			log.Error("the server keeps its certificate", "error", err)

@@ -38,18 +38,18 @@ func statusCommand() *cobra.Command {
 
 		live := term.IsTerminal(int(os.Stdout.Fd())) && !result.JSON
 		for {
-			s, err := fetchStatus(cmd.Context(), server)
+			status, err := fetchStatus(cmd.Context(), server)
 			if err != nil {
 				return err
 			}
 
-			s.Round++ // counted from 1
-			text := statusTable(s) + "\n"
+			status.Round++ // counted from 1
+			text := statusTable(status) + "\n"
 			if live {
 				text = "\033[H\033[2J" + text
 			}
 
-			if err := result.Print(*s, text); err != nil {
+			if err := result.Print(*status, text); err != nil {
 				return err
 			}
 
@@ -70,8 +70,8 @@ func fetchStatus(ctx context.Context, server *netclient.Link) (*wire.Status, err
 
 // statusTable returns a table of a run, with a row for each client.
 func statusTable(status *wire.Status) string {
-	t := table.NewWriter()
-	t.SetStyle(table.StyleLight)
+	writer := table.NewWriter()
+	writer.SetStyle(table.StyleLight)
 	doing := "no instruction"
 	switch {
 	case status.SecretSize:
@@ -80,13 +80,13 @@ func statusTable(status *wire.Status) string {
 		doing = fmt.Sprintf("round %d, %s %s%s", status.Round, status.Kind, status.Statistic, status.Set)
 	}
 
-	t.SetTitle("%s: %s; %.1f MB up, %.1f MB down; %d late, %d refused, %d dropped, %d instructions repeated",
+	writer.SetTitle("%s: %s; %.1f MB up, %.1f MB down; %d late, %d refused, %d dropped, %d instructions repeated",
 		status.Name,
 		doing,
 		float64(status.BytesUp)/1e6, float64(status.BytesDown)/1e6, status.Late, status.Refused+status.RefusedJoins,
 		status.Dropped, status.Repeats)
 
-	t.AppendHeader(table.Row{"client", "state", "instruction", "connected", "backbone", "domain", "examples",
+	writer.AppendHeader(table.Row{"client", "state", "instruction", "connected", "backbone", "domain", "examples",
 		"replies", "refused", "up kB", "down kB"})
 	var reasons []string
 	for _, clientStatus := range status.Clients {
@@ -130,12 +130,12 @@ func statusTable(status *wire.Status) string {
 				clientStatus.Reason))
 		}
 
-		t.AppendRow(table.Row{clientStatus.Client, state, order, heard, clientStatus.Backbone, clientStatus.Domain,
+		writer.AppendRow(table.Row{clientStatus.Client, state, order, heard, clientStatus.Backbone, clientStatus.Domain,
 			examples, clientStatus.Replies, clientStatus.Refused,
 			fmt.Sprintf("%.1f", float64(clientStatus.Up)/1e3), fmt.Sprintf("%.1f", float64(clientStatus.Down)/1e3)})
 	}
 
-	out := t.Render() + strings.Join(reasons, "")
+	out := writer.Render() + strings.Join(reasons, "")
 	if status.Insecure {
 		out += "\n" + insecure
 	}

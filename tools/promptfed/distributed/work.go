@@ -69,30 +69,30 @@ func Work(ctx context.Context, url string, q cli.QueueOptions, idle time.Duratio
 }
 
 // work trains clients of the runs on the NATS server at url, one run after the other.
-func work(ctx context.Context, url string, f workOptions) error {
-	log, err := logger(f.log)
+func work(ctx context.Context, url string, flags workOptions) error {
+	log, err := logger(flags.log)
 	if err != nil {
 		return err
 	}
 
-	if err := workers.CheckQueue(f.Queue); err != nil {
+	if err := workers.CheckQueue(flags.Queue); err != nil {
 		return cli.Usagef("--queue: %w", err)
 	}
 
-	if f.jobs < 0 || f.jobs > workers.MaxJobs {
-		return cli.Usagef("--jobs %d: expected 1 to %d, or 0 for runtime.workers", f.jobs, workers.MaxJobs)
+	if flags.jobs < 0 || flags.jobs > workers.MaxJobs {
+		return cli.Usagef("--jobs %d: expected 1 to %d, or 0 for runtime.workers", flags.jobs, workers.MaxJobs)
 	}
 
-	options, err := connect(f.QueueOptions, certs.WorkerUser)
+	options, err := connect(flags.QueueOptions, certs.WorkerUser)
 	if err != nil {
 		return err
 	}
 
-	worker := workers.Worker{Queue: f.Queue, Program: version.String(), Idle: f.idle, Log: log}
+	worker := workers.Worker{Queue: flags.Queue, Program: version.String(), Idle: flags.idle, Log: log}
 	reached := ctx
-	if f.idle > 0 {
-		c, stop := context.WithTimeoutCause(ctx, f.idle, fmt.Errorf("no server answered at %s for %v (--idle)", url,
-			f.idle))
+	if flags.idle > 0 {
+		c, stop := context.WithTimeoutCause(ctx, flags.idle, fmt.Errorf("no server answered at %s for %v (--idle)", url,
+			flags.idle))
 		defer stop()
 		reached = c
 	}
@@ -117,7 +117,7 @@ func work(ctx context.Context, url string, f workOptions) error {
 
 		if now == nil || !bytes.Equal(now.config, inv.Config) {
 			now.close()
-			if now, err = f.prepare(ctx, inv.Config); err != nil {
+			if now, err = flags.prepare(ctx, inv.Config); err != nil {
 				return err
 			}
 		}

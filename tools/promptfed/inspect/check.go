@@ -83,9 +83,9 @@ func (c *checks) all(ctx context.Context, path string, outputs, wrt []string) er
 		return c.graph(ctx, path, outputs, wrt)
 	}
 
-	b, err := bundle.Find(path)
+	model, err := bundle.Find(path)
 	if err == nil {
-		err = b.Verify()
+		err = model.Verify()
 	}
 
 	if err != nil {
@@ -95,7 +95,7 @@ func (c *checks) all(ctx context.Context, path string, outputs, wrt []string) er
 	c.add(checkDone{What: "files against their SHA-256", OK: true})
 	for _, check := range []func(context.Context, *bundle.Bundle, ort.Options) error{c.witness, c.imageTower, c.lengths,
 		c.textTower} {
-		if err := check(ctx, b, ort.Options{WeightsDir: b.WeightsDir()}); err != nil {
+		if err := check(ctx, model, ort.Options{WeightsDir: model.WeightsDir()}); err != nil {
 			return err
 		}
 	}

@@ -43,16 +43,17 @@ func imagePrompts(model *bundle.Bundle) (names []string, feeds tensor.Map) {
 
 // imageTower runs image.onnx, and compares the gradients of the tower with respect to pixels and prompt tokens with
 // finite differences along random directions.
-func (c *checks) imageTower(ctx context.Context, backbone *bundle.Bundle, o ort.Options) error {
+func (c *checks) imageTower(ctx context.Context, backbone *bundle.Bundle, session ort.Options) error {
 	model, err := backbone.ImageModel()
 	if err != nil {
 		return err
 	}
 
 	size := backbone.Preprocess.Size
-	features, err := ort.RunOnce(ctx, model, o, tensor.Map{bundle.PixelsInput: randomTensor(cmp.Or(backbone.Batch(),
-		2), 3,
-		size, size)}, bundle.ImageOutput)
+	features, err := ort.RunOnce(ctx, model, session,
+		tensor.Map{bundle.PixelsInput: randomTensor(cmp.Or(backbone.Batch(),
+			2), 3,
+			size, size)}, bundle.ImageOutput)
 	if err != nil {
 		return fmt.Errorf("image tower: %w", err)
 	}
@@ -76,7 +77,7 @@ func (c *checks) imageTower(ctx context.Context, backbone *bundle.Bundle, o ort.
 	}
 
 	outputs := []graph.Output{{Name: bundle.ImageOutput, Node: image.L2Normalize()}}
-	options := gradtest.Options{Session: o, Elements: -1}
+	options := gradtest.Options{Session: session, Elements: -1}
 	if gradtest.NonSmooth(outputs...) {
 		options.NonSmooth, options.Directions, options.Step = true, 7, 5e-4 // longer steps cross many bends
 	}

@@ -42,22 +42,24 @@ type witness struct {
 }
 
 // readWitness reads a witness whose sizes are those of a bundle.
-func readWitness(path string, model *bundle.Bundle) (w witness, err error) {
+func readWitness(path string, model *bundle.Bundle) (witness witness, err error) {
 	file, err := safetensors.Open(path)
 	if err != nil {
-		return w, err
+		return witness, err
 	}
 	defer file.Close()
 
 	text := file.Metadata()
-	for key, into := range map[string]any{"texts": &w.texts, "classes": &w.classes, "labels": &w.labels} {
+	for key, into := range map[string]any{"texts": &witness.texts, "classes": &witness.classes,
+		"labels": &witness.labels} {
 		if err := json.Unmarshal([]byte(text[key]), into); err != nil {
-			return w, fmt.Errorf("%s: %s: %w", path, key, err)
+			return witness, fmt.Errorf("%s: %s: %w", path, key, err)
 		}
 	}
 
-	if len(w.labels) != 1 || w.labels[0] < 0 || w.labels[0] >= len(w.classes) {
-		return w, fmt.Errorf("%s: labels are %v, want one of %d classes", path, w.labels, len(w.classes))
+	if len(witness.labels) != 1 || witness.labels[0] < 0 || witness.labels[0] >= len(witness.classes) {
+		return witness, fmt.Errorf("%s: labels are %v, want one of %d classes", path, witness.labels,
+			len(witness.classes))
 	}
 
 	size, dim, prompt := model.Preprocess.Size, model.Text.EmbedDim, []int{1, model.Text.Width}
@@ -66,19 +68,19 @@ func readWitness(path string, model *bundle.Bundle) (w witness, err error) {
 		prompt[0] = p.Shape[0]
 	}
 
-	w.tensors = tensor.Map{}
-	shapes := map[string][]int{"pixels": {1, 3, size, size}, "image": {1, dim}, "text": {len(w.texts), dim},
-		"prompt": prompt, "prompts": {len(w.classes), dim}, "loss": {1}, "gradient": prompt}
+	witness.tensors = tensor.Map{}
+	shapes := map[string][]int{"pixels": {1, 3, size, size}, "image": {1, dim}, "text": {len(witness.texts), dim},
+		"prompt": prompt, "prompts": {len(witness.classes), dim}, "loss": {1}, "gradient": prompt}
 	for _, name := range slices.Sorted(maps.Keys(shapes)) {
 		if info, err := file.Info(name); err != nil || info.DType != "F32" || !slices.Equal(info.Shape, shapes[name]) {
-			return w, fmt.Errorf("%s: tensor %s must be F32 and have the shape %v", path, name, shapes[name])
+			return witness, fmt.Errorf("%s: tensor %s must be F32 and have the shape %v", path, name, shapes[name])
 		}
-		if w.tensors[name], err = file.Tensor(name); err != nil {
-			return w, err
+		if witness.tensors[name], err = file.Tensor(name); err != nil {
+			return witness, err
 		}
 	}
 
-	return w, nil
+	return witness, nil
 }
 
 // witness compares what a bundle computes with what its model computes in its own library, if the bundle says so.
@@ -134,7 +136,7 @@ func (c *checks) witness(ctx context.Context, model *bundle.Bundle, options ort.
 	return nil
 }
 
-func readPicture(path string, p preprocess.Preprocess) ([]float32, error) {
+func readPicture(path string, transform preprocess.Preprocess) ([]float32, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
@@ -146,7 +148,7 @@ func readPicture(path string, p preprocess.Preprocess) ([]float32, error) {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 
-	return p.Pixels(img), nil
+	return transform.Pixels(img), nil
 }
 
 // compute returns the features of the pixels, texts and prompts, the loss and its gradient.

@@ -32,8 +32,8 @@ func compareCounts(path string, changes []string, result *cli.Printer) error {
 		fmt.Fprintln(&text, title+"\n")
 	}
 
-	w := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "set\tnumber\tpaper\there\tdifference")
+	writer := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(writer, "set\tnumber\tpaper\there\tdifference")
 	var same, absent int
 	var wrong []string
 	for _, row := range table.Sets {
@@ -48,11 +48,11 @@ func compareCounts(path string, changes []string, result *cli.Printer) error {
 		switch {
 		case errors.As(err, &missing):
 			absent++
-			fmt.Fprintf(w, "%s\tnot found\n", row.Label)
+			fmt.Fprintf(writer, "%s\tnot found\n", row.Label)
 			continue
 		case err != nil:
 			wrong = append(wrong, fmt.Sprintf("%s cannot be opened: %v", row.Label, err))
-			fmt.Fprintf(w, "%s\tcannot be opened\n", row.Label)
+			fmt.Fprintf(writer, "%s\tcannot be opened\n", row.Label)
 			continue
 		}
 
@@ -62,7 +62,7 @@ func compareCounts(path string, changes []string, result *cli.Printer) error {
 			if d.Here != d.Paper {
 				differs, off = fmt.Sprintf("%+d", d.Here-d.Paper), true
 			}
-			fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%s\n", label, d.What, d.Paper, d.Here, differs)
+			fmt.Fprintf(writer, "%s\t%s\t%d\t%d\t%s\n", label, d.What, d.Paper, d.Here, differs)
 			label = ""
 		}
 
@@ -73,7 +73,7 @@ func compareCounts(path string, changes []string, result *cli.Printer) error {
 		}
 	}
 
-	w.Flush()
+	writer.Flush()
 	fmt.Fprintf(&text, "\n%d of %d sets as in the paper, %d not, %d not found\n", same, len(table.Sets), len(wrong),
 		absent)
 	for _, list := range []struct {

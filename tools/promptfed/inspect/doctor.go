@@ -39,25 +39,26 @@ func doctorCommand() *cobra.Command {
 	command.Flags().StringVar(&root, "data", os.Getenv(dataRoot), "folder with image sets (data.root)")
 	result := cli.AddJSON(command, cli.Shape{Value: machine{}})
 	command.RunE = func(*cobra.Command, []string) error {
-		m := machine{Version: version.Version(), Commit: version.Commit(), Go: runtime.Version(),
+		found := machine{Version: version.Version(), Commit: version.Commit(), Go: runtime.Version(),
 			System: runtime.GOOS + "/" + runtime.GOARCH, Cores: runtime.GOMAXPROCS(0)}
 		if total, free := bench.Memory(); total > 0 {
-			m.Memory, m.FreeMemory = &total, &free
+			found.Memory, found.FreeMemory = &total, &free
 		}
 
 		if dir, err := os.Getwd(); err == nil {
-			m.Folder, m.FreeDisk = dir, diskOf(dir)
+			found.Folder, found.FreeDisk = dir, diskOf(dir)
 		}
 
 		var err error
-		if m.Library, err = openLibrary(ort.Options{Provider: ort.Auto}); m.Library != nil {
-			m.numerics()
+		if found.Library, err = openLibrary(ort.Options{Provider: ort.Auto}); found.Library != nil {
+			found.numerics()
 		}
 
-		m.Backbones, m.Pulled, m.Cache = foldersOf(models), pulledOf(models), cacheOf(os.Getenv(runtimeCache))
-		m.sets(root)
-		m.needs()
-		return cmp.Or(err, result.Print(m, align(m.rows())))
+		found.Backbones, found.Pulled, found.Cache = foldersOf(models), pulledOf(models),
+			cacheOf(os.Getenv(runtimeCache))
+		found.sets(root)
+		found.needs()
+		return cmp.Or(err, result.Print(found, align(found.rows())))
 	}
 
 	return command

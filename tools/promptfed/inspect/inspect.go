@@ -279,26 +279,26 @@ func openLibrary(o ort.Options) (*library, error) {
 		return nil, failed
 	}
 
-	l := &library{Version: version, Path: path, Provider: o.Provider}
+	library := &library{Version: version, Path: path, Provider: o.Provider}
 	if o.Provider != ort.CPU {
-		if l.Libraries, failed = ort.CUDALibraries(); failed != nil {
+		if library.Libraries, failed = ort.CUDALibraries(); failed != nil {
 			return nil, failed
 		}
 	}
 
 	if err != nil {
-		return l, err
+		return library, err
 	}
 
-	if l.Runs = chosen.Provider; why != nil {
-		l.Fallback = why.Error()
+	if library.Runs = chosen.Provider; why != nil {
+		library.Fallback = why.Error()
 	}
 
 	if chosen.Kernels() == graph.NoKernels {
-		l.Kernels = ort.Cached().Refusal()
+		library.Kernels = ort.Cached().Refusal()
 	}
 
-	return l, nil
+	return library, nil
 }
 
 func (l *library) rows() [][]string {
@@ -432,8 +432,8 @@ func placementOf(ctx context.Context, report bundle.Report, options ort.Options)
 
 // capturedBytes returns the device memory that a captured graph takes beside the session that has it, or 0 if it is not
 // known.
-func capturedBytes(ctx context.Context, m *onnx.ModelProto, o ort.Options) (bytes int64, err error) {
-	s, err := ort.NewSession(m, o)
+func capturedBytes(ctx context.Context, model *onnx.ModelProto, o ort.Options) (bytes int64, err error) {
+	s, err := ort.NewSession(model, o)
 	if err != nil {
 		return 0, err
 	}
@@ -443,7 +443,7 @@ func capturedBytes(ctx context.Context, m *onnx.ModelProto, o ort.Options) (byte
 		return 0, nil
 	}
 
-	return takenBySecondRun(ctx, s, m, s.FreeMemory)
+	return takenBySecondRun(ctx, s, model, s.FreeMemory)
 }
 
 // takenBySecondRun returns how much less memory is free after the second run of some sizes, which gets a captured

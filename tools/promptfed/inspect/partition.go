@@ -59,19 +59,19 @@ func featuresCommand() *cobra.Command {
 	var result *cli.Printer
 	command := cli.Configured("features", short, func(cmd *cobra.Command, conf experiment.Config,
 		d *progress.Display) error {
-		f, err := cli.Prepare(cmd.Context(), conf, d)
+		federation, err := cli.Prepare(cmd.Context(), conf, d)
 		if err != nil {
 			return err
 		}
-		defer f.Close()
+		defer federation.Close()
 
 		var names []string
-		for _, b := range f.Task.Backbones.Distinct {
+		for _, b := range federation.Task.Backbones.Distinct {
 			names = append(names, b.Name)
 		}
 
 		n := 0
-		for _, s := range f.Task.Data.Set.Splits() {
+		for _, s := range federation.Task.Data.Set.Splits() {
 			n += len(*s.Examples)
 		}
 

@@ -42,7 +42,7 @@ func pretrainCommand() *cobra.Command {
 		}
 
 		bar := progress.Bar(conf.Train.Steps, progressbar.OptionShowCount())
-		r, err := pretrain.Run(cmd.Context(), conf, func(p pretrain.Progress) {
+		trained, err := pretrain.Run(cmd.Context(), conf, func(p pretrain.Progress) {
 			if bar != nil {
 				bar.Describe(fmt.Sprintf("%s loss %.3f", conf.Name, p.Loss))
 				bar.Set(p.Step)
@@ -63,12 +63,13 @@ func pretrainCommand() *cobra.Command {
 		}
 
 		rows := [][]string{{"set", "domain", "classes", "images", "zero-shot %"}}
-		for _, s := range r.Accuracy {
+		for _, s := range trained.Accuracy {
 			rows = append(rows, []string{s.Set, s.Domain, fmt.Sprint(s.Classes), fmt.Sprint(s.Images),
 				fmt.Sprintf("%.2f", 100*s.Correct)})
 		}
 
-		return result.Print(pretrained{conf.Name, conf.Out, r.Parameters, r.Loss, r.Elapsed.Seconds(), r.Accuracy},
+		return result.Print(pretrained{conf.Name, conf.Out, trained.Parameters, trained.Loss, trained.Elapsed.Seconds(),
+			trained.Accuracy},
 			align(rows)+"written to "+conf.Out+"\n")
 	}
 

@@ -39,7 +39,7 @@ func pullCommand() *cobra.Command {
 		}
 
 		show, end := progress.Bytes()
-		b, local, err := h.Pull(cmd.Context(), model, show)
+		backbone, local, err := h.Pull(cmd.Context(), model, show)
 		end()
 		if err != nil {
 			return err
@@ -49,9 +49,10 @@ func pullCommand() *cobra.Command {
 			fmt.Fprintf(os.Stderr, "note: the files of the cache are used, because %s\n", oneline.Text(local.Error()))
 		}
 
-		f := fetched{writtenBundle{backboneOf(b, b.Dir), b.Text.Context, b.Notes}, b.Origin, model.Backbone()}
-		text := f.text(b.Architecture) + fmt.Sprintln("from", b.Origin)
-		for _, n := range b.Notes {
+		f := fetched{writtenBundle{backboneOf(backbone, backbone.Dir), backbone.Text.Context, backbone.Notes},
+			backbone.Origin, model.Backbone()}
+		text := f.text(backbone.Architecture) + fmt.Sprintln("from", backbone.Origin)
+		for _, n := range backbone.Notes {
 			text += "note: " + n + "\n"
 		}
 

@@ -194,38 +194,39 @@ func (d *Display) Turn(instruction message.Instruction, client int) {
 }
 
 // Round prints the result of a round.
-func (d *Display) Round(r record.Record) {
+func (d *Display) Round(result record.Record) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.finished, d.spoke = 0, time.Now()
 	d.heard++
 	if d.series != nil {
-		d.kind.round(r.Seconds, !d.turned)
+		d.kind.round(result.Seconds, !d.turned)
 	}
 
 	if !d.turned {
-		d.earlier, d.began = r.Round+1, time.Now()
+		d.earlier, d.began = result.Round+1, time.Now()
 	}
 
-	for _, line := range r.Warnings {
-		d.warn("warning: round %d: %s", r.Round+1, line)
+	for _, line := range result.Warnings {
+		d.warn("warning: round %d: %s", result.Round+1, line)
 	}
 
-	d.last = fmt.Sprintf(", loss %.3f%s", r.Loss, accuracyOf(r))
+	d.last = fmt.Sprintf(", loss %.3f%s", result.Loss, accuracyOf(result))
 	if d.live {
 		return
 	}
 
-	line := fmt.Sprintf("round %d/%d%s", r.Round+1, d.rounds, d.last)
-	if r.Evaluation != nil {
-		line += fmt.Sprintf(" ± %.1f over clients", 100*r.Evaluation.Values[metrics.ClientStd])
+	line := fmt.Sprintf("round %d/%d%s", result.Round+1, d.rounds, d.last)
+	if result.Evaluation != nil {
+		line += fmt.Sprintf(" ± %.1f over clients", 100*result.Evaluation.Values[metrics.ClientStd])
 	}
 
-	for _, u := range record.MissingTests([]record.Record{r}) {
+	for _, u := range record.MissingTests([]record.Record{result}) {
 		line += ", " + u.String()
 	}
 
-	d.say("%s, %.1f s%s%s", line, r.Seconds, left(d.began, r.Round+1-d.earlier, d.rounds-d.earlier), d.series.left())
+	d.say("%s, %.1f s%s%s", line, result.Seconds, left(d.began, result.Round+1-d.earlier, d.rounds-d.earlier),
+		d.series.left())
 }
 
 // left returns the remaining time at the pace since began. It returns "" if nothing is left or no pace is known.

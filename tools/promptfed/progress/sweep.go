@@ -35,33 +35,33 @@ const roundUnits = 100
 
 // NewSweep returns the display of the cells in todo, beside done finished cells.
 func NewSweep(sweep *configs.Sweep, done int, todo []configs.Cell, jobs int) *Sweep {
-	d := &Sweep{cells: done + len(todo), over: done, jobs: jobs, pace: pace{}, said: map[string]bool{},
+	display := &Sweep{cells: done + len(todo), over: done, jobs: jobs, pace: pace{}, said: map[string]bool{},
 		failed: map[string]string{}}
-	d.name, d.began = sweep.Name, time.Now()
+	display.name, display.began = sweep.Name, time.Now()
 	for _, c := range todo {
-		d.total += c.Config.Train.Rounds * roundUnits
-		d.pace.rounds(c.Config).left += c.Config.Train.Rounds
+		display.total += c.Config.Train.Rounds * roundUnits
+		display.pace.rounds(c.Config).left += c.Config.Train.Rounds
 	}
 
-	line := experiment.CountInWords(d.cells, "cell")
+	line := experiment.CountInWords(display.cells, "cell")
 	if done > 0 {
 		line += fmt.Sprintf(", %d already done", done)
 	}
 
-	d.say("%s, %d at a time", line, jobs)
+	display.say("%s, %d at a time", line, jobs)
 	for _, n := range sweep.Notes {
-		d.say("note: %s", n)
+		display.say("note: %s", n)
 	}
 
 	for _, h := range sweep.Hidden {
-		d.say("%s, so the labels do not describe what runs", h)
+		display.say("%s, so the labels do not describe what runs", h)
 	}
 
-	if d.total > 0 {
-		d.bar = Bar(d.total, progressbar.OptionSetWidth(16), progressbar.OptionSetPredictTime(false))
+	if display.total > 0 {
+		display.bar = Bar(display.total, progressbar.OptionSetWidth(16), progressbar.OptionSetPredictTime(false))
 	}
 
-	return d
+	return display
 }
 
 // once prints a line unless another cell has printed it.
@@ -232,11 +232,11 @@ func (c *Cell) move(to int) {
 
 // Round counts a finished round and prints its warnings. Rounds of an earlier call, which come without turns, are taken
 // out of the work to do.
-func (c *Cell) Round(r record.Record) {
+func (c *Cell) Round(result record.Record) {
 	c.locked(func() {
-		c.round0, c.turned = r.Round+1, 0
-		c.kind.round(r.Seconds, !c.fresh)
-		for _, line := range r.Warnings {
+		c.round0, c.turned = result.Round+1, 0
+		c.kind.round(result.Seconds, !c.fresh)
+		for _, line := range result.Warnings {
 			c.all.once("warning: %s", line)
 		}
 		if c.fresh {
@@ -245,8 +245,8 @@ func (c *Cell) Round(r record.Record) {
 			c.all.less(c.round0*roundUnits - c.units)
 			c.units = c.round0 * roundUnits
 		}
-		c.at = fmt.Sprintf("round %d/%d", min(c.rounds, r.Round+2), c.rounds)
-		c.at += strings.TrimPrefix(accuracyOf(r), ",")
+		c.at = fmt.Sprintf("round %d/%d", min(c.rounds, result.Round+2), c.rounds)
+		c.at += strings.TrimPrefix(accuracyOf(result), ",")
 	})
 }
 

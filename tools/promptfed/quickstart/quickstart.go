@@ -220,7 +220,7 @@ var abouts = map[string]string{
 	"iid":              "all clients have the same class proportions; there are too few images for label skew",
 }
 
-func handed(l configs.Loaded, s *data.Set) string {
+func handed(l configs.Loaded, set *data.Set) string {
 	p := l.Partition
 	text := fmt.Sprintf("%s, %d clients", p.Kind, p.Clients)
 	if strings.HasSuffix(p.Kind, "dirichlet") {
@@ -231,7 +231,7 @@ func handed(l configs.Loaded, s *data.Set) string {
 		text += ": " + about
 	}
 
-	if !slices.Contains([]string{"domain", "domain-dirichlet"}, p.Kind) && len(s.Domains) > 1 {
+	if !slices.Contains([]string{"domain", "domain-dirichlet"}, p.Kind) && len(set.Domains) > 1 {
 		text += "; domains are mixed"
 	}
 

@@ -9,9 +9,9 @@ import (
 )
 
 // write returns the text of a configuration that compares methods. The default is the list usual.
-func (p *Plan) write(kind, images string, d sets.Config, c choice, compared []contender) []byte {
-	var b strings.Builder
-	line := func(format string, a ...any) { fmt.Fprintf(&b, format+"\n", a...) }
+func (p *Plan) write(kind, images string, data sets.Config, chosen choice, compared []contender) []byte {
+	var text strings.Builder
+	line := func(format string, a ...any) { fmt.Fprintf(&text, format+"\n", a...) }
 	line("# A comparison of federated prompt learning on %s.", strings.Map(printable, images))
 	line("#   promptfed run FILE              trains, and writes tables, figures and report.html below runs/")
 	line("#   promptfed partition FILE        shows who gets which images")
@@ -23,10 +23,10 @@ func (p *Plan) write(kind, images string, d sets.Config, c choice, compared []co
 	line("  set: %-28s # %s", kind, kinds[kind])
 	line("  root: %q", images)
 	if kind == "folder" {
-		line("  layout: %-25s # auto, classes, domains, split or split-domains", d.Layout)
+		line("  layout: %-25s # auto, classes, domains, split or split-domains", data.Layout)
 	}
 
-	line("  corrupt: %-24s # skip leaves out images that cannot be read", d.Corrupt)
+	line("  corrupt: %-24s # skip leaves out images that cannot be read", data.Corrupt)
 	line("  # class_names: {\"0\": zero}        # names that prompts use, where folders have other ones")
 	line("  # shots: 16                      # training images per class and client; without this line, all")
 	line("")
@@ -34,9 +34,9 @@ func (p *Plan) write(kind, images string, d sets.Config, c choice, compared []co
 	line("backbones: [tiny-vit-b16]")
 	line("")
 	line("partition:")
-	line("  kind: %-27s # %s", c.kind, abouts[c.kind])
-	line("  clients: %d", c.clients)
-	if strings.HasSuffix(c.kind, "dirichlet") {
+	line("  kind: %-27s # %s", chosen.kind, abouts[chosen.kind])
+	line("  clients: %d", chosen.clients)
+	if strings.HasSuffix(chosen.kind, "dirichlet") {
 		line("  beta: 0.5                        # smaller is more skewed")
 	}
 
@@ -60,7 +60,7 @@ func (p *Plan) write(kind, images string, d sets.Config, c choice, compared []co
 		line("        - {label: %q, set: %s}", m.label, m.set)
 	}
 
-	return []byte(b.String())
+	return []byte(text.String())
 }
 
 // kinds describes the kinds of sets that Kind returns.

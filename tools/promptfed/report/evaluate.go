@@ -231,18 +231,18 @@ func (e evaluator) evaluate(ctx context.Context) (out evaluation, err error) {
 // open opens a cell with a method, without test images.
 func (e evaluator) open(ctx context.Context, c configs.Cell, file layer.File) (*experiment.Task, error) {
 	c.Config.Runtime, c.Config.Options = e.machine, map[string]any{"file": string(file)}
-	t, err := experiment.OpenValidation(ctx, c.Config, nil)
+	task, err := experiment.OpenValidation(ctx, c.Config, nil)
 	if err != nil {
 		return nil, err
 	}
 
-	bytes, err := t.StepBytes()
+	bytes, err := task.StepBytes()
 	if err == nil && bytes > maxStepBytes {
 		err = fmt.Errorf("on task %s its scores and loss have values of %.1f GiB; at most %d GiB are allowed",
 			c.Labels["task"], bytes/(1<<30), maxStepBytes>>30)
 	}
 
-	return t, err
+	return task, err
 }
 
 // run runs a cell with a method, in memory.

@@ -126,26 +126,26 @@ func predictCommand() *cobra.Command {
 }
 
 // predict classifies the images that can be read. unread is an error that names the others.
-func predict(ctx context.Context, f classifier, images []data.Example) (list []inference.Prediction, unread,
+func predict(ctx context.Context, classifier classifier, images []data.Example) (list []inference.Prediction, unread,
 	err error) {
-	list, err = f.Predict(ctx, images)
+	list, err = classifier.Predict(ctx, images)
 	if first := (*data.BadImage)(nil); !errors.As(err, &first) {
 		return list, nil, err
 	}
 
-	s := data.Set{Test: images}
-	if err := s.DropUnreadable(ctx, 1, data.Skip, f.Decode, nil); err != nil {
+	set := data.Set{Test: images}
+	if err := set.DropUnreadable(ctx, 1, data.Skip, classifier.Decode, nil); err != nil {
 		return nil, nil, err
 	}
 
 	var names []string
-	for _, bad := range s.Skipped {
+	for _, bad := range set.Skipped {
 		names = append(names, fmt.Sprintf("%s (%s)", bad.Name, bad.Reason))
 	}
 
 	unread = fmt.Errorf("%d of %d images cannot be read: %s", len(names), len(images), strings.Join(names, ", "))
-	if len(s.Test) > 0 {
-		list, err = f.Predict(ctx, s.Test)
+	if len(set.Test) > 0 {
+		list, err = classifier.Predict(ctx, set.Test)
 		return list, unread, err
 	}
 
@@ -171,14 +171,14 @@ func writePredictions(w io.Writer, classes []string, list []inference.Prediction
 // imagesIn replaces each folder by the images in and below it, sorted by name.
 func imagesIn(paths []string) ([]string, error) {
 	var out []string
-	for _, p := range paths {
-		if st, err := os.Stat(p); err != nil || !st.IsDir() {
-			out = append(out, p)
+	for _, given := range paths {
+		if st, err := os.Stat(given); err != nil || !st.IsDir() {
+			out = append(out, given)
 			continue
 		}
 
 		n := len(out)
-		err := filepath.WalkDir(p, func(path string, e fs.DirEntry, err error) error {
+		err := filepath.WalkDir(given, func(path string, e fs.DirEntry, err error) error {
 			if err == nil && !e.IsDir() && slices.Contains(source.Extensions, strings.ToLower(filepath.Ext(path))) {
 				out = append(out, path)
 			}
@@ -186,7 +186,7 @@ func imagesIn(paths []string) ([]string, error) {
 		})
 
 		if err == nil && len(out) == n {
-			err = fmt.Errorf("%s has no images in it", p)
+			err = fmt.Errorf("%s has no images in it", given)
 		}
 
 		if err != nil {

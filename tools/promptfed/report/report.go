@@ -69,18 +69,18 @@ func reportCommand() *cobra.Command {
 }
 
 // write writes a report about the runs and sweeps in dirs into the folder out.
-func write(dirs []string, out string, o report.Options) (w cli.Report, err error) {
+func write(dirs []string, out string, o report.Options) (written cli.Report, err error) {
 	r, err := report.New(dirs, out, o)
 	if err != nil {
-		return w, cli.Usage(err)
+		return written, cli.Usage(err)
 	}
 
-	w = cli.Report{Folder: out, Content: r.Content(), Text: func(v cli.View) string {
+	written = cli.Report{Folder: out, Content: r.Content(), Text: func(v cli.View) string {
 		return r.Text(tables.View{Width: cli.Width(), All: v.All, Definitions: v.Definitions})
 	}}
-	if w.Files, err = r.Write(); slices.Contains(w.Files, report.Page) {
-		w.Page = filepath.Join(out, report.Page)
+	if written.Files, err = r.Write(); slices.Contains(written.Files, report.Page) {
+		written.Page = filepath.Join(out, report.Page)
 	}
 
-	return w, err
+	return written, err
 }

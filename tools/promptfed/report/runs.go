@@ -103,7 +103,7 @@ func runsList() *cobra.Command {
 			})
 		})
 
-		m, err := results.ParseMetric(cmp.Or(metric, metrics.Last))
+		measure, err := results.ParseMetric(cmp.Or(metric, metrics.Last))
 		if err != nil {
 			return cli.Usagef("--metric: %w", err)
 		}
@@ -111,7 +111,7 @@ func runsList() *cobra.Command {
 		var list []listedRun
 		for _, r := range runs {
 			l := listedRun{folderSeen(r.Dir), r.Name, r.Method, r.Seed, r.State, r.Reason, len(r.Rounds), r.Planned,
-				r.Tags, m.Name, valueOf(m, r.Run), nil, nil, r.Run}
+				r.Tags, measure.Name, valueOf(measure, r.Run), nil, nil, r.Run}
 			if !r.Sign.IsZero() {
 				l.Sign = &r.Sign
 			}
@@ -125,7 +125,7 @@ func runsList() *cobra.Command {
 			return result.Print(list, "no runs\n")
 		}
 
-		return result.Print(list, runTable(list, m))
+		return result.Print(list, runTable(list, measure))
 	}
 
 	return command
@@ -240,19 +240,19 @@ func runsCompare() *cobra.Command {
 		rows := [][]string{append([]string{"metric"}, out.Runs...)}
 		var first results.Metric
 		for i, name := range names {
-			m, err := results.ParseMetric(name)
+			measure, err := results.ParseMetric(name)
 			if err != nil {
 				return cli.Usagef("--metric: %w", err)
 			}
 
 			if i == 0 {
-				first = m
+				first = measure
 			}
 
-			row, metric := []string{headOf(m, first)}, comparedMetric{m.Name, string(m.Unit), nil}
+			row, metric := []string{headOf(measure, first)}, comparedMetric{measure.Name, string(measure.Unit), nil}
 			for _, r := range runs {
-				v := valueOf(m, r.Run)
-				row, metric.Values = append(row, shown(m, v)), append(metric.Values, v)
+				v := valueOf(measure, r.Run)
+				row, metric.Values = append(row, shown(measure, v)), append(metric.Values, v)
 			}
 
 			if slices.ContainsFunc(row[1:], func(v string) bool { return v != missing }) {

@@ -44,18 +44,18 @@ type startGradients struct {
 
 // newStartGradients returns a tracer for some rounds of an experiment.
 func newStartGradients(experiment *spec.Experiment, rounds int) *startGradients {
-	s := &startGradients{shared: map[string]bool{}, kept: tensor.Map{},
+	tracer := &startGradients{shared: map[string]bool{}, kept: tensor.Map{},
 		params: method.SharedNames(experiment.Method.Params(experiment.Task(experiment.Clients[0])))}
 	for round := range rounds {
 		for client := range experiment.Clients {
-			for _, param := range s.params {
+			for _, param := range tracer.params {
 				raw, changed := startGradientNames(round, client, param)
-				s.shared[raw], s.shared[changed] = true, true
+				tracer.shared[raw], tracer.shared[changed] = true, true
 			}
 		}
 	}
 
-	return s
+	return tracer
 }
 
 // startGradientNames returns the names in a trace of the gradient of the loss, which is there if the optimizer gets

@@ -35,7 +35,7 @@ type launchFlags struct {
 }
 
 func launchCommand(o cli.Outputs) *cobra.Command {
-	f := launchFlags{run: flags{outputs: o}, member: fromSlurm(os.Getenv)}
+	flags := launchFlags{run: flags{outputs: o}, member: fromSlurm(os.Getenv)}
 	command := &cobra.Command{Use: "launch CONFIG...|--images FOLDER [flags of run] [--rank I --tasks N] [--meet DIR]",
 		Short: "run as one of several tasks (srun promptfed launch): task 0 runs, the others train its clients",
 		Long: "Task 0 of a job does what run --cluster does, the others do what work does. Under Slurm the " +
@@ -44,14 +44,15 @@ func launchCommand(o cli.Outputs) *cobra.Command {
 			"all tasks share (--meet). On SIGUSR1, task 0 finishes its round, stops, and has Slurm queue the job " +
 			"again, which then continues; on SIGTERM it finishes its round and stops."}
 
-	f.run.addRun(command)
+	flags.run.addRun(command)
 	l := command.Flags()
-	l.IntVar(&f.member.rank, "rank", f.member.rank, "number of this task, from 0; under Slurm SLURM_PROCID")
-	l.IntVar(&f.member.tasks, "tasks", f.member.tasks, "number of tasks; under Slurm SLURM_NTASKS")
-	l.StringVar(&f.meet, "meet", "", "folder in which the tasks find each other, on a disk that all share (default "+
-		"promptfed-JOB in the current folder)")
-	l.DurationVar(&f.idle, "idle", 10*time.Minute, "how long a task waits for task 0, or for work from it")
-	command.RunE = func(cmd *cobra.Command, args []string) error { return f.launch(cmd.Context(), args) }
+	l.IntVar(&flags.member.rank, "rank", flags.member.rank, "number of this task, from 0; under Slurm SLURM_PROCID")
+	l.IntVar(&flags.member.tasks, "tasks", flags.member.tasks, "number of tasks; under Slurm SLURM_NTASKS")
+	l.StringVar(&flags.meet, "meet", "",
+		"folder in which the tasks find each other, on a disk that all share (default "+
+			"promptfed-JOB in the current folder)")
+	l.DurationVar(&flags.idle, "idle", 10*time.Minute, "how long a task waits for task 0, or for work from it")
+	command.RunE = func(cmd *cobra.Command, args []string) error { return flags.launch(cmd.Context(), args) }
 	return command
 }
 

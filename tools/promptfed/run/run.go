@@ -57,27 +57,31 @@ func (f *flags) openCluster(ctx context.Context) (c *distributed.Cluster, close 
 
 // add adds the flags that the three commands share.
 func (f *flags) add(command *cobra.Command) {
-	l := command.Flags()
-	l.BoolVar(&f.smoke, "smoke", false, "run the small form that the file's section smoke describes, which takes "+
-		"about a minute")
-	l.StringArrayVar(&f.sets, "set", nil, cli.SetHelp)
+	flagSet := command.Flags()
+	flagSet.BoolVar(&f.smoke, "smoke", false,
+		"run the small form that the file's section smoke describes, which takes "+
+			"about a minute")
+	flagSet.StringArrayVar(&f.sets, "set", nil, cli.SetHelp)
 	for _, short := range []struct{ flag, key, kind, help string }{{"method", "method", "string", "train `METHOD`"},
 		{"rounds", "train.rounds", "int", "train for `N` rounds"},
 		{"lr", "train.lr", "float64", "train at the learning `RATE`"},
 		{"clients", "partition.clients", "int", "split the images among `N` clients"},
 		{"programs", "runtime.programs", "string", "compute with the graphs of `DIR`, from promptfed programs"}} {
-		l.Var(keyFlag{l, short.key, short.kind}, short.flag, short.help+": --set "+short.key+"=...")
+		flagSet.Var(keyFlag{flagSet, short.key, short.kind}, short.flag, short.help+": --set "+short.key+"=...")
 	}
 
-	l.BoolVar(&f.quiet, "quiet", false, "print results, warnings and errors only")
-	l.StringVar(&f.out, "out", "", "folder of the run or sweep (default runs/NAME); with several configurations, the "+
-		"folder above them")
-	l.Var(&f.seeds, "seeds", "run with every seed instead of the file's, as in 1,2,3 or 1-3; the table shows means "+
-		"and standard deviations over seeds")
-	l.BoolVar(&f.use.Resume, "resume", false, "continue after the last finished round; a sweep tries failed cells "+
-		"again")
-	l.BoolVar(&f.use.Force, "force", false, cli.ForceHelp)
-	l.StringArrayVar(&f.log, "track", nil, f.outputs.TrackerHelp)
+	flagSet.BoolVar(&f.quiet, "quiet", false, "print results, warnings and errors only")
+	flagSet.StringVar(&f.out, "out", "",
+		"folder of the run or sweep (default runs/NAME); with several configurations, the "+
+			"folder above them")
+	flagSet.Var(&f.seeds, "seeds",
+		"run with every seed instead of the file's, as in 1,2,3 or 1-3; the table shows means "+
+			"and standard deviations over seeds")
+	flagSet.BoolVar(&f.use.Resume, "resume", false,
+		"continue after the last finished round; a sweep tries failed cells "+
+			"again")
+	flagSet.BoolVar(&f.use.Force, "force", false, cli.ForceHelp)
+	flagSet.StringArrayVar(&f.log, "track", nil, f.outputs.TrackerHelp)
 	f.view.AddFlags(command)
 	f.result = cli.AddJSON(command, cli.Shape{Value: cli.Report{}})
 }

@@ -27,23 +27,23 @@ func fromSlurm(get func(string) string) member {
 		return n
 	}
 
-	m := member{tasks: 1, job: "job"}
+	task := member{tasks: 1, job: "job"}
 	if get("SLURM_PROCID") == "" || get("SLURM_JOB_ID") == "" {
-		return m
+		return task
 	}
 
-	m.rank, m.slurm = number("SLURM_PROCID", -1), get("SLURM_JOB_ID")
-	m.tasks = number("SLURM_STEP_NUM_TASKS", number("SLURM_NTASKS", 1))
-	m.job = m.slurm
+	task.rank, task.slurm = number("SLURM_PROCID", -1), get("SLURM_JOB_ID")
+	task.tasks = number("SLURM_STEP_NUM_TASKS", number("SLURM_NTASKS", 1))
+	task.job = task.slurm
 	if step := get("SLURM_STEP_ID"); step != "" {
-		m.job += "." + step
+		task.job += "." + step
 	}
 
-	m.restarts = max(0, number("SLURM_RESTART_COUNT", 0))
-	m.processors = max(0, number("SLURM_CPUS_PER_TASK", 0))
+	task.restarts = max(0, number("SLURM_RESTART_COUNT", 0))
+	task.processors = max(0, number("SLURM_CPUS_PER_TASK", 0))
 	if list := get("CUDA_VISIBLE_DEVICES"); list != "" && list != "NoDevFiles" && list != "-1" {
-		m.devices = len(strings.Split(list, ","))
+		task.devices = len(strings.Split(list, ","))
 	}
 
-	return m
+	return task
 }

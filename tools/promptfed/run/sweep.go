@@ -16,7 +16,7 @@ import (
 )
 
 func sweepCommand(o cli.Outputs) *cobra.Command {
-	f := flags{outputs: o}
+	flags := flags{outputs: o}
 	command := &cobra.Command{
 		Use: "sweep FILE [--smoke] [--set key=value] [--grid key=value,value] [--keep axis=label,label] " +
 			"[--seeds 1,2] [--jobs N] [--array I/N] [--cluster URL] [--out DIR] [--resume] [--force]",
@@ -24,39 +24,41 @@ func sweepCommand(o cli.Outputs) *cobra.Command {
 			"stopped",
 	}
 
-	f.add(command)
-	f.cluster.Add(command)
-	command.Flags().StringArrayVar(&f.keep, "keep", nil,
+	flags.add(command)
+	flags.cluster.Add(command)
+	command.Flags().StringArrayVar(&flags.keep, "keep", nil,
 		"run only these labels of an axis, as in method=FedPHA,PromptFL")
-	command.Flags().StringArrayVar(&f.grid, "grid", nil, "add an axis to the file, which may be that of a run, as in "+
-		"train.lr=0.01,0.05; several make every combination")
-	command.Flags().IntVar(&f.jobs, "jobs", 0, "cells to run at a time (default: as many as the processors allow)")
-	command.Flags().Var(&f.array, "array", "run only part I, from 0, of N parts of the cells, while other processes "+
-		"run the others in the same folder, as in $SLURM_ARRAY_TASK_ID/8 or $JOB_COMPLETION_INDEX/8")
+	command.Flags().StringArrayVar(&flags.grid, "grid", nil,
+		"add an axis to the file, which may be that of a run, as in "+
+			"train.lr=0.01,0.05; several make every combination")
+	command.Flags().IntVar(&flags.jobs, "jobs", 0, "cells to run at a time (default: as many as the processors allow)")
+	command.Flags().Var(&flags.array, "array",
+		"run only part I, from 0, of N parts of the cells, while other processes "+
+			"run the others in the same folder, as in $SLURM_ARRAY_TASK_ID/8 or $JOB_COMPLETION_INDEX/8")
 	command.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := f.check(); err != nil {
+		if err := flags.check(); err != nil {
 			return err
 		}
-		if f.array.Of > 0 && f.use.Force {
+		if flags.array.Of > 0 && flags.use.Force {
 			return cli.Usagef("--array and --force: the parts share one folder, which none of them may " +
 				"empty; remove it first, or use another --out")
 		}
-		f.use.Part = f.array.Name()
-		s, err := loadSweep(args[0], nil, f)
+		flags.use.Part = flags.array.Name()
+		s, err := loadSweep(args[0], nil, flags)
 		if err != nil {
 			return err
 		}
-		return runSweep(cmd.Context(), s, f)
+		return runSweep(cmd.Context(), s, flags)
 	}
 
 	return command
 }
 
 // loadSweep reads a sweep from text, or from the file at path if text is nil. An error is a usage error.
-func loadSweep(path string, text []byte, f flags) (*configs.Sweep, error) {
-	options := configs.SweepOptions{Smoke: f.smoke, Sets: f.sets, Seeds: f.seeds, Grid: f.grid,
+func loadSweep(path string, text []byte, flags flags) (*configs.Sweep, error) {
+	options := configs.SweepOptions{Smoke: flags.smoke, Sets: flags.sets, Seeds: flags.seeds, Grid: flags.grid,
 		Keep: map[string][]string{}}
-	for _, k := range f.keep {
+	for _, k := range flags.keep {
 		axis, labels, ok := strings.Cut(k, "=")
 		if !ok || axis == "" || labels == "" {
 			return nil, cli.Usagef("--keep %q: expected axis=label,label", k)
@@ -64,26 +66,27 @@ func loadSweep(path string, text []byte, f flags) (*configs.Sweep, error) {
 		options.Keep[axis] = append(options.Keep[axis], strings.Split(labels, ",")...)
 	}
 
-	if f.jobs < 0 {
-		return nil, cli.Usagef("--jobs %d: expected 1 or more", f.jobs)
+	if flags.jobs < 0 {
+		return nil, cli.Usagef("--jobs %d: expected 1 or more", flags.jobs)
 	}
 
-	if f.jobs > 1 && f.cluster.URL != "" {
-		return nil, cli.Usagef("--jobs %d: with --cluster cells run one after the other, each on all machines", f.jobs)
+	if flags.jobs > 1 && flags.cluster.URL != "" {
+		return nil, cli.Usagef("--jobs %d: with --cluster cells run one after the other, each on all machines",
+			flags.jobs)
 	}
 
-	s, err := (*configs.Sweep)(nil), error(nil)
+	sweep, err := (*configs.Sweep)(nil), error(nil)
 	if text == nil {
-		s, err = configs.LoadSweep(path, options)
+		sweep, err = configs.LoadSweep(path, options)
 	} else {
-		s, err = configs.ParseSweep(path, text, options)
+		sweep, err = configs.ParseSweep(path, text, options)
 	}
 
 	if err != nil {
 		return nil, cli.Usage(err)
 	}
 
-	return s, nil
+	return sweep, nil
 }
 
 // claimSweep claims the folder of a sweep until release is called, and writes the sweep and its plan. A folder with

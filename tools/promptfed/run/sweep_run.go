@@ -28,24 +28,24 @@ import (
 )
 
 // runSweep runs the unfinished cells of a sweep.
-func runSweep(ctx context.Context, sweep *configs.Sweep, f flags) error {
-	others, disconnect, err := f.openCluster(ctx)
+func runSweep(ctx context.Context, sweep *configs.Sweep, flags flags) error {
+	others, disconnect, err := flags.openCluster(ctx)
 	if err != nil {
 		return err
 	}
 	defer disconnect()
 
-	dir := cmp.Or(f.out, filepath.Join(cli.RunsFolder, sweep.Name))
+	dir := cmp.Or(flags.out, filepath.Join(cli.RunsFolder, sweep.Name))
 	if err := checkRoots(unfinished(dir, sweep.Cells)); err != nil {
 		return err
 	}
 
-	mine := f.array.Cells(sweep.Cells)
+	mine := flags.array.Cells(sweep.Cells)
 	if err := precheck(ctx, unfinished(dir, mine)); err != nil {
 		return err
 	}
 
-	release, err := claimSweep(sweep, dir, f.use)
+	release, err := claimSweep(sweep, dir, flags.use)
 	if release != nil {
 		defer release()
 	}
@@ -56,12 +56,12 @@ func runSweep(ctx context.Context, sweep *configs.Sweep, f flags) error {
 
 	todo := unfinished(dir, mine)
 	if others != nil {
-		f.jobs = 1
+		flags.jobs = 1
 	}
 
-	jobs, workers := share(f.jobs, todo, runtime.NumCPU())
-	run := &sweepRun{dir: dir, failed: map[string]string{}, log: f.log, workers: workers, cluster: others,
-		outputs: f.outputs, show: progress.NewSweep(sweep, len(mine)-len(todo), todo, jobs)}
+	jobs, workers := share(flags.jobs, todo, runtime.NumCPU())
+	run := &sweepRun{dir: dir, failed: map[string]string{}, log: flags.log, workers: workers, cluster: others,
+		outputs: flags.outputs, show: progress.NewSweep(sweep, len(mine)-len(todo), todo, jobs)}
 	err = run.run(ctx, todo, jobs)
 	run.show.Close()
 	if ctx.Err() != nil {
@@ -75,17 +75,17 @@ func runSweep(ctx context.Context, sweep *configs.Sweep, f flags) error {
 	var text strings.Builder
 	out := cli.Report{Folder: dir}
 	waiting := 0 // cells of other parts
-	if f.array.Of > 0 {
+	if flags.array.Of > 0 {
 		waiting = len(unfinished(dir, sweep.Cells)) - len(run.failed)
 	}
 
 	if waiting > 0 {
 		fmt.Fprintf(&text, "part %s: %s done in %s, %d of other parts are not; the last part writes the report, as "+
-			"does promptfed report %s\n", &f.array, experiment.CountInWords(len(mine)-len(run.failed),
+			"does promptfed report %s\n", &flags.array, experiment.CountInWords(len(mine)-len(run.failed),
 			"cell"), dir, waiting, dir)
 	} else if len(run.failed) < len(mine) {
-		if out, err = f.outputs.Report([]string{dir}, dir); err == nil {
-			text.WriteString(out.Text(f.view))
+		if out, err = flags.outputs.Report([]string{dir}, dir); err == nil {
+			text.WriteString(out.Text(flags.view))
 		}
 	}
 
@@ -104,7 +104,7 @@ func runSweep(ctx context.Context, sweep *configs.Sweep, f flags) error {
 	}
 
 	out.WaitingCells = waiting
-	err = errors.Join(f.result.Print(out, text.String()), err)
+	err = errors.Join(flags.result.Print(out, text.String()), err)
 	if n > 0 {
 		return errors.Join(fmt.Errorf("%d of %d cells failed; --resume tries them again", n, len(mine)), err)
 	}
@@ -298,19 +298,19 @@ func (r *sweepRun) cell(ctx context.Context, cell configs.Cell) (err error) {
 		return err
 	}
 
-	m := r.show.Cell(cell, &r.features)
+	monitor := r.show.Cell(cell, &r.features)
 	workers := r.workers
 	if cell.Config.Runtime.Workers > 0 {
 		workers = 0
 	}
 
 	result, err := training{dir: dir, use: runfolder.Use{Resume: true, Cell: true}, log: r.log, workers: workers,
-		beside: r.workers > 0, cluster: r.cluster, outputs: r.outputs}.run(ctx, cell.Config, m)
+		beside: r.workers > 0, cluster: r.cluster, outputs: r.outputs}.run(ctx, cell.Config, monitor)
 	if err != nil {
 		return err
 	}
 
-	m.Done(result.Summary)
+	monitor.Done(result.Summary)
 	return nil
 }
 

@@ -69,11 +69,11 @@ const (
 
 // lockFor locks a file of a folder.
 func lockFor(dir, name string, try func(*flock.Flock) (bool, error), held string) (release func(), err error) {
-	l := flock.New(filepath.Join(dir, name), flock.SetFlag(os.O_CREATE|os.O_RDWR), flock.SetPermissions(0o644))
-	got, err := try(l)
+	file := flock.New(filepath.Join(dir, name), flock.SetFlag(os.O_CREATE|os.O_RDWR), flock.SetPermissions(0o644))
+	got, err := try(file)
 	for i := 1; i < tries && err == nil && !got; i++ {
 		time.Sleep(pause)
-		got, err = try(l)
+		got, err = try(file)
 	}
 
 	// Some network file systems have no locks.
@@ -89,5 +89,5 @@ func lockFor(dir, name string, try func(*flock.Flock) (bool, error), held string
 		return nil, Occupied{fmt.Errorf("%s; wait until it has ended, or use another --out", held)}
 	}
 
-	return func() { l.Close() }, nil
+	return func() { file.Close() }, nil
 }

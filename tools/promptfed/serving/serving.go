@@ -61,11 +61,11 @@ func Metadata(facts []inference.Fact) map[string]any {
 // one budget: maxBodies bytes of files, maxPixels pixels, and one image per core at a time. An image above the limits
 // gets status 413. A file takes bytes of the budget as they arrive. A request whose bytes find the budget spent, or
 // that waits longer than maxWait for another part of it, gets status 503.
-func Handler(f *inference.File) http.Handler {
+func Handler(classifier *inference.File) http.Handler {
 	mux, bodies, pixels := http.NewServeMux(), semaphore.NewWeighted(maxBodies), semaphore.NewWeighted(maxPixels)
 	turns := semaphore.NewWeighted(int64(runtime.GOMAXPROCS(0)))
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
-		facts, _ := f.About()
+		facts, _ := classifier.About()
 		write(w, http.StatusOK, Metadata(facts))
 	})
 
@@ -92,13 +92,13 @@ func Handler(f *inference.File) http.Handler {
 			return
 		}
 
-		p, err := f.Classify(r.Context(), img)
+		p, err := classifier.Classify(r.Context(), img)
 		if err != nil {
 			write(w, http.StatusInternalServerError, map[string]string{"error": err.Error()})
 			return
 		}
 
-		write(w, http.StatusOK, NewPrediction(inference.Prediction{Probabilities: p}, f.Classes()))
+		write(w, http.StatusOK, NewPrediction(inference.Prediction{Probabilities: p}, classifier.Classes()))
 	})
 
 	return mux
@@ -174,7 +174,7 @@ func write(w http.ResponseWriter, status int, what any) {
 }
 
 // Listen serves Handler at HOST:PORT until the context ends. Without HOST it listens on 127.0.0.1.
-func Listen(ctx context.Context, address string, f *inference.File) error {
+func Listen(ctx context.Context, address string, classifier *inference.File) error {
 	host, port, err := net.SplitHostPort(address)
 	if err == nil && host == "" {
 		address = net.JoinHostPort("127.0.0.1", port)
@@ -186,5 +186,5 @@ func Listen(ctx context.Context, address string, f *inference.File) error {
 	}
 
 	fmt.Printf("curl --data-binary @IMAGE http://%s/ (until Ctrl-C)\n", l.Addr())
-	return hostguard.Serve(ctx, l, hostguard.Listening(address, l.Addr(), Handler(f)))
+	return hostguard.Serve(ctx, l, hostguard.Listening(address, l.Addr(), Handler(classifier)))
 }

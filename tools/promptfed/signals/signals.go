@@ -54,18 +54,18 @@ func FromContext(ctx context.Context) *Finisher {
 }
 
 // hear handles a signal.
-func (f *Finisher) hear(s os.Signal) {
+func (f *Finisher) hear(received os.Signal) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	term := s == syscall.SIGTERM
-	if s == os.Interrupt || f.asked || term && !f.gentle || f.rounds == 0 {
-		f.again = f.again || s != os.Interrupt && !term
+	term := received == syscall.SIGTERM
+	if received == os.Interrupt || f.asked || term && !f.gentle || f.rounds == 0 {
+		f.again = f.again || received != os.Interrupt && !term
 		f.cancel()
 		return
 	}
 
 	f.asked, f.again = true, !term
-	slog.Info("stopping after this round; a second signal stops at once", "signal", s)
+	slog.Info("stopping after this round; a second signal stops at once", "signal", received)
 }
 
 // Begin marks the begin of rounds, and end marks their end.

@@ -105,9 +105,9 @@ func Find(vars []*Variable, name string) (*Variable, error) {
 }
 
 // Variables lists the numeric arrays of a file and skips other kinds of variables. It reads only their headers.
-func Variables(r io.ReaderAt) ([]*Variable, error) {
+func Variables(file io.ReaderAt) ([]*Variable, error) {
 	var head [matHeader]byte
-	if _, err := r.ReadAt(head[:], 0); err != nil {
+	if _, err := file.ReadAt(head[:], 0); err != nil {
 		return nil, errors.New("shorter than the header of a MATLAB 5 file: expected a .mat file saved with -v7 or -v6")
 	}
 
@@ -127,7 +127,7 @@ func Variables(r io.ReaderAt) ([]*Variable, error) {
 	var out []*Variable
 	for at := int64(matHeader); ; {
 		var tag [8]byte
-		switch n, err := r.ReadAt(tag[:], at); {
+		switch n, err := file.ReadAt(tag[:], at); {
 		case n == 0 && err == io.EOF:
 			return out, nil
 		case n < len(tag):
@@ -137,7 +137,7 @@ func Variables(r io.ReaderAt) ([]*Variable, error) {
 		kind, length := order.Uint32(tag[:4]), int64(order.Uint32(tag[4:]))
 		variable := &Variable{order: order, Element: at + 8, length: length, Compressed: kind == matCompressed}
 		var last [1]byte
-		if _, err := r.ReadAt(last[:], at+8+length-1); err != nil {
+		if _, err := file.ReadAt(last[:], at+8+length-1); err != nil {
 			return nil, fmt.Errorf("the file ends inside the element at byte %d: it is truncated, fetch it again", at)
 		}
 
@@ -146,7 +146,7 @@ func Variables(r io.ReaderAt) ([]*Variable, error) {
 			continue
 		}
 
-		ok, err := variable.head(r)
+		ok, err := variable.head(file)
 		if err != nil {
 			return nil, fmt.Errorf("element at byte %d: %w", variable.Element-8, err)
 		}

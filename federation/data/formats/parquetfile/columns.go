@@ -126,25 +126,25 @@ func (v Value) Name(names []string) string {
 }
 
 // Values reads a column of labels or domains.
-func (f *File) Values(column *parquet.Column) (v Values, err error) {
+func (f *File) Values(column *parquet.Column) (out Values, err error) {
 	at := map[Value]int32{}
 	for g := range f.File.RowGroups() {
 		chunk, err := f.Chunk(g, column.Index())
 		if err != nil {
-			return v, fmt.Errorf("%s: column %s: %w", f.path, column.Name(), oneline.Error(err))
+			return out, fmt.Errorf("%s: column %s: %w", f.path, column.Name(), oneline.Error(err))
 		}
 		for _, p := range chunk.Pages {
 			values, _, err := chunk.read(p)
 			if err != nil {
-				return v, fmt.Errorf("%s: column %s: %w", f.path, column.Name(), oneline.Error(err))
+				return out, fmt.Errorf("%s: column %s: %w", f.path, column.Name(), oneline.Error(err))
 			}
 			for _, x := range values {
-				v.Rows = append(v.Rows, v.code(at, x))
+				out.Rows = append(out.Rows, out.code(at, x))
 			}
 		}
 	}
 
-	return v, nil
+	return out, nil
 }
 
 // code returns the index of a value in Values, and adds the value if it is new.

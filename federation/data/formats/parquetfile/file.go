@@ -62,14 +62,14 @@ func Open(path string) (*File, error) {
 }
 
 // readParquet checks the footer of a file and opens the file.
-func readParquet(r io.ReaderAt, size int64) (f *parquet.File, err error) {
+func readParquet(file io.ReaderAt, size int64) (parsed *parquet.File, err error) {
 	defer guard(&err)
 	var tail [8]byte
 	if size < 12 {
 		return nil, errors.New("is not a Parquet file: it is too short")
 	}
 
-	if _, err := r.ReadAt(tail[:], size-8); err != nil {
+	if _, err := file.ReadAt(tail[:], size-8); err != nil {
 		return nil, err
 	}
 
@@ -82,7 +82,7 @@ func readParquet(r io.ReaderAt, size int64) (f *parquet.File, err error) {
 	}
 
 	footer := make([]byte, n)
-	if _, err := r.ReadAt(footer, size-8-n); err != nil {
+	if _, err := file.ReadAt(footer, size-8-n); err != nil {
 		return nil, err
 	}
 
@@ -90,13 +90,13 @@ func readParquet(r io.ReaderAt, size int64) (f *parquet.File, err error) {
 		return nil, fmt.Errorf("the file is damaged: %w", err)
 	}
 
-	f, err = parquet.OpenFile(r, size, parquet.SkipPageIndex(true), parquet.SkipBloomFilters(true))
+	parsed, err = parquet.OpenFile(file, size, parquet.SkipPageIndex(true), parquet.SkipBloomFilters(true))
 	if err != nil {
 		return nil, err
 	}
 
 	rows := int64(0)
-	for i, g := range f.RowGroups() {
+	for i, g := range parsed.RowGroups() {
 		n := g.NumRows()
 		if n < 0 || n > size-rows { // an image has at least one byte
 			return nil, fmt.Errorf("the file is damaged: row group %d of %d rows in %d bytes", i, n, size)
@@ -104,7 +104,7 @@ func readParquet(r io.ReaderAt, size int64) (f *parquet.File, err error) {
 		rows += n
 	}
 
-	return f, nil
+	return parsed, nil
 }
 
 // pqPage is the position of a page in a column chunk, and the rows of the page.
@@ -125,10 +125,10 @@ type pqChunk struct {
 }
 
 // Chunk finds the pages of a column chunk by reading their headers.
-func (f *File) Chunk(group, column int) (c *pqChunk, err error) {
+func (f *File) Chunk(group, column int) (out *pqChunk, err error) {
 	defer guard(&err)
-	g := f.File.RowGroups()[group]
-	chunk, ok := g.ColumnChunks()[column].(*parquet.FileColumnChunk)
+	rowGroup := f.File.RowGroups()[group]
+	chunk, ok := rowGroup.ColumnChunks()[column].(*parquet.FileColumnChunk)
 	if !ok {
 		return nil, errors.New("the file is damaged: a column is missing")
 	}
@@ -139,14 +139,14 @@ func (f *File) Chunk(group, column int) (c *pqChunk, err error) {
 		return nil, errors.New("a column holds lists")
 	}
 
-	c = &pqChunk{file: f, chunk: chunk, meta: meta, levels: bits.Len(uint(node.MaxDefinitionLevel()))}
-	end := c.base() + meta.TotalCompressedSize
-	if c.base() < 4 || meta.TotalCompressedSize < 0 || end > f.size || end < c.base() {
-		return nil, fmt.Errorf("the file is damaged: a column at byte %d to %d of %d", c.base(), end, f.size)
+	out = &pqChunk{file: f, chunk: chunk, meta: meta, levels: bits.Len(uint(node.MaxDefinitionLevel()))}
+	end := out.base() + meta.TotalCompressedSize
+	if out.base() < 4 || meta.TotalCompressedSize < 0 || end > f.size || end < out.base() {
+		return nil, fmt.Errorf("the file is damaged: a column at byte %d to %d of %d", out.base(), end, f.size)
 	}
 
 	rows := int64(0)
-	for at := c.base(); rows < g.NumRows(); {
+	for at := out.base(); rows < rowGroup.NumRows(); {
 		header, n, err := headerAt(f.r, at, end)
 		if err != nil {
 			return nil, err
@@ -160,10 +160,10 @@ func (f *File) Chunk(group, column int) (c *pqChunk, err error) {
 		at += page.length
 		switch header.Type {
 		case format.DictionaryPage:
-			if c.dict.length > 0 || len(c.Pages) > 0 {
+			if out.dict.length > 0 || len(out.Pages) > 0 {
 				return nil, errors.New("the file is damaged: a dictionary is not the first page")
 			}
-			c.dict = page
+			out.dict = page
 			continue
 		case format.DataPage:
 			page.rows = int64(header.DataPageHeader.V.NumValues)
@@ -173,16 +173,16 @@ func (f *File) Chunk(group, column int) (c *pqChunk, err error) {
 			continue
 		}
 
-		if page.rows < 0 || page.rows > g.NumRows()-rows {
+		if page.rows < 0 || page.rows > rowGroup.NumRows()-rows {
 			return nil, fmt.Errorf("the file is damaged: a page of %d rows where %d are left", page.rows,
-				g.NumRows()-rows)
+				rowGroup.NumRows()-rows)
 		}
 
 		rows += page.rows
-		c.Pages = append(c.Pages, page)
+		out.Pages = append(out.Pages, page)
 	}
 
-	return c, nil
+	return out, nil
 }
 
 // base returns the offset of the column chunk, computed as the library computes it.
@@ -215,10 +215,10 @@ func (s shifted) ReadAt(p []byte, off int64) (int, error) { return s.Reader.Read
 
 // read returns the values of a page, including nulls, and about how many bytes they occupy. The values point into
 // memory that is not reused.
-func (c *pqChunk) read(p pqPage) (values []parquet.Value, size int64, err error) {
+func (c *pqChunk) read(place pqPage) (values []parquet.Value, size int64, err error) {
 	defer guard(&err)
-	buf := make([]byte, 0, c.dict.length+p.length)
-	for _, part := range []pqPage{c.dict, p} {
+	buf := make([]byte, 0, c.dict.length+place.length)
+	for _, part := range []pqPage{c.dict, place} {
 		if part.length == 0 {
 			continue
 		}
@@ -248,14 +248,14 @@ func (c *pqChunk) read(p pqPage) (values []parquet.Value, size int64, err error)
 		return nil, 0, err
 	}
 
-	values = make([]parquet.Value, p.rows)
+	values = make([]parquet.Value, place.rows)
 	n, err := page.Values().ReadValues(values)
 	if err != nil && err != io.EOF {
 		return nil, 0, err
 	}
 
-	if int64(n) != p.rows {
-		return nil, 0, fmt.Errorf("the file is damaged: a page of %d rows has %d values", p.rows, n)
+	if int64(n) != place.rows {
+		return nil, 0, fmt.Errorf("the file is damaged: a page of %d rows has %d values", place.rows, n)
 	}
 
 	return values, size, nil

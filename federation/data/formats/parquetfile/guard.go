@@ -31,13 +31,13 @@ var errParquetEnd = errors.New("the file is damaged: it ends early")
 // they claim.
 func checkFooter(footer []byte) error {
 	var p thrift.CompactProtocol
-	r := p.NewReaderFromBytes(footer)
+	reader := p.NewReaderFromBytes(footer)
 	items := 0
 	var value func(t thrift.Type, inList bool, depth int) error
 
 	list := func(t thrift.Type, size int32, depth int) error {
 		items += int(size)
-		if size < 0 || int(size) > len(footer)-r.BytesRead() || items > pqMaxItems {
+		if size < 0 || int(size) > len(footer)-reader.BytesRead() || items > pqMaxItems {
 			return fmt.Errorf("the footer has a list of %d elements", size)
 		}
 		for range size {
@@ -48,40 +48,40 @@ func checkFooter(footer []byte) error {
 		return nil
 	}
 
-	value = func(t thrift.Type, inList bool, depth int) error {
+	value = func(kind thrift.Type, inList bool, depth int) error {
 		if depth > pqMaxDepth {
 			return errors.New("the footer is nested too deeply")
 		}
 
 		var err error
-		switch t {
+		switch kind {
 		case thrift.TRUE, thrift.FALSE:
 			if inList { // elsewhere the type contains the value
-				_, err = r.ReadInt8()
+				_, err = reader.ReadInt8()
 			}
 		case thrift.I8:
-			_, err = r.ReadInt8()
+			_, err = reader.ReadInt8()
 		case thrift.I16, thrift.I32, thrift.I64:
-			_, err = r.ReadInt64()
+			_, err = reader.ReadInt64()
 		case thrift.DOUBLE:
-			_, err = r.ReadFloat64()
+			_, err = reader.ReadFloat64()
 		case thrift.BINARY:
-			_, err = r.ReadBytes()
+			_, err = reader.ReadBytes()
 		case thrift.LIST, thrift.SET:
 			var l thrift.List
-			if l, err = r.ReadList(); err == nil {
+			if l, err = reader.ReadList(); err == nil {
 				err = list(l.Type, l.Size, depth)
 			}
 		case thrift.STRUCT:
 			for err == nil {
 				var f thrift.Field
-				if f, err = r.ReadField(); err != nil || f.Type == thrift.STOP {
+				if f, err = reader.ReadField(); err != nil || f.Type == thrift.STOP {
 					break
 				}
 				err = value(f.Type, false, depth+1)
 			}
 		default: // Parquet's footers have no maps and no UUIDs
-			return fmt.Errorf("the footer has a field of type %d", t)
+			return fmt.Errorf("the footer has a field of type %d", kind)
 		}
 
 		return err
@@ -93,9 +93,9 @@ func checkFooter(footer []byte) error {
 // readPageHeader returns the page header at the start of b, and its length. errParquetEnd means that b is too short.
 func readPageHeader(b []byte) (*format.PageHeader, int, error) {
 	var p thrift.CompactProtocol
-	r := p.NewReaderFromBytes(b)
+	reader := p.NewReaderFromBytes(b)
 	header := new(format.PageHeader)
-	if err := thrift.NewDecoder(r).Decode(header); err != nil {
+	if err := thrift.NewDecoder(reader).Decode(header); err != nil {
 		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 			return nil, 0, errParquetEnd
 		}
@@ -108,7 +108,7 @@ func readPageHeader(b []byte) (*format.PageHeader, int, error) {
 			header.UncompressedPageSize, pqMaxPage)
 	}
 
-	return header, r.BytesRead(), nil
+	return header, reader.BytesRead(), nil
 }
 
 // checkPage checks that the content of a page is as long as its header says, both after decompression and after the
@@ -127,7 +127,7 @@ func checkPage(header *format.PageHeader, codec format.CompressionCodec, levels 
 		}
 		return nil
 	case format.DataPage:
-		d := header.DataPageHeader.V
+		page := header.DataPageHeader.V
 		body, err := unpack(codec, raw, unpacked)
 		if err != nil {
 			return err
@@ -137,41 +137,41 @@ func checkPage(header *format.PageHeader, codec format.CompressionCodec, levels 
 				return errParquetEnd
 			}
 
-			n := binary.LittleEndian.Uint32(body)
+			length := binary.LittleEndian.Uint32(body)
 			body = body[4:]
-			if int64(n) > int64(len(body)) {
+			if int64(length) > int64(len(body)) {
 				return errParquetEnd
 			}
 
-			if d.DefinitionLevelEncoding != format.RLE {
-				return fmt.Errorf("levels in encoding %v are not supported", d.DefinitionLevelEncoding)
+			if page.DefinitionLevelEncoding != format.RLE {
+				return fmt.Errorf("levels in encoding %v are not supported", page.DefinitionLevelEncoding)
 			}
 
-			if err := checkRuns(body[:n], levels, int(d.NumValues)); err != nil {
+			if err := checkRuns(body[:length], levels, int(page.NumValues)); err != nil {
 				return err
 			}
 
-			body = body[n:]
+			body = body[length:]
 		}
-		return checkValues(d.Encoding, body, int(d.NumValues))
+		return checkValues(page.Encoding, body, int(page.NumValues))
 	case format.DataPageV2:
-		d := header.DataPageHeaderV2.V
-		rep, def := int(d.RepetitionLevelsByteLength), int(d.DefinitionLevelsByteLength)
-		if rep < 0 || def < 0 || rep+def > len(raw) || rep+def > unpacked || d.NumNulls < 0 ||
-			d.NumNulls > d.NumValues {
+		page := header.DataPageHeaderV2.V
+		rep, def := int(page.RepetitionLevelsByteLength), int(page.DefinitionLevelsByteLength)
+		if rep < 0 || def < 0 || rep+def > len(raw) || rep+def > unpacked || page.NumNulls < 0 ||
+			page.NumNulls > page.NumValues {
 			return errParquetEnd
 		}
-		if err := checkRuns(raw[rep:rep+def], levels, int(d.NumValues)); err != nil {
+		if err := checkRuns(raw[rep:rep+def], levels, int(page.NumValues)); err != nil {
 			return err
 		}
 		body := raw[rep+def:]
-		if !d.IsCompressed.Valid || d.IsCompressed.V {
+		if !page.IsCompressed.Valid || page.IsCompressed.V {
 			var err error
 			if body, err = unpack(codec, body, unpacked-rep-def); err != nil {
 				return err
 			}
 		}
-		return checkValues(d.Encoding, body, int(d.NumValues))
+		return checkValues(page.Encoding, body, int(page.NumValues))
 	}
 
 	return fmt.Errorf("page of type %v", header.Type)
@@ -228,8 +228,8 @@ const pqSlack = 1024
 const pqPlainDictionary = format.Encoding(2)
 
 // checkValues counts the values of encodings that can claim more values than the page has bytes.
-func checkValues(e format.Encoding, body []byte, n int) error {
-	switch e {
+func checkValues(encoding format.Encoding, body []byte, n int) error {
+	switch encoding {
 	case format.Plain:
 		return nil
 	case pqPlainDictionary, format.RLEDictionary:
@@ -255,22 +255,22 @@ func checkValues(e format.Encoding, body []byte, n int) error {
 		return nil
 	}
 
-	return fmt.Errorf("encoding %v is not supported: write the file with plain or dictionary encoding", e)
+	return fmt.Errorf("encoding %v is not supported: write the file with plain or dictionary encoding", encoding)
 }
 
 // checkRuns walks Parquet's hybrid of run lengths and packed bits and checks that it holds at most n values.
-func checkRuns(b []byte, bits, n int) error {
+func checkRuns(raw []byte, bits, n int) error {
 	total := uint64(0)
-	for len(b) > 0 {
-		head, k := binary.Uvarint(b)
+	for len(raw) > 0 {
+		head, k := binary.Uvarint(raw)
 		if k <= 0 {
 			return errParquetEnd
 		}
 
-		b = b[k:]
+		raw = raw[k:]
 		count, size := head>>1, uint64(bits+7)/8
 		if head&1 == 1 {
-			if count > uint64(len(b)) && bits > 0 {
+			if count > uint64(len(raw)) && bits > 0 {
 				return errParquetEnd
 			}
 			count, size = 8*count, count*uint64(bits)
@@ -280,11 +280,11 @@ func checkRuns(b []byte, bits, n int) error {
 			return fmt.Errorf("runs of %d values in a page of %d", total, n)
 		}
 
-		if size > uint64(len(b)) {
+		if size > uint64(len(raw)) {
 			return errParquetEnd
 		}
 
-		b = b[size:]
+		raw = raw[size:]
 	}
 
 	return nil

@@ -54,23 +54,23 @@ func (x *ImagePages) Bytes(w ChunkID, row int64) ([]byte, error) {
 	return v.ByteArray(), nil
 }
 
-func (x *ImagePages) value(w ChunkID, row int64) (parquet.Value, error) {
+func (x *ImagePages) value(id ChunkID, row int64) (parquet.Value, error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	for i, k := range x.Cached {
-		if k.ChunkID == w && row >= k.page.first && row < k.page.first+k.page.rows {
+		if k.ChunkID == id && row >= k.page.first && row < k.page.first+k.page.rows {
 			x.Cached = append(slices.Delete(x.Cached, i, i+1), k)
 			return k.values[row-k.page.first], nil
 		}
 	}
 
-	chunk := x.chunks[w]
+	chunk := x.chunks[id]
 	if chunk == nil {
 		var err error
-		if chunk, err = w.File.Chunk(w.Group, w.Column); err != nil {
+		if chunk, err = id.File.Chunk(id.Group, id.Column); err != nil {
 			return parquet.Value{}, err
 		}
-		x.chunks[w] = chunk
+		x.chunks[id] = chunk
 	}
 
 	i := slices.IndexFunc(chunk.Pages, func(p pqPage) bool { return row < p.first+p.rows })
@@ -85,7 +85,7 @@ func (x *ImagePages) value(w ChunkID, row int64) (parquet.Value, error) {
 	}
 
 	x.Reads++
-	x.Cached = append(x.Cached, cachedPage{w, page, values, size})
+	x.Cached = append(x.Cached, cachedPage{id, page, values, size})
 	total := int64(0)
 	for i, k := range slices.Backward(x.Cached) {
 		if total += k.Size; total > x.MaxBytes && i < len(x.Cached)-1 {

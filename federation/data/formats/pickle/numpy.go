@@ -102,8 +102,8 @@ func pickleLatin1(args ...any) (any, error) {
 // latin1Reader decodes a blob of text.
 type latin1Reader struct{ in io.RuneReader }
 
-func (l latin1Reader) Read(b []byte) (int, error) {
-	for i := range b {
+func (l latin1Reader) Read(out []byte) (int, error) {
+	for i := range out {
 		r, size, err := l.in.ReadRune()
 		if err == nil && (r > 255 || r == utf8.RuneError && size == 1) {
 			err = fmt.Errorf("character %q is not a byte", r)
@@ -111,10 +111,10 @@ func (l latin1Reader) Read(b []byte) (int, error) {
 		if err != nil {
 			return i, err
 		}
-		b[i] = byte(r)
+		out[i] = byte(r)
 	}
 
-	return len(b), nil
+	return len(out), nil
 }
 
 // newNpType reads a type code such as u1, i8, U20 or O8.
@@ -158,18 +158,18 @@ func (t *DType) PySetState(state any) error {
 
 // PySetState takes (version, shape, type, Fortran order, elements).
 func (a *Array) PySetState(state any) error {
-	s, ok := state.(*types.Tuple)
-	if !ok || len(*s) != 5 {
+	tuple, ok := state.(*types.Tuple)
+	if !ok || len(*tuple) != 5 {
 		return errors.New("a numpy array without its state")
 	}
 
-	shape, err := pickleShape((*s)[1])
+	shape, err := pickleShape((*tuple)[1])
 	if err != nil {
 		return err
 	}
 
-	fortran, _ := (*s)[3].(bool)
-	b, err := newNpArray((*s)[2], shape, (*s)[4], fortran)
+	fortran, _ := (*tuple)[3].(bool)
+	b, err := newNpArray((*tuple)[2], shape, (*tuple)[4], fortran)
 	if err == nil {
 		*a = *b
 	}
@@ -200,13 +200,13 @@ func pickleShape(v any) ([]int, error) {
 
 // newNpArray returns an array, after it checked that the number of elements agrees with the shape.
 func newNpArray(dtype any, shape []int, elements any, fortran bool) (*Array, error) {
-	t, ok := dtype.(*DType)
+	elementType, ok := dtype.(*DType)
 	if !ok {
 		return nil, errors.New("a numpy array without a type")
 	}
 
-	array := &Array{Shape: shape, Dtype: *t, Fortran: fortran && len(shape) > 1}
-	if l, ok := elements.(*types.List); ok && t.Letter == 'O' {
+	array := &Array{Shape: shape, Dtype: *elementType, Fortran: fortran && len(shape) > 1}
+	if l, ok := elements.(*types.List); ok && elementType.Letter == 'O' {
 		if array.list = *l; len(array.list) != array.Len() {
 			return nil, fmt.Errorf("a numpy array of shape %v with %d objects", shape, len(array.list))
 		}
@@ -231,10 +231,12 @@ func newNpArray(dtype any, shape []int, elements any, fortran bool) (*Array, err
 		length = int64(len(array.Raw))
 	}
 
-	want := int64(array.Len()) * int64(t.Size)
-	if t.Letter == 'O' || t.Size == 0 && array.Len() > 0 || array.File != nil && array.File.Text && length < want ||
+	want := int64(array.Len()) * int64(elementType.Size)
+	if elementType.Letter == 'O' || elementType.Size == 0 && array.Len() > 0 || array.File != nil && array.File.Text &&
+		length < want ||
 		(array.File == nil || !array.File.Text) && length != want {
-		return nil, fmt.Errorf("a numpy array of shape %v and type %c%d with %d bytes", shape, t.Letter, t.Size, length)
+		return nil, fmt.Errorf("a numpy array of shape %v and type %c%d with %d bytes", shape, elementType.Letter,
+			elementType.Size, length)
 	}
 
 	return array, nil
@@ -265,41 +267,41 @@ func (a *Array) bytes(r io.ReaderAt) ([]byte, error) {
 
 // Values returns the elements of a list, a tuple or an array, each an int or a string. Objects of other types are an
 // error.
-func Values(r io.ReaderAt, v any) ([]any, error) {
+func Values(file io.ReaderAt, v any) ([]any, error) {
 	var list []any
-	switch v := v.(type) {
+	switch value := v.(type) {
 	case *types.List:
-		list = *v
+		list = *value
 	case *types.Tuple:
-		list = *v
+		list = *value
 	case *Array:
-		if v.Dtype.Letter != 'O' {
-			return v.values(r)
+		if value.Dtype.Letter != 'O' {
+			return value.values(file)
 		}
-		list = v.list
+		list = value.list
 	default:
-		return nil, fmt.Errorf("%T where a list is expected", v)
+		return nil, fmt.Errorf("%T where a list is expected", value)
 	}
 
 	out := make([]any, len(list))
-	for i, e := range list {
-		if a, ok := e.(*Array); ok && len(a.Shape) == 0 && a.Dtype.Letter != 'O' {
-			one, err := a.values(r)
+	for i, element := range list {
+		if a, ok := element.(*Array); ok && len(a.Shape) == 0 && a.Dtype.Letter != 'O' {
+			one, err := a.values(file)
 			if err != nil {
 				return nil, err
 			}
-			e = one[0]
+			element = one[0]
 		}
 
-		if s, ok := Text(e); ok {
-			e = s
+		if s, ok := Text(element); ok {
+			element = s
 		}
 
-		switch e.(type) {
+		switch element.(type) {
 		case int, string:
-			out[i] = e
+			out[i] = element
 		default:
-			return nil, fmt.Errorf("element %d of a list is %T: expected a whole number or a string", i, e)
+			return nil, fmt.Errorf("element %d of a list is %T: expected a whole number or a string", i, element)
 		}
 	}
 
@@ -329,7 +331,7 @@ func (a *Array) values(r io.ReaderAt) ([]any, error) {
 }
 
 // value reads one element.
-func (t DType) value(b []byte) (any, error) {
+func (t DType) value(raw []byte) (any, error) {
 	var order binary.ByteOrder = binary.LittleEndian
 	if t.big {
 		order = binary.BigEndian
@@ -337,11 +339,11 @@ func (t DType) value(b []byte) (any, error) {
 
 	switch t.Letter {
 	case 'S':
-		return strings.TrimRight(string(b), "\x00"), nil
+		return strings.TrimRight(string(raw), "\x00"), nil
 	case 'U':
 		var s strings.Builder
-		for ; len(b) >= 4; b = b[4:] {
-			if r := rune(order.Uint32(b)); r != 0 {
+		for ; len(raw) >= 4; raw = raw[4:] {
+			if r := rune(order.Uint32(raw)); r != 0 {
 				s.WriteRune(r)
 			}
 		}
@@ -350,9 +352,9 @@ func (t DType) value(b []byte) (any, error) {
 		x := math.NaN()
 		switch t.Size {
 		case 4:
-			x = float64(math.Float32frombits(order.Uint32(b)))
+			x = float64(math.Float32frombits(order.Uint32(raw)))
 		case 8:
-			x = math.Float64frombits(order.Uint64(b))
+			x = math.Float64frombits(order.Uint64(raw))
 		}
 		if x != math.Trunc(x) || math.Abs(x) > math.MaxInt32 {
 			return nil, fmt.Errorf("%v where a whole number is expected", x)
@@ -360,17 +362,17 @@ func (t DType) value(b []byte) (any, error) {
 		return int(x), nil
 	}
 
-	if len(b) > 8 || bits.OnesCount(uint(len(b))) != 1 {
+	if len(raw) > 8 || bits.OnesCount(uint(len(raw))) != 1 {
 		return nil, fmt.Errorf("numpy type %c%d", t.Letter, t.Size)
 	}
 
 	var wide [8]byte
-	if copy(wide[:], b); t.big {
-		slices.Reverse(wide[:len(b)])
+	if copy(wide[:], raw); t.big {
+		slices.Reverse(wide[:len(raw)])
 	}
 
 	u := binary.LittleEndian.Uint64(wide[:])
-	if unused := 64 - 8*len(b); t.Letter == 'i' { // extend the sign
+	if unused := 64 - 8*len(raw); t.Letter == 'i' { // extend the sign
 		return int(int64(u<<unused) >> unused), nil
 	}
 

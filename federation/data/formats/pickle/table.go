@@ -75,27 +75,27 @@ func Numbers(r io.ReaderAt, v any) ([]float64, error) {
 }
 
 // ReadPair returns the two elements of a file's pair.
-func ReadPair(r io.ReaderAt, size int64) (any, any, error) {
-	v, err := npyOrPickle(r, size)
+func ReadPair(file io.ReaderAt, size int64) (any, any, error) {
+	value, err := npyOrPickle(file, size)
 	if err != nil {
 		return nil, nil, err
 	}
 
 	var list []any
-	switch v := v.(type) {
+	switch v := value.(type) {
 	case *types.Tuple:
 		list = *v
 	case *types.List:
 		list = *v
 	case *Array:
 		if len(v.Shape) == 2 && v.Shape[0] == 2 {
-			return v.rows(r)
+			return v.rows(file)
 		}
 		list = v.list
 	}
 
 	if len(list) != 2 {
-		return nil, nil, fmt.Errorf("it holds %T: expected a pair of lists or numpy arrays", v)
+		return nil, nil, fmt.Errorf("it holds %T: expected a pair of lists or numpy arrays", value)
 	}
 
 	return list[0], list[1], nil
@@ -128,10 +128,10 @@ var npyHeader = regexp.MustCompile(`^\{'descr': '([<>|=])([iubfUSO]\d*)', ` +
 	`'fortran_order': (True|False), 'shape': \(([\d, ]*)\), \}\s*$`)
 
 // npyOrPickle reads a file of numpy.save ("NEP 1") or a bare pickle.
-func npyOrPickle(r io.ReaderAt, size int64) (any, error) {
+func npyOrPickle(file io.ReaderAt, size int64) (any, error) {
 	var head [12]byte
-	if n, _ := r.ReadAt(head[:], 0); n < len(head) || string(head[:6]) != "\x93NUMPY" {
-		return Read(r, 0, size)
+	if n, _ := file.ReadAt(head[:], 0); n < len(head) || string(head[:6]) != "\x93NUMPY" {
+		return Read(file, 0, size)
 	}
 
 	at, length := int64(10), int64(binary.LittleEndian.Uint16(head[8:]))
@@ -144,30 +144,30 @@ func npyOrPickle(r io.ReaderAt, size int64) (any, error) {
 	}
 
 	text := make([]byte, length)
-	if _, err := r.ReadAt(text, at); err != nil {
+	if _, err := file.ReadAt(text, at); err != nil {
 		return nil, errors.New("the header of the numpy file is cut off: fetch it again")
 	}
 
-	m := npyHeader.FindStringSubmatch(string(text))
-	if m == nil {
+	match := npyHeader.FindStringSubmatch(string(text))
+	if match == nil {
 		return nil, fmt.Errorf("numpy file with header %q: expected numbers, strings or objects",
 			strings.TrimSpace(string(text)))
 	}
 
 	at += length
-	if m[2][0] == 'O' {
-		return Read(r, at, size)
+	if match[2][0] == 'O' {
+		return Read(file, at, size)
 	}
 
-	t, err := newNpType(m[2])
+	t, err := newNpType(match[2])
 	if err != nil {
 		return nil, err
 	}
 
 	dtype := t.(*DType)
-	dtype.big = m[1] == ">"
+	dtype.big = match[1] == ">"
 	var dims types.Tuple
-	for _, d := range strings.FieldsFunc(m[4], func(r rune) bool { return r == ',' || r == ' ' }) {
+	for _, d := range strings.FieldsFunc(match[4], func(r rune) bool { return r == ',' || r == ' ' }) {
 		n, err := strconv.Atoi(d)
 		if err != nil {
 			return nil, err
@@ -180,5 +180,5 @@ func npyOrPickle(r io.ReaderAt, size int64) (any, error) {
 		return nil, err
 	}
 
-	return newNpArray(dtype, shape, unpickle.Outside{At: at, Length: size - at}, m[3] == "True")
+	return newNpArray(dtype, shape, unpickle.Outside{At: at, Length: size - at}, match[3] == "True")
 }

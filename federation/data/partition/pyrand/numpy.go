@@ -102,21 +102,21 @@ func (n *NumPy) Gamma(shape float64) float64 {
 		return n.smallGamma(shape)
 	}
 
-	b := shape - 1./3
-	c := 1 / math.Sqrt(9*b)
+	scale := shape - 1./3
+	c := 1 / math.Sqrt(9*scale)
 	for {
-		x, v := 0.0, 0.0
-		for v <= 0 {
+		x, cube := 0.0, 0.0
+		for cube <= 0 {
 			x = n.Gauss()
-			v = 1 + float64(c*x)
+			cube = 1 + float64(c*x)
 		}
-		v = v * v * v
+		cube = cube * cube * cube
 		u := n.Float64()
 		if u < 1-float64(0.0331*(x*x)*(x*x)) {
-			return b * v
+			return scale * cube
 		}
-		if log(u) < float64(0.5*x*x)+float64(b*(1-v+log(v))) {
-			return b * v
+		if log(u) < float64(0.5*x*x)+float64(scale*(1-cube+log(cube))) {
+			return scale * cube
 		}
 	}
 }
@@ -203,31 +203,31 @@ func (n *NumPy) inversion(p float64) bool {
 }
 
 // Sum adds as numpy.sum does: by halves above 128 numbers, in eight interleaved sums above 7.
-func Sum(x []float64) float64 {
-	switch n := len(x); {
+func Sum(values []float64) float64 {
+	switch n := len(values); {
 	case n < 8:
 		s := 0.0
-		for _, v := range x {
+		for _, v := range values {
 			s += v
 		}
 		return s
 	case n <= 128:
 		var r [8]float64
-		copy(r[:], x)
+		copy(r[:], values)
 		i := 8
 		for ; i < n-n%8; i += 8 {
 			for j := range r {
-				r[j] += x[i+j]
+				r[j] += values[i+j]
 			}
 		}
 		s := ((r[0] + r[1]) + (r[2] + r[3])) + ((r[4] + r[5]) + (r[6] + r[7]))
 		for ; i < n; i++ {
-			s += x[i]
+			s += values[i]
 		}
 		return s
 	default:
 		half := n / 2
 		half -= half % 8
-		return Sum(x[:half]) + Sum(x[half:])
+		return Sum(values[:half]) + Sum(values[half:])
 	}
 }

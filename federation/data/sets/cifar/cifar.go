@@ -119,18 +119,18 @@ func (c *cifarSet) files(dir string, bin bool) (train []string, test string, err
 
 // fromFolders reads {train,test}/CLASS/ with the labels of the published set.
 func (c *cifarSet) fromFolders(cfg source.Config, dir string) (*data.Set, error) {
-	w := &source.Walk{Root: cfg.Root, Skip: cfg.Corrupt == data.Skip}
-	top, err := w.Folders(dir)
+	walk := &source.Walk{Root: cfg.Root, Skip: cfg.Corrupt == data.Skip}
+	top, err := walk.Folders(dir)
 	if err != nil {
 		return nil, err
 	}
 
 	top = slices.DeleteFunc(top, func(d string) bool { return source.SplitName(filepath.Base(d)) == "" })
-	if err := folder.Splits(w, top, false); err != nil {
+	if err := folder.Splits(walk, top, false); err != nil {
 		return nil, err
 	}
 
-	set, err := w.Set()
+	set, err := walk.Set()
 	if err != nil {
 		return nil, err
 	}
@@ -155,18 +155,18 @@ func (c *cifarSet) fromFolders(cfg source.Config, dir string) (*data.Set, error)
 
 // notes adds a note if the number of classes differs from the published one, and drops superclasses if one of them is
 // unknown.
-func (c *cifarSet) notes(s *data.Set, dir string) {
-	if len(s.Classes) != len(c.known[0]) {
-		s.Notes = append(s.Notes, fmt.Sprintf("%s: found %d classes, but %s has %d", dir, len(s.Classes), c.title,
+func (c *cifarSet) notes(set *data.Set, dir string) {
+	if len(set.Classes) != len(c.known[0]) {
+		set.Notes = append(set.Notes, fmt.Sprintf("%s: found %d classes, but %s has %d", dir, len(set.Classes), c.title,
 			len(c.known[0])))
 	}
 
-	if i := slices.Index(s.Coarse, -1); i >= 0 {
+	if i := slices.Index(set.Coarse, -1); i >= 0 {
 		if c.coarse != nil {
-			s.Notes = append(s.Notes, fmt.Sprintf("%s: class %q has no known superclass, so superclasses are not "+
-				"used", dir, s.Classes[i]))
+			set.Notes = append(set.Notes, fmt.Sprintf("%s: class %q has no known superclass, so superclasses are not "+
+				"used", dir, set.Classes[i]))
 		}
-		s.Coarse, s.Superclasses = nil, nil
+		set.Coarse, set.Superclasses = nil, nil
 	}
 }
 

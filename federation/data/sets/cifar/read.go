@@ -112,18 +112,18 @@ func lineNames(path, _ string) (names []string, err error) {
 }
 
 func pickledNames(path, key string) (names []string, err error) {
-	p, err := openPickle(path)
+	file, err := openPickle(path)
 	if err != nil {
 		return nil, err
 	}
-	defer p.Close()
+	defer file.Close()
 
-	v, err := p.get(key)
+	v, err := file.get(key)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 
-	list, err := pickle.Values(p, v)
+	list, err := pickle.Values(file, v)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %s: %w", path, key, err)
 	}
@@ -202,26 +202,26 @@ func (r *cifarReader) binFile(pixels *source.Pixels) (fine, coarse []int, err er
 // its limit or the file ends inside a record, the error names the record, and the labels before it are returned too. It
 // uses one byte of memory per label.
 func readCIFARLabels(r io.Reader, limits ...int) ([]uint8, error) {
-	b := bufio.NewReaderSize(r, 1<<16)
+	buffered := bufio.NewReaderSize(r, 1<<16)
 	var out []uint8
 	for record := 0; ; record++ {
 		var labels [2]uint8
 		for i, limit := range limits {
-			l, err := b.ReadByte()
+			label, err := buffered.ReadByte()
 			if err == io.EOF && i == 0 {
 				return out, nil
 			}
 			if err != nil && err != io.EOF {
 				return out, err
 			}
-			if err == nil && int(l) >= limit {
+			if err == nil && int(label) >= limit {
 				return out, fmt.Errorf("record %d has label %d, but there are %d classes: expected a CIFAR binary "+
-					"file", record, l, limit)
+					"file", record, label, limit)
 			}
-			labels[i] = l
+			labels[i] = label
 		}
 
-		if n, err := b.Discard(cifarPixels); err != nil {
+		if n, err := buffered.Discard(cifarPixels); err != nil {
 			return out, fmt.Errorf("record %d ends after %d of %d bytes: the file is truncated, fetch it again", record,
 				n+len(limits), cifarPixels+len(limits))
 		}

@@ -17,7 +17,7 @@ const allSynsets = 1000
 // variantFolders reads folders WNID/ or, as in ImageNetV2, folders N/ for line N of classnames.txt, counted from 0.
 // Labels follow the order of that file, which is the order of WNIDs; classes without a folder are omitted.
 func variantFolders(cfg source.Config, paths []string) (*source.Listing, error) {
-	l := &source.Listing{List: paths[1], Images: paths[0], RepeatedNames: true, TestOnly: true}
+	listing := &source.Listing{List: paths[1], Images: paths[0], RepeatedNames: true, TestOnly: true}
 	ids, names, err := synsetNames(paths[1])
 	if err != nil {
 		return nil, err
@@ -28,7 +28,7 @@ func variantFolders(cfg source.Config, paths []string) (*source.Listing, error) 
 			"CoOp's classnames.txt", paths[1], len(ids), allSynsets)
 	}
 
-	return l, folders(l, cfg, paths[0], "test", false, func(dir string) (int, string, error) {
+	return listing, folders(listing, cfg, paths[0], "test", false, func(dir string) (int, string, error) {
 		id := filepath.Base(dir)
 		label, known := slices.BinarySearch(ids, id)
 		if n, err := strconv.Atoi(id); err == nil && n >= 0 && n < len(ids) {
@@ -48,19 +48,19 @@ func tinyLists(cfg source.Config, paths []string) (*source.Listing, error) {
 		return tinyFolders(cfg, []string{paths[0], filepath.Dir(paths[2]), paths[3], paths[4]})
 	}
 
-	l, label, err := tinyTrain(cfg, paths[0], paths[3], paths[4])
+	listing, label, err := tinyTrain(cfg, paths[0], paths[3], paths[4])
 	if err != nil {
 		return nil, err
 	}
 
-	images, err := filepath.Rel(l.Images, paths[1])
+	images, err := filepath.Rel(listing.Images, paths[1])
 	if err != nil {
 		return nil, err
 	}
 
-	l.List = paths[2]
-	return l, source.EachLine(paths[2], func(where, line string) error {
-		return annotation(l, label, filepath.ToSlash(images), where, line)
+	listing.List = paths[2]
+	return listing, source.EachLine(paths[2], func(where, line string) error {
+		return annotation(listing, label, filepath.ToSlash(images), where, line)
 	})
 }
 

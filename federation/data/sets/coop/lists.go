@@ -116,18 +116,19 @@ func textureLists(_ source.Config, paths []string) (*source.Listing, error) {
 // lists CLASS/VIDEO.avi. The middle frame of a video is a .jpg in a folder with the name of the class, its words
 // separated.
 func actionLists(_ source.Config, paths []string) (*source.Listing, error) {
-	l := &source.Listing{List: paths[2], Images: paths[0]}
+	listing := &source.Listing{List: paths[2], Images: paths[0]}
 	label := map[string]int{}
 	err := numbered(paths[1], func(where string, n int, class string) error {
 		label[class] = n - 1
-		return l.Name(where, n-1, actionName(class))
+		return listing.Name(where, n-1, actionName(class))
 	})
 
 	if err != nil {
 		return nil, err
 	}
 
-	return l, classLists(l, label, paths[1:], []string{"trainval", "test"}, func(line string) (class, image string) {
+	return listing, classLists(listing, label, paths[1:], []string{"trainval", "test"}, func(line string) (class,
+		image string) {
 		video, _, _ := strings.Cut(line, " ")
 		class, file := path.Split(video)
 		class = strings.TrimSuffix(class, "/")
@@ -250,14 +251,14 @@ func birdLists(_ source.Config, paths []string) (*source.Listing, error) {
 
 	listing := &source.Listing{List: paths[1], Images: paths[0]}
 	err = numbered(paths[1], func(where string, id int, path string) error {
-		n, ok := labels[id]
+		label, ok := labels[id]
 		if !ok {
 			return fmt.Errorf("%s: image %d has no label in %s", where, id, paths[2])
 		}
 
-		name := names[n]
+		name := names[label]
 		if name == "" && paths[4] != "" {
-			return fmt.Errorf("%s: label %d has no name in %s", where, n, paths[4])
+			return fmt.Errorf("%s: label %d has no name in %s", where, label, paths[4])
 		}
 
 		if name == "" {
@@ -270,7 +271,8 @@ func birdLists(_ source.Config, paths []string) (*source.Listing, error) {
 			return fmt.Errorf("%s: image %d has no 0 or 1 in %s", where, id, paths[3])
 		}
 
-		return listing.AddNamed(where, name, source.Item{Path: path, Label: n - 1, Split: []string{"test", "train"}[t]})
+		return listing.AddNamed(where, name, source.Item{Path: path, Label: label - 1, Split: []string{"test",
+			"train"}[t]})
 	})
 
 	return listing, err

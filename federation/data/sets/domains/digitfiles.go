@@ -280,7 +280,7 @@ func matDigits(file *os.File, path string) (*source.Pixels, []float64, error) {
 		return nil, nil, err
 	}
 
-	y, err := matfile.Find(vars, "y")
+	targets, err := matfile.Find(vars, "y")
 	if err != nil {
 		return nil, nil, err
 	}
@@ -307,7 +307,7 @@ func matDigits(file *os.File, path string) (*source.Pixels, []float64, error) {
 		pixels.At = variable.Element + variable.Skip
 	}
 
-	labels, err := y.Numbers(file)
+	labels, err := targets.Numbers(file)
 	if err != nil {
 		return nil, nil, err
 	}

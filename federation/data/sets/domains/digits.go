@@ -134,18 +134,18 @@ func (p *domainPlace) digitList(file, images string, cfg source.Config) (*digitS
 		return nil, err
 	}
 
-	l := p.listed(cfg)
-	l.dirs = []string{images}
+	listed := p.listed(cfg)
+	listed.dirs = []string{images}
 	for _, line := range lines {
 		if line.label > 9 {
 			return nil, fmt.Errorf("%s: label %d: expected digits", line.where, line.label)
 		}
-		if err := l.image("", 0, digitNames[line.label], line.path, line.where); err != nil {
+		if err := listed.image("", 0, digitNames[line.label], line.path, line.where); err != nil {
 			return nil, err
 		}
 	}
 
-	return &digitSplit{l.walk.Found, l.walk.Skipped, file}, nil
+	return &digitSplit{listed.walk.Found, listed.walk.Skipped, file}, nil
 }
 
 // digitPickle reads FedBN's train.pkl and test.pkl: a pair of arrays, images [N,H,W] or [N,H,W,3], and labels.

@@ -107,24 +107,24 @@ func splitsBelow(w *source.Walk, dirs []string) error {
 
 // torn explains the error mixed, if names of splits may be its cause.
 func torn(err error, splits map[string][]string, others []string) error {
-	var t mixed
-	if !errors.As(err, &t) || len(splits) == 0 {
+	var folders mixed
+	if !errors.As(err, &folders) || len(splits) == 0 {
 		return err
 	}
 
-	if img, e := source.FirstImage(t.without); len(others) == 0 && (e != nil || img == "") {
-		return fmt.Errorf("%s holds no folders: expected class folders in it, as in %s; or remove it", t.without,
-			t.with)
+	if img, e := source.FirstImage(folders.without); len(others) == 0 && (e != nil || img == "") {
+		return fmt.Errorf("%s holds no folders: expected class folders in it, as in %s; or remove it", folders.without,
+			folders.with)
 	}
 
 	if len(others) == 0 {
 		return fmt.Errorf("%s holds no class folders, as %s does: its images have no labels. Move it away; without "+
 			"folders for test and val, two of every ten images of each class of %s are held out for testing",
-			t.without, t.with, source.FolderNames(splits["train"]))
+			folders.without, folders.with, source.FolderNames(splits["train"]))
 	}
 
 	return fmt.Errorf("%s holds folders but %s holds none. Either the set has splits (%s): then move %s away; or all "+
-		"folders are classes and must hold images: then set data.layout: classes", t.with, t.without,
+		"folders are classes and must hold images: then set data.layout: classes", folders.with, folders.without,
 		source.FolderNames(flat(splits)), source.FolderNames(others))
 }
 
@@ -143,19 +143,19 @@ func (m mixed) Error() string {
 // deep reports whether the folders hold folders. It is an error if only some of them do.
 func deep(w *source.Walk, dirs []string) (bool, error) {
 	with, without := "", ""
-	for _, d := range dirs {
-		sub, err := w.Folders(d)
+	for _, dir := range dirs {
+		sub, err := w.Folders(dir)
 		if err != nil {
 			return false, err
 		}
 
 		if len(sub) == 0 {
-			without = d
+			without = dir
 			continue
 		}
 
-		with = d
-		if img, err := source.FirstImage(d); err != nil {
+		with = dir
+		if img, err := source.FirstImage(dir); err != nil {
 			return false, err
 		} else if img != "" {
 			return false, fmt.Errorf("%s is next to folders: expected a folder to hold either images or class folders",

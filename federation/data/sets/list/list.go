@@ -120,29 +120,29 @@ type listing struct {
 	domains source.Spelling
 }
 
-func (l *listing) add(line int, e entry) error {
-	if e.path == "" {
+func (l *listing) add(line int, entry entry) error {
+	if entry.path == "" {
 		return fmt.Errorf("line %d has no path", line)
 	}
 
-	if e.label == "" {
-		e.label, e.class = e.class, ""
+	if entry.label == "" {
+		entry.label, entry.class = entry.class, ""
 	}
 
-	if e.label == "" {
+	if entry.label == "" {
 		return fmt.Errorf("line %d has no label", line)
 	}
 
-	if e.split != "" {
-		split := source.SplitName(e.split)
+	if entry.split != "" {
+		split := source.SplitName(entry.split)
 		if split == "" {
-			return fmt.Errorf("line %d: split %q is not known: use train, val or test", line, e.split)
+			return fmt.Errorf("line %d: split %q is not known: use train, val or test", line, entry.split)
 		}
-		e.split = split
+		entry.split = split
 	}
 
 	if len(l.entries) > 0 {
-		if had := l.entries[0]; (had.split == "") != (e.split == "") || (had.domain == "") != (e.domain == "") {
+		if had := l.entries[0]; (had.split == "") != (entry.split == "") || (had.domain == "") != (entry.domain == "") {
 			return fmt.Errorf("line %d: expected domain and split in every line or in none", line)
 		}
 	}
@@ -152,18 +152,19 @@ func (l *listing) add(line int, e entry) error {
 	}
 
 	where := fmt.Sprintf("line %d", line)
-	if err := cmp.Or(l.classes.Check("class", where, e.label), l.domains.Check("domain", where, e.domain)); err != nil {
+	if err := cmp.Or(l.classes.Check("class", where, entry.label), l.domains.Check("domain", where,
+		entry.domain)); err != nil {
 		return err
 	}
 
-	e.label = strings.ReplaceAll(e.label, "_", " ")
-	l.entries, l.lines = append(l.entries, e), append(l.lines, line)
+	entry.label = strings.ReplaceAll(entry.label, "_", " ")
+	l.entries, l.lines = append(l.entries, entry), append(l.lines, line)
 	return nil
 }
 
 // images numbers classes and domains.
 func (l *listing) images() (*source.Listing, error) {
-	r := &source.Listing{}
+	out := &source.Listing{}
 	labels, whole := map[string]int{}, true
 	domains := map[string]bool{}
 	for _, e := range l.entries {
@@ -180,11 +181,11 @@ func (l *listing) images() (*source.Listing, error) {
 	}
 
 	if len(domains) > 1 || !domains[""] {
-		r.Domains = source.SortedKeys(domains)
+		out.Domains = source.SortedKeys(domains)
 	}
 
 	at := map[string]int{}
-	for i, d := range r.Domains {
+	for i, d := range out.Domains {
 		at[d] = i
 	}
 
@@ -198,18 +199,18 @@ func (l *listing) images() (*source.Listing, error) {
 				"is a class", where, e.label, e.class)
 		}
 		it := source.Item{Path: filepath.ToSlash(e.path), Label: labels[e.label], Domain: at[e.domain], Split: e.split}
-		if err := r.AddNamed(where, name, it); err != nil {
+		if err := out.AddNamed(where, name, it); err != nil {
 			return nil, err
 		}
 	}
 
 	if len(l.entries) > 0 && l.entries[0].split == "" {
-		r.HoldOut()
-		r.Notes = append(r.Notes, "the list has no splits: two of every ten images of each class are held out "+
+		out.HoldOut()
+		out.Notes = append(out.Notes, "the list has no splits: two of every ten images of each class are held out "+
 			"for testing")
 	} else {
-		r.ValAsTest()
+		out.ValAsTest()
 	}
 
-	return r, nil
+	return out, nil
 }

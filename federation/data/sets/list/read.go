@@ -28,11 +28,11 @@ func readCSVList(comma rune) func(io.Reader, func(int, entry) error) error {
 			}
 		}
 
-		c := csv.NewReader(b)
-		c.Comma, c.ReuseRecord, c.TrimLeadingSpace = comma, true, true
+		table := csv.NewReader(b)
+		table.Comma, table.ReuseRecord, table.TrimLeadingSpace = comma, true, true
 		var columns []string
 		for {
-			record, err := c.Read()
+			record, err := table.Read()
 			if err == io.EOF && columns != nil {
 				return nil
 			}
@@ -45,7 +45,7 @@ func readCSVList(comma rune) func(io.Reader, func(int, entry) error) error {
 				return err // the error names the line
 			}
 
-			line, _ := c.FieldPos(0)
+			line, _ := table.FieldPos(0)
 			if columns == nil {
 				if columns, err = header(record); err != nil {
 					return fmt.Errorf("line %d: %w", line, err)
@@ -141,7 +141,7 @@ func readJSONList(r io.Reader, add func(line int, e entry) error) error {
 }
 
 func fromObject(object map[string]any) (entry, error) {
-	var e entry
+	var entry entry
 	seen := map[string]string{}
 	for _, key := range source.SortedKeys(object) {
 		column := listColumns[strings.ToLower(key)]
@@ -150,19 +150,19 @@ func fromObject(object map[string]any) (entry, error) {
 		}
 
 		if seen[column] != "" {
-			return e, fmt.Errorf("%q and %q both hold the %s: keep one of them", seen[column], key, column)
+			return entry, fmt.Errorf("%q and %q both hold the %s: keep one of them", seen[column], key, column)
 		}
 
 		seen[column] = key
 		switch v := object[key].(type) {
 		case string:
-			e.set(column, strings.TrimSpace(v))
+			entry.set(column, strings.TrimSpace(v))
 		case json.Number:
-			e.set(column, v.String())
+			entry.set(column, v.String())
 		default:
-			return e, fmt.Errorf("%q is neither text nor a number", key)
+			return entry, fmt.Errorf("%q is neither text nor a number", key)
 		}
 	}
 
-	return e, nil
+	return entry, nil
 }

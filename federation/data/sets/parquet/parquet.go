@@ -94,18 +94,18 @@ func parquetFiles(root string) ([]pqNamed, error) {
 			name := filepath.Join(dir, entry.Name())
 			switch {
 			case entry.IsDir() && depth < 3:
-				c := config
+				inner := config
 				s, err := splitOf(name)
 				if err != nil {
 					return err
 				}
 				if depth == 0 && s == "" && !strings.EqualFold(entry.Name(), "data") {
-					c = entry.Name()
+					inner = entry.Name()
 				}
 				if s == "" {
 					s = split
 				}
-				if err := list(name, c, s, depth+1); err != nil {
+				if err := list(name, inner, s, depth+1); err != nil {
 					return err
 				}
 			case !entry.IsDir() && strings.EqualFold(filepath.Ext(name), ".parquet"):
@@ -168,17 +168,17 @@ type pqSet struct {
 
 // add lists the rows of a file.
 func (x *pqSet) add(file, split string) error {
-	f, err := parquetfile.Open(file)
+	opened, err := parquetfile.Open(file)
 	if err != nil {
 		return err
 	}
 
-	columns, features, err := f.FindColumns(filepath.Dir(file), x.root, filepath.Dir(x.root))
+	columns, features, err := opened.FindColumns(filepath.Dir(file), x.root, filepath.Dir(x.root))
 	if err != nil {
 		return err
 	}
 
-	labels, err := f.Values(columns.Label)
+	labels, err := opened.Values(columns.Label)
 	if err != nil {
 		return err
 	}
@@ -206,7 +206,7 @@ func (x *pqSet) add(file, split string) error {
 	domains := parquetfile.Values{Rows: make([]int32, len(labels.Rows)), Values: []parquetfile.Value{{Text: true}}}
 	var domainNames []string
 	if columns.Domain != nil {
-		if domains, err = f.Values(columns.Domain); err != nil {
+		if domains, err = opened.Values(columns.Domain); err != nil {
 			return err
 		}
 		domainNames = features[columns.Domain.Name()].Names
@@ -223,8 +223,8 @@ func (x *pqSet) add(file, split string) error {
 	}
 
 	row := 0
-	for g, group := range f.File.RowGroups() {
-		where := parquetfile.ChunkID{File: f, Group: g, Column: columns.Image.Index()}
+	for g, group := range opened.File.RowGroups() {
+		where := parquetfile.ChunkID{File: opened, Group: g, Column: columns.Image.Index()}
 		for i := range group.NumRows() {
 			if row >= min(len(labels.Rows), len(domains.Rows)) {
 				return fmt.Errorf("%s: the file is damaged: columns end at row %d", file, row)
@@ -236,7 +236,7 @@ func (x *pqSet) add(file, split string) error {
 			}
 
 			id := fmt.Sprintf("%s#%08d", filepath.ToSlash(rel), row)
-			e := data.Example{ID: id, Stamp: filestamp.Of(f.Info), Bytes: func() ([]byte, error) {
+			e := data.Example{ID: id, Stamp: filestamp.Of(opened.Info), Bytes: func() ([]byte, error) {
 				raw, err := x.pages.Bytes(where, i)
 				if err != nil {
 					return nil, fmt.Errorf("%s: %w", id, err)

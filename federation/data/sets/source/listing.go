@@ -117,24 +117,24 @@ func (l *Listing) draw(from string, train, val float64) {
 			continue
 		}
 
-		a, b := int(math.RoundToEven(float64(n)*train)), int(math.RoundToEven(float64(n)*val))
-		a = max(1, a)
-		b = min(b, n-a)
-		if train+val < 1 && a+b == n && n > 1 { // leave one for test
-			if b > 0 {
-				b--
+		trainCount, valCount := int(math.RoundToEven(float64(n)*train)), int(math.RoundToEven(float64(n)*val))
+		trainCount = max(1, trainCount)
+		valCount = min(valCount, n-trainCount)
+		if train+val < 1 && trainCount+valCount == n && n > 1 { // leave one for test
+			if valCount > 0 {
+				valCount--
 			} else {
-				a--
+				trainCount--
 			}
 		} else if train+val >= 1 {
-			b = n - a
+			valCount = n - trainCount
 		}
 
 		for at, j := range data.NewRand(0, "split of "+l.Names[label], n).Perm(n) {
 			split := "test"
-			if at < a {
+			if at < trainCount {
 				split = "train"
-			} else if at < a+b {
+			} else if at < trainCount+valCount {
 				split = "val"
 			}
 			l.Items[class[j]].Split = split
@@ -184,19 +184,19 @@ func (l *Listing) Set(cfg Config) (*data.Set, error) {
 		}
 
 		seen[it.Path] = true
-		e, reason, err := l.example(it)
+		example, reason, err := l.example(it)
 		if err != nil {
 			return nil, err
 		}
 
 		if reason != "" {
 			missing++
-			set.Skipped = append(set.Skipped, data.Skipped{Name: e.Path, Reason: reason})
+			set.Skipped = append(set.Skipped, data.Skipped{Name: example.Path, Reason: reason})
 			continue
 		}
 
-		e.Label, e.Domain = label[it.Label], it.Domain
-		set.Add(it.Split, e)
+		example.Label, example.Domain = label[it.Label], it.Domain
+		set.Add(it.Split, example)
 	}
 
 	if missing > 0 && cfg.Corrupt != data.Skip {
@@ -227,19 +227,20 @@ func (l *Listing) classes(set *data.Set) (map[int]int, error) {
 
 	labels := slices.Sorted(maps.Keys(to))
 	owner := map[string]int{}
-	for i, n := range labels {
-		name := l.Names[n]
+	for i, label := range labels {
+		name := l.Names[label]
 		if other, ok := owner[name]; ok {
 			if !l.RepeatedNames {
 				return nil, fmt.Errorf("%s: labels %d and %d are both %q: expected one label per name", l.List, other,
-					n, name)
+					label, name)
 			}
-			name = fmt.Sprintf("%s %d", name, n)
-			set.Notes = append(set.Notes, fmt.Sprintf("labels %d and %d are both %q: the second becomes %q", other, n,
-				l.Names[n], name))
+			name = fmt.Sprintf("%s %d", name, label)
+			set.Notes = append(set.Notes, fmt.Sprintf("labels %d and %d are both %q: the second becomes %q", other,
+				label,
+				l.Names[label], name))
 		}
-		owner[name] = n
-		to[n] = i
+		owner[name] = label
+		to[label] = i
 		set.Classes = append(set.Classes, name)
 	}
 

@@ -45,18 +45,18 @@ const (
 
 // OpenFile opens a file and returns its file info.
 func OpenFile(path string) (*os.File, fs.FileInfo, error) {
-	f, err := os.Open(path)
+	file, err := os.Open(path)
 	if err != nil {
 		return nil, nil, err
 	}
 
-	st, err := f.Stat()
+	st, err := file.Stat()
 	if err != nil {
-		f.Close()
+		file.Close()
 		return nil, nil, err
 	}
 
-	return f, st, nil
+	return file, st, nil
 }
 
 // Examples returns the images with their labels, in one domain.

@@ -176,21 +176,21 @@ func (w *Walk) Usable() error {
 // Classes reads class folders.
 func (w *Walk) Classes(split, domain string, dirs []string) error {
 	seen := map[string]string{}
-	for _, d := range dirs {
-		name := strings.ReplaceAll(filepath.Base(d), "_", " ")
+	for _, dir := range dirs {
+		name := strings.ReplaceAll(filepath.Base(dir), "_", " ")
 		key := strings.ToLower(name)
 		if seen[key] != "" {
-			return fmt.Errorf("%s and %s are the same class except for case or underscores: keep one", seen[key], d)
+			return fmt.Errorf("%s and %s are the same class except for case or underscores: keep one", seen[key], dir)
 		}
 
-		seen[key] = d
-		files, err := w.Images(d)
+		seen[key] = dir
+		files, err := w.Images(dir)
 		if err != nil {
 			return err
 		}
 
 		if len(files) == 0 && (split == "val" || split == "test") {
-			w.Notes = append(w.Notes, fmt.Sprintf("%s: %s holds no images", w.Root, d))
+			w.Notes = append(w.Notes, fmt.Sprintf("%s: %s holds no images", w.Root, dir))
 			continue
 		}
 
@@ -198,7 +198,7 @@ func (w *Walk) Classes(split, domain string, dirs []string) error {
 			if err := w.Usable(); err != nil {
 				return err
 			}
-			return fmt.Errorf("%s holds no images: expected files that end in %s, or remove the folder", d,
+			return fmt.Errorf("%s holds no images: expected files that end in %s, or remove the folder", dir,
 				strings.Join(Extensions, ", "))
 		}
 

@@ -64,19 +64,19 @@ func (d Def) New() any {
 
 // Build returns the method of options, a pointer from New, around inner for a wrapper.
 func (d Def) Build(options any, inner method.Method) (method.Method, error) {
-	v := reflect.ValueOf(options).Elem()
+	value := reflect.ValueOf(options).Elem()
 	if d.Wrapper() {
-		v.FieldByName("Method").Set(reflect.ValueOf(inner))
+		value.FieldByName("Method").Set(reflect.ValueOf(inner))
 	}
 
-	err := checkOptions(v)
+	err := checkOptions(value)
 	if d.Suits != nil {
 		err = check.Join(err, d.Suits(inner))
 	}
 
 	var base method.Method
 	if b, ok := options.(Builder); !ok {
-		base = v.Interface().(method.Method)
+		base = value.Interface().(method.Method)
 	} else if err == nil {
 		base, err = b.Build()
 	}

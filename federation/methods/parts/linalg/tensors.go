@@ -11,21 +11,21 @@ import (
 
 // Bytes encodes named sums and further numbers; other sums or numbers have other bytes.
 func Bytes(sums map[string][]float64, also ...float64) []byte {
-	var b []byte
+	var encoded []byte
 	put := func(values []float64) {
-		b = binary.LittleEndian.AppendUint64(b, uint64(len(values)))
+		encoded = binary.LittleEndian.AppendUint64(encoded, uint64(len(values)))
 		for _, v := range values {
-			b = binary.LittleEndian.AppendUint64(b, math.Float64bits(v))
+			encoded = binary.LittleEndian.AppendUint64(encoded, math.Float64bits(v))
 		}
 	}
 
 	for _, name := range slices.Sorted(maps.Keys(sums)) {
-		b = append(b, name...)
+		encoded = append(encoded, name...)
 		put(sums[name])
 	}
 
 	put(also)
-	return b
+	return encoded
 }
 
 // AddRow adds a row, times a weight, to a sum.

@@ -16,21 +16,21 @@ import (
 // Each fiftieth iteration is one of logarithms, whatever the range; those between multiply the plan that it left.
 func Sinkhorn(scores *tensor.Tensor, masses []float64, eps float64, iters int) [][]float64 {
 	n, classes := scores.Shape[0], scores.Shape[1]
-	k := kernel{u: make([]float64, n), v: make([]float64, classes), masses: masses}
+	kernel := kernel{u: make([]float64, n), v: make([]float64, classes), masses: masses}
 	for i := range n {
 		row := make([]float64, classes)
 		for c, x := range scores.Row(i).Data {
 			row[c] = float64(x) / eps
 		}
-		k.scores = append(k.scores, row)
+		kernel.scores = append(kernel.scores, row)
 	}
 
 	for done := 0; done < iters; {
-		off := k.logarithms()
+		off := kernel.logarithms()
 		done++
 		if off > 1e-6 {
 			steps := 0
-			steps, off = k.multiply(min(49, iters-done))
+			steps, off = kernel.multiply(min(49, iters-done))
 			done += steps
 		}
 		if off <= 1e-6 {
@@ -38,7 +38,7 @@ func Sinkhorn(scores *tensor.Tensor, masses []float64, eps float64, iters int) [
 		}
 	}
 
-	return k.plan()
+	return kernel.plan()
 }
 
 // kernel holds the plan e^(scores + u + v).
@@ -86,23 +86,23 @@ func (k kernel) logarithms() (off float64) {
 // a millionth. It returns the number of iterations and the largest relative error of a row's mass.
 func (k kernel) multiply(most int) (steps int, off float64) {
 	plan := k.plan()
-	a, b := slices.Repeat([]float64{1}, len(k.u)), slices.Repeat([]float64{1}, len(k.v))
+	rowScale, columnScale := slices.Repeat([]float64{1}, len(k.u)), slices.Repeat([]float64{1}, len(k.v))
 	for off = math.Inf(1); steps < most && off > 1e-6; steps++ {
 		now := 0.0
-		nextA, sums := make([]float64, len(a)), make([]float64, len(b))
+		nextA, sums := make([]float64, len(rowScale)), make([]float64, len(columnScale))
 		for i, row := range plan {
 			sum := 0.0
 			for c, x := range row {
-				sum += x * b[c]
+				sum += x * columnScale[c]
 			}
-			nextA[i] = 1 / (sum * float64(len(a)))
-			now = max(now, math.Abs(a[i]/nextA[i]-1))
+			nextA[i] = 1 / (sum * float64(len(rowScale)))
+			now = max(now, math.Abs(rowScale[i]/nextA[i]-1))
 			for c, x := range row {
 				sums[c] += x * nextA[i]
 			}
 		}
 
-		nextB := make([]float64, len(b))
+		nextB := make([]float64, len(columnScale))
 		for c, sum := range sums {
 			if k.masses[c] > 0 {
 				nextB[c] = k.masses[c] / sum
@@ -113,14 +113,14 @@ func (k kernel) multiply(most int) (steps int, off float64) {
 			break
 		}
 
-		a, b, off = nextA, nextB, now
+		rowScale, columnScale, off = nextA, nextB, now
 	}
 
-	for i, x := range a {
+	for i, x := range rowScale {
 		k.u[i] += math.Log(x)
 	}
 
-	for c, x := range b {
+	for c, x := range columnScale {
 		if k.masses[c] > 0 {
 			k.v[c] += math.Log(x)
 		}

@@ -10,22 +10,23 @@ import (
 )
 
 // matrix converts a finite float tensor of rank 2 without empty dimensions.
-func matrix(what string, x *tensor.Tensor) (blas64.General, error) {
-	if x == nil {
+func matrix(what string, input *tensor.Tensor) (blas64.General, error) {
+	if input == nil {
 		return blas64.General{}, fmt.Errorf("projection: the %s is missing", what)
 	}
 
-	if len(x.Shape) != 2 || x.IsInt() || x.Shape[0] < 1 || x.Shape[1] < 1 || len(x.Data) != tensor.Size(x.Shape) {
+	if len(input.Shape) != 2 || input.IsInt() || input.Shape[0] < 1 || input.Shape[1] < 1 ||
+		len(input.Data) != tensor.Size(input.Shape) {
 		return blas64.General{}, fmt.Errorf("projection: the %s is %v with %d values; it must be a float matrix", what,
-			x, x.Len())
+			input, input.Len())
 	}
 
-	if i := x.NonFinite(); i >= 0 {
+	if i := input.NonFinite(); i >= 0 {
 		return blas64.General{}, fmt.Errorf("projection: the %s %v holds %v at row %d, column %d; it must be finite",
-			what, x, x.Data[i], i/x.Shape[1], i%x.Shape[1])
+			what, input, input.Data[i], i/input.Shape[1], i%input.Shape[1])
 	}
 
-	return linalg.Matrix(x).RawMatrix(), nil
+	return linalg.Matrix(input).RawMatrix(), nil
 }
 
 func toFloat64(dst []float64, src []float32) {

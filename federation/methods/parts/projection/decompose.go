@@ -39,37 +39,37 @@ type factors struct {
 
 // decompose overwrites p.
 func decompose(p blas64.General) (*factors, error) {
-	f := &factors{t: p.Rows, d: p.Cols, rank: min(p.Rows, p.Cols)}
-	f.l, f.h = lq(p)
-	if f.invert() {
-		return f, nil
+	factors := &factors{t: p.Rows, d: p.Cols, rank: min(p.Rows, p.Cols)}
+	factors.l, factors.h = lq(p)
+	if factors.invert() {
+		return factors, nil
 	}
 
-	if err := f.decomposeL(); err != nil {
+	if err := factors.decomposeL(); err != nil {
 		return nil, err
 	}
 
-	all := f.rank
-	for f.rank = 0; f.rank < all && f.s[f.rank] > f.smallest()*f.s[0]; {
-		f.rank++
+	all := factors.rank
+	for factors.rank = 0; factors.rank < all && factors.s[factors.rank] > factors.smallest()*factors.s[0]; {
+		factors.rank++
 	}
 
-	if f.rank == all {
-		return f, nil
+	if factors.rank == all {
+		return factors, nil
 	}
 
-	f.s, f.b = f.s[:f.rank], rowsOf(f.b, 0, f.rank)
-	if f.rank == 0 {
-		f.h = reflectors{}
-		return f, nil
+	factors.s, factors.b = factors.s[:factors.rank], rowsOf(factors.b, 0, factors.rank)
+	if factors.rank == 0 {
+		factors.h = reflectors{}
+		return factors, nil
 	}
 
-	n := unit(all, f.d)
-	f.h.times(n, blas.Trans)
-	old := f.b
-	f.b, f.h = lq(product(old, n, blas.NoTrans))
-	f.l = product(product(f.l, old, blas.Trans), f.b, blas.NoTrans)
-	return f, nil
+	n := unit(all, factors.d)
+	factors.h.times(n, blas.Trans)
+	old := factors.b
+	factors.b, factors.h = lq(product(old, n, blas.NoTrans))
+	factors.l = product(product(factors.l, old, blas.Trans), factors.b, blas.NoTrans)
+	return factors, nil
 }
 
 // smallest is where a singular value counts as zero, as a share of the largest.
@@ -112,26 +112,26 @@ func (f *factors) singularVectors(cuts ...int) error {
 		return nil
 	}
 
-	n, lT := f.rank, transposed(f.l)
+	rank, lT := f.rank, transposed(f.l)
 	var eig mat.EigenSym
-	if !eig.Factorize(mat.NewSymDense(n, product(lT, lT, blas.Trans).Data), true) {
+	if !eig.Factorize(mat.NewSymDense(rank, product(lT, lT, blas.Trans).Data), true) {
 		return f.decomposeL()
 	}
 
 	values := eig.Values(nil)
 	slices.Reverse(values)
 	for _, cut := range cuts {
-		if cut > 0 && cut < n && !(values[cut-1]-values[cut] > gapEps*values[0]) {
+		if cut > 0 && cut < rank && !(values[cut-1]-values[cut] > gapEps*values[0]) {
 			return f.decomposeL()
 		}
 	}
 
 	var v mat.Dense
 	eig.VectorsTo(&v)
-	f.s, f.b = values, zeros(n, n)
+	f.s, f.b = values, zeros(rank, rank)
 	for i, value := range values {
 		f.s[i] = math.Sqrt(max(0, value))
-		mat.Col(row(f.b, i).Data, n-1-i, &v)
+		mat.Col(row(f.b, i).Data, rank-1-i, &v)
 	}
 
 	return nil

@@ -31,11 +31,11 @@ func (k packing) parts(x []float32) (parts [][]float32) {
 }
 
 // pack returns factors of Q.
-func (k packing) pack(q *Projection) *tensor.Tensor {
+func (k packing) pack(projector *Projection) *tensor.Tensor {
 	out := tensor.New(k.size())
-	parts, h := k.parts(out.Data), q.factors.h
+	parts, h := k.parts(out.Data), projector.factors.h
 	toFloat32(parts[0], h.y.Data)
-	toFloat32(parts[1], q.middle.mask)
+	toFloat32(parts[1], projector.middle.mask)
 	corner := func(dst []float32, a blas64.General) {
 		for i := range a.Rows {
 			toFloat32(dst[i*k.m:], row(a, i).Data)
@@ -44,7 +44,7 @@ func (k packing) pack(q *Projection) *tensor.Tensor {
 
 	corner(parts[2], h.w)
 	if k.splits {
-		corner(parts[3], q.middle.rows)
+		corner(parts[3], projector.middle.rows)
 	}
 
 	return out

@@ -57,53 +57,53 @@ func ProjectColumns(param *tensor.Tensor, columns func(rank int) (lo, hi int)) (
 		return nil, err
 	}
 
-	f, err := decompose(m)
+	factors, err := decompose(m)
 	if err != nil {
 		return nil, err
 	}
 
-	lo, hi := columns(f.rank)
-	if lo < 0 || lo > hi || hi > f.d {
+	lo, hi := columns(factors.rank)
+	if lo < 0 || lo > hi || hi > factors.d {
 		return nil, fmt.Errorf("projection: columns %d to %d of the %d right singular vectors of a prompt %v", lo, hi,
-			f.d, param.Shape)
+			factors.d, param.Shape)
 	}
 
-	return f.keep(lo, hi)
+	return factors.keep(lo, hi)
 }
 
 func (f *factors) keep(lo, hi int) (*Projection, error) {
-	q := &Projection{Rank: f.rank, Lo: lo, Hi: hi, factors: f, middle: middle{mask: make([]float64, f.d)}}
+	projector := &Projection{Rank: f.rank, Lo: lo, Hi: hi, factors: f, middle: middle{mask: make([]float64, f.d)}}
 	split := splits(lo, hi, f.rank)
 	if split {
 		if err := f.singularVectors(lo, hi); err != nil {
 			return nil, err
 		}
-		q.middle.rows = zeros(f.rank, f.rank)
+		projector.middle.rows = zeros(f.rank, f.rank)
 	}
 
 	for j := lo; j < hi; j++ {
 		if split && j < f.rank {
 			v := row(f.b, j)
-			blas64.Ger(1, v, v, q.middle.rows)
+			blas64.Ger(1, v, v, projector.middle.rows)
 		} else {
-			q.middle.mask[j] = 1
+			projector.middle.mask[j] = 1
 		}
 	}
 
 	if lo == hi {
-		return q, nil
+		return projector, nil
 	}
 
 	for _, cut := range []int{lo, hi} {
 		switch {
 		case cut > f.rank && cut < f.d:
-			q.Arbitrary = true
+			projector.Arbitrary = true
 		case cut > 0 && cut < f.rank && f.s[cut-1]-f.s[cut] <= tieEps*f.s[0]:
-			q.Arbitrary, q.tie = true, cut
+			projector.Arbitrary, projector.tie = true, cut
 		}
 	}
 
-	return q, nil
+	return projector, nil
 }
 
 // splits reports whether columns [lo,hi) are a part of the first rank columns without being all or none of them.
@@ -139,34 +139,34 @@ func (q *Projection) Dense() *tensor.Tensor { return dense(q.factors.h, q.middle
 // dense returns H D Hᵀ for the middle D.
 func dense(h reflectors, m middle) *tensor.Tensor {
 	d := len(m.mask)
-	x := unit(d, d)
-	m.times(x)
-	h.times(x, blas.Trans)
-	x = transposed(x)
-	h.times(x, blas.Trans)
+	result := unit(d, d)
+	m.times(result)
+	h.times(result, blas.Trans)
+	result = transposed(result)
+	h.times(result, blas.Trans)
 	for i := range d {
 		for j := range i {
-			x.Data[i*d+j] = x.Data[j*d+i]
+			result.Data[i*d+j] = result.Data[j*d+i]
 		}
 	}
 
-	return toTensor(x)
+	return toTensor(result)
 }
 
 // Apply returns x Q for x [N,d], without forming Q.
 func (q *Projection) Apply(x *tensor.Tensor) (*tensor.Tensor, error) {
-	m, err := matrix("projected prompt", x)
+	projected, err := matrix("projected prompt", x)
 	if err != nil {
 		return nil, err
 	}
 
-	if m.Cols != q.factors.d {
+	if projected.Cols != q.factors.d {
 		return nil, fmt.Errorf("projection: the projected prompt has shape %v, the projector width %d", x.Shape,
 			q.factors.d)
 	}
 
-	q.factors.h.times(m, blas.NoTrans)
-	q.middle.times(m)
-	q.factors.h.times(m, blas.Trans)
-	return toTensor(m), nil
+	q.factors.h.times(projected, blas.NoTrans)
+	q.middle.times(projected)
+	q.factors.h.times(projected, blas.Trans)
+	return toTensor(projected), nil
 }

@@ -51,23 +51,25 @@ func (o OfPrompt) Factors(parameter *tensor.Tensor) (*tensor.Tensor, method.Pull
 // trace has Q under name.
 func (o OfPrompt) Apply(scope *method.Scope, name string, prompt, parameter graph.Node) graph.Node {
 	packing := o.packing(parameter.Dim(0), scope.Task().Width)
-	q := scope.Host(name, method.HostFunc{Every: o.Every, Trace: packing.dense, Differentiable: packing.through,
+	packed := scope.Host(name, method.HostFunc{Every: o.Every, Trace: packing.dense, Differentiable: packing.through,
 		Forward: func(in ...*tensor.Tensor) (*tensor.Tensor, method.Pullback, error) { return o.Factors(in[0]) }},
 		[]int{packing.size()}, parameter)
 
-	parts := q.Detach().Split(0, packing.sizes...)
-	y, mask, w := parts[0].Reshape(packing.m, packing.d), parts[1], parts[2].Reshape(packing.m, packing.m)
+	parts := packed.Detach().Split(0, packing.sizes...)
+	vectors, mask, triangular := parts[0].Reshape(packing.m, packing.d), parts[1], parts[2].Reshape(packing.m,
+		packing.m)
 	first := scope.Graph().Const(toTensor(unit(packing.m, packing.d)))
-	u := prompt.Sub(prompt.MatMulT(y).MatMul(w).MatMul(y)) // prompt H
-	v := u.Mul(mask)                                       // prompt H D
+	u := prompt.Sub(prompt.MatMulT(vectors).MatMul(triangular).MatMul(vectors)) // prompt H
+	v := u.Mul(mask)                                                            // prompt H D
 	if packing.splits {
 		v = v.Add(u.Slice(1, 0, packing.m).MatMul(parts[3].Reshape(packing.m, packing.m)).MatMul(first))
 	}
 
 	if packing.through { // adds nothing but the gradient of D
-		r, u := q.Slice(0, packing.size()-packing.m*packing.d, packing.size()).Reshape(packing.m, packing.d), u.Detach()
+		r, u := packed.Slice(0, packing.size()-packing.m*packing.d, packing.size()).Reshape(packing.m, packing.d),
+			u.Detach()
 		v = v.Add(u.Slice(1, 0, packing.m).MatMul(r)).Add(u.MatMulT(r).MatMul(first))
 	}
 
-	return v.Sub(v.MatMulT(y).MatMulT(w).MatMul(y))
+	return v.Sub(v.MatMulT(vectors).MatMulT(triangular).MatMul(vectors))
 }

@@ -16,13 +16,13 @@ type reflectors struct{ y, w blas64.General }
 func lq(a blas64.General) (l blas64.General, h reflectors) {
 	k := min(a.Rows, a.Cols)
 	l, h = zeros(a.Rows, k), reflectors{rowsOf(a, 0, k), zeros(k, k)}
-	c := blas64.Vector{N: a.Rows, Inc: 1, Data: make([]float64, a.Rows)} // products of the rows of a with v
+	products := blas64.Vector{N: a.Rows, Inc: 1, Data: make([]float64, a.Rows)} // products of the rows of a with v
 	for i := range k {
 		// Reflector i is I - tau v vᵀ; v takes the place of row i.
-		v := row(a, i)
-		copy(l.Data[i*k:], v.Data[:i])
-		clear(v.Data[:i])
-		alpha, tail, tau := v.Data[i], blas64.Vector{N: v.N - i - 1, Inc: 1, Data: v.Data[i+1:]}, 0.0
+		vector := row(a, i)
+		copy(l.Data[i*k:], vector.Data[:i])
+		clear(vector.Data[:i])
+		alpha, tail, tau := vector.Data[i], blas64.Vector{N: vector.N - i - 1, Inc: 1, Data: vector.Data[i+1:]}, 0.0
 		l.Data[i*k+i] = alpha
 		if square := blas64.Dot(tail, tail); square > 0 {
 			beta := -math.Copysign(math.Sqrt(alpha*alpha+square), alpha)
@@ -30,18 +30,18 @@ func lq(a blas64.General) (l blas64.General, h reflectors) {
 			l.Data[i*k+i], tau = beta, (beta-alpha)/beta
 		}
 
-		v.Data[i] = 1
+		vector.Data[i] = 1
 
-		blas64.Gemv(blas.NoTrans, 1, a, v, 0, c)
+		blas64.Gemv(blas.NoTrans, 1, a, vector, 0, products)
 		for j := range i {
 			for m := j; m < i; m++ {
-				h.w.Data[j*k+i] -= tau * h.w.Data[j*k+m] * c.Data[m]
+				h.w.Data[j*k+i] -= tau * h.w.Data[j*k+m] * products.Data[m]
 			}
 		}
 
 		h.w.Data[i*k+i] = tau
-		rest := blas64.Vector{N: a.Rows - i - 1, Inc: 1, Data: c.Data[i+1:]}
-		blas64.Ger(-tau, rest, v, rowsOf(a, i+1, a.Rows))
+		rest := blas64.Vector{N: a.Rows - i - 1, Inc: 1, Data: products.Data[i+1:]}
+		blas64.Ger(-tau, rest, vector, rowsOf(a, i+1, a.Rows))
 	}
 
 	for i := k; i < a.Rows; i++ {

@@ -44,8 +44,8 @@ func (c OffsetContext) AddWords(scope *method.Scope, offset graph.Node) graph.No
 		return offset
 	}
 
-	w := scope.Task().Width
-	words := scope.Graph().Placeholder(method.Words{Text: c.Words}, graph.Float, []int{n, w})
+	width := scope.Task().Width
+	words := scope.Graph().Placeholder(method.Words{Text: c.Words}, graph.Float, []int{n, width})
 	if n <= c.Tokens { // rows of zeros in front
 		pads := scope.Graph().Ints(c.Tokens-n, 0, 0, 0)
 		return offset.Add(scope.Graph().Apply(graph.Standard, "Pad", nil, words, pads))
@@ -58,5 +58,5 @@ func (c OffsetContext) AddWords(scope *method.Scope, offset graph.Node) graph.No
 
 	// Rows of zeros make room for the words of every image.
 	room := scope.Graph().Apply(graph.Standard, "Pad", nil, first, scope.Graph().Ints(0, 0, 0, 0, n-c.Tokens, 0))
-	return room.Add(graph.Concat(0, scope.Graph().Const(tensor.New(c.Tokens, w)), rest))
+	return room.Add(graph.Concat(0, scope.Graph().Const(tensor.New(c.Tokens, width)), rest))
 }

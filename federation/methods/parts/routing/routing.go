@@ -30,19 +30,19 @@ type Routing struct {
 }
 
 // Weights are [B,E], rows of sum 1, for tokens [B,N,v], N at least E, and keys [E,v].
-func (r Routing) Weights(x, keys graph.Node) graph.Node {
-	g := x.Graph()
-	starts := convert.Slice(r.InitialCenters(x.Dim(1)).Ints, func(at int64) int { return int(at) })
-	centre := x.MeanKeep(1) // distances of what is near 0 lose fewer digits
-	x = x.Sub(centre)
-	centroids := x.Gather(1, g.Ints(starts...))         // [B,E,v]
+func (r Routing) Weights(tokens, keys graph.Node) graph.Node {
+	g := tokens.Graph()
+	starts := convert.Slice(r.InitialCenters(tokens.Dim(1)).Ints, func(at int64) int { return int(at) })
+	centre := tokens.MeanKeep(1) // distances of what is near 0 lose fewer digits
+	tokens = tokens.Sub(centre)
+	centroids := tokens.Gather(1, g.Ints(starts...))    // [B,E,v]
 	none := centroids.Sum(-1).MulScalar(0).Unsqueeze(1) // [B,1,E]
 	on := none.SumKeep(-1).AddScalar(1)                 // [B,1,1]
 	out := graph.While(r.Iters, on, func(st []graph.Node) ([]graph.Node, graph.Node) {
 		next, multiplier, size := r.iterate(st[0], st[1], st[2])
 		move := next.Sub(st[1]).Square().SumKeep(-1).Sqrt().MeanKeep(1)
 		return []graph.Node{st[0], next, multiplier, size}, move.Greater(move.ScalarLike(1e-4))
-	}, x, centroids, none, none)
+	}, tokens, centroids, none, none)
 
 	match := matching(out[1].Add(centre).L2Normalize().MatMul(keys.L2Normalize().T()))
 	size := out[3].MatMul(match) // [B,1,E]
@@ -69,11 +69,12 @@ func (r Routing) rooms(n int) *tensor.Tensor {
 	return out
 }
 
-// iterate makes one iteration for tokens x [B,N,v], centroids c [B,E,v] and multipliers [B,1,E], and returns sizes too.
-func (r Routing) iterate(x, c, multiplier graph.Node) (next, multipliers, size graph.Node) {
-	g, n := x.Graph(), x.Dim(1)
+// iterate makes one iteration for tokens [B,N,v], centroids c [B,E,v] and multipliers [B,1,E], and returns sizes too.
+func (r Routing) iterate(tokens, c, multiplier graph.Node) (next, multipliers, size graph.Node) {
+	g, n := tokens.Graph(), tokens.Dim(1)
 	rooms := r.rooms(n)
-	apart := x.Square().SumKeep(-1).Add(c.Square().Sum(-1).Unsqueeze(1)).Sub(x.MatMul(c.T()).MulScalar(2)).ReLU().Sqrt()
+	apart := tokens.Square().SumKeep(-1).Add(c.Square().Sum(-1).Unsqueeze(1)).Sub(tokens.MatMul(c.T()).MulScalar(2)).
+		ReLU().Sqrt()
 	names, cost := least(apart.Add(multiplier)) // [B,N,E], [B,N,1]
 	cheaper := cost.Greater(cost.T()).Cast(graph.Float).Add(cost.Equal(cost.T()).Cast(graph.Float).Mul(
 		g.Const(triangle(n)).T())) // [B,N,N], whether token j goes before token i
@@ -81,10 +82,10 @@ func (r Routing) iterate(x, c, multiplier graph.Node) (next, multipliers, size g
 	in := names.MatMul(g.Const(tensor.Of(rooms.Data, r.Experts, 1))).Greater(before).Cast(graph.Float).Mul(names)
 	size = in.SumKeep(1)
 	one := size.ScalarLike(1)
-	mean := in.T().MatMul(x).Div(size.Max(one).T())
+	mean := in.T().MatMul(tokens).Div(size.Max(one).T())
 	nearest := reduced(apart, "ReduceMin", -1) // [B,N,1]
 	far := nearest.Equal(reduced(nearest, "ReduceMax", 1)).Cast(graph.Float)
-	farthest := far.Div(far.SumKeep(1)).T().MatMul(x) // [B,1,v]
+	farthest := far.Div(far.SumKeep(1)).T().MatMul(tokens) // [B,1,v]
 	next = one.Greater(size.T()).Where(farthest, mean)
 	multipliers = one.Greater(size).Where(size.ScalarLike(0), multiplier.Add(size.Sub(g.Const(rooms)).MulScalar(1e-4)))
 	return next, multipliers, size
@@ -152,7 +153,7 @@ type choice struct {
 }
 
 func choicesOf(n, row int) *choice {
-	c := &choice{}
+	choices := &choice{}
 	smaller := map[int]int{}
 	for s := range 1 << n {
 		if bits.OnesCount(uint(s)) == row {
@@ -167,17 +168,17 @@ func choicesOf(n, row int) *choice {
 		}
 		for j := range n {
 			if s>>j&1 == 1 {
-				c.set, c.from = append(c.set, c.sets), append(c.from, smaller[s&^(1<<j)])
-				c.score, columns = append(c.score, row*n+j), append(columns, j)
+				choices.set, choices.from = append(choices.set, choices.sets), append(choices.from, smaller[s&^(1<<j)])
+				choices.score, columns = append(choices.score, row*n+j), append(columns, j)
 			}
 		}
-		c.sets++
+		choices.sets++
 	}
 
-	c.columns, c.before = tensor.New(len(columns), n), tensor.New(len(columns), len(smaller))
+	choices.columns, choices.before = tensor.New(len(columns), n), tensor.New(len(columns), len(smaller))
 	for i, j := range columns {
-		c.columns.Row(i).Data[j], c.before.Row(i).Data[c.from[i]] = 1, 1
+		choices.columns.Row(i).Data[j], choices.before.Row(i).Data[choices.from[i]] = 1, 1
 	}
 
-	return c
+	return choices
 }

@@ -108,18 +108,18 @@ func (m FedAPT) text(scope *method.Scope, key graph.Node) graph.Node {
 // Logits are those of tests: they mix the keys with a, or with assign: scores the scores of the domains' prompts. Loss
 // does not read them.
 func (m FedAPT) Logits(scope *method.Scope) graph.Node {
-	t, x, q := scope.Task(), scope.Image(), m.query(scope)
+	t, image, q := scope.Task(), scope.Image(), m.query(scope)
 	n := m.count(t)
 	off := q.Sub(q.MeanKeep(-1))
 	std := off.Square().SumKeep(-1).MulScalar(1 / float64(max(1, n-1))).AddScalar(1e-12).Sqrt()
 	a := off.Div(std).MulScalar(1 / m.Temp).Softmax(-1) // [B,D]
 	if m.Assign == "prompts" {
-		return m.text(scope, m.keys(scope, a)).MatMul(x.Unsqueeze(2)).Squeeze(2).MulScalar(t.Scale)
+		return m.text(scope, m.keys(scope, a)).MatMul(image.Unsqueeze(2)).Squeeze(2).MulScalar(t.Scale)
 	}
 
 	var scores []graph.Node
 	for _, key := range nn.Unbind(scope.Broadcast(aptKeys, n, m.Tokens, t.Width)) {
-		scores = append(scores, scope.Cosine(x, m.text(scope, key)))
+		scores = append(scores, scope.Cosine(image, m.text(scope, key)))
 	}
 
 	return graph.Stack(scores...).Mul(a.T().Unsqueeze(2)).Sum(0)

@@ -79,21 +79,22 @@ func (m FedTPG) Start(global *method.Global) error {
 
 // prompt generates the prompt [tokens,w].
 func (m FedTPG) prompt(scope *method.Scope) graph.Node {
-	x := scope.Param(tpgQueries)
-	if w := x.Dim(1); w%m.Heads != 0 {
+	rows := scope.Param(tpgQueries)
+	if w := rows.Dim(1); w%m.Heads != 0 {
 		return scope.Graph().Fail("option heads is %d; it must divide the prompt width %d", m.Heads, w)
 	}
 
 	names := modules.ApplyLayerNorm(scope, tpgCross+"/norm_kv", scope.HandText("{}"))
-	x = m.feed(scope, tpgCross, m.attend(scope, tpgCross, modules.ApplyLayerNorm(scope, tpgCross+"/norm", x), names,
+	rows = m.feed(scope, tpgCross, m.attend(scope, tpgCross, modules.ApplyLayerNorm(scope, tpgCross+"/norm", rows),
+		names,
 		others(scope)))
 	for i := range m.Depth {
 		at := tpgBlock(i + 1)
-		y := modules.ApplyLayerNorm(scope, at+"/norm", x)
-		x = m.feed(scope, at, x.Add(m.attend(scope, at, y, y, graph.Node{})))
+		y := modules.ApplyLayerNorm(scope, at+"/norm", rows)
+		rows = m.feed(scope, at, rows.Add(m.attend(scope, at, y, y, graph.Node{})))
 	}
 
-	return x
+	return rows
 }
 
 // localClasses returns [C]: 1 for the client's own classes, 0 for the others.

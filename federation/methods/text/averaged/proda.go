@@ -117,7 +117,7 @@ func (m ProDA) AdjustGradients(local *method.Local, _ tensor.Map) error {
 // Loss is the cross entropy of the bound z over the prompts of the step, whose numbers are scalars, so that all steps
 // have one graph, and the similarity of all n prompts. It does not read the logits.
 func (m ProDA) Loss(scope *method.Scope, _ graph.Node) graph.Node {
-	prompts, f, client := scope.Param("prompts"), scope.Image(), scope.Task()
+	prompts, image, client := scope.Param("prompts"), scope.Image(), scope.Task()
 	var texts []graph.Node
 	for i, k := range m.turns(0) { // whichever it is, it has the position of the place
 		ctx := prompts.Gather(0, scope.Scalar(scalar(i)).Cast(graph.Int64))
@@ -125,7 +125,7 @@ func (m ProDA) Loss(scope *method.Scope, _ graph.Node) graph.Node {
 	}
 
 	mean := graph.Stack(texts...).Mean(0) // [C,D]
-	square := f.Square()                  // [B,D]
+	square := image.Square()              // [B,D]
 	spread := scope.Graph().Scalar(0)
 	for _, text := range texts {
 		d := text.Sub(mean)          // [C,D]
@@ -135,7 +135,7 @@ func (m ProDA) Loss(scope *method.Scope, _ graph.Node) graph.Node {
 		spread = spread.Add(ownTerm.SumKeep(-1)).Sub(cross.MatMulT(d).MulScalar(2)).Add(square.MatMulT(d.Square()))
 	}
 
-	bound := f.MatMulT(mean).MulScalar(client.Scale).
+	bound := image.MatMulT(mean).MulScalar(client.Scale).
 		Add(spread.MulScalar(client.Scale * client.Scale / 2 / float64(len(texts))))
 	loss := scope.CrossEntropy(bound)
 	if m.Lambda == 0 {

@@ -153,13 +153,13 @@ func (m TRIP) Loss(scope *method.Scope, logits graph.Node) graph.Node {
 
 // Start draws the keys, and begins the running mean.
 func (m TRIP) Start(global *method.Global) error {
-	v := global.Task.VisionWidth
-	if v == 0 {
+	width := global.Task.VisionWidth
+	if width == 0 {
 		return fmt.Errorf("trip: backbone %s, an exported model, does not provide the tokens of the image tower's "+
 			"last block; convert a checkpoint", global.Task.Backbone)
 	}
 
-	keys, r := mat.NewDense(v, m.Experts, nil), global.Rand("init", tripKeys)
+	keys, r := mat.NewDense(width, m.Experts, nil), global.Rand("init", tripKeys)
 	for i := range keys.RawMatrix().Data {
 		if keys.RawMatrix().Data[i] = r.NormFloat64(); m.Keys == "uniform" {
 			keys.RawMatrix().Data[i] = r.Float64()
@@ -170,7 +170,7 @@ func (m TRIP) Start(global *method.Global) error {
 		linalg.Orthonormalize(keys)
 	}
 
-	rows := tensor.New(m.Experts, v)
+	rows := tensor.New(m.Experts, width)
 	linalg.Store(rows, mat.DenseCopyOf(keys.T()))
 	if global.Broadcast[tripKeys] = rows; m.Average == "none" {
 		return nil

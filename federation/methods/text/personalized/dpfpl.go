@@ -117,22 +117,22 @@ func (m DPFPL) AdjustGradients(local *method.Local, gradients tensor.Map) error 
 	rows, wide := p.Dims()
 	rank := min(m.Rank, rows, wide)
 	start := mat.NewDense(wide, rank, local.Draws.Normal(local.Rand, "dpfpl/v0", wide, rank))
-	u, v := mat.Dense{}, mat.Dense{} // [T,r], [w,r]
-	u.Mul(p, start)
-	linalg.Orthonormalize(&u)
-	v.Mul(p.T(), &u)
-	linalg.Orthonormalize(&v)
+	factorU, factorV := mat.Dense{}, mat.Dense{} // [T,r], [w,r]
+	factorU.Mul(p, start)
+	linalg.Orthonormalize(&factorU)
+	factorV.Mul(p.T(), &factorU)
+	linalg.Orthonormalize(&factorV)
 
 	byU, byV := mat.Dense{}, mat.Dense{} // [T,r], [r,w]
-	byU.Mul(full, &v)
-	byV.Mul(u.T(), full)
+	byU.Mul(full, &factorV)
+	byV.Mul(factorU.T(), full)
 	m.release(local.Draws, random, &byU, "dpfpl/u")
 	m.release(local.Draws, random, &byV, "dpfpl/v")
 	first, second, both := mat.Dense{}, mat.Dense{}, mat.Dense{}
-	first.Mul(&byU, v.T())
-	second.Mul(&u, &byV)
+	first.Mul(&byU, factorV.T())
+	second.Mul(&factorU, &byV)
 
-	both.Product(&u, u.T(), &first)
+	both.Product(&factorU, factorU.T(), &first)
 	first.Add(&first, &second)
 	first.Sub(&first, &both)
 	linalg.Store(gradients["local"], &first)

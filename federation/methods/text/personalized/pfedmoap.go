@@ -129,31 +129,32 @@ func (m PFedMoAP) Loss(scope *method.Scope, _ graph.Node) graph.Node {
 // mixed returns the scores [B,C] with other clients' features; there names the input that is 1 for those that exist.
 func (m PFedMoAP) mixed(scope *method.Scope, others graph.Node, there string) graph.Node {
 	g, client := scope.Graph(), scope.Task()
-	x, own := scope.Image(), m.Features(scope, scope.Param("ctx"))
-	alone := scope.Cosine(x, own)
+	features, own := scope.Image(), m.Features(scope, scope.Param("ctx"))
+	alone := scope.Cosine(features, own)
 	channels := m.channels(client)
-	e, c, h, wide := m.Experts, client.Classes, m.Heads, len(channels)
-	for wide%h != 0 {
-		h--
+	experts, classes, heads, wide := m.Experts, client.Classes, m.Heads, len(channels)
+	for wide%heads != 0 {
+		heads--
 	}
 
 	pool := func(n graph.Node) graph.Node { return n.Gather(n.Rank()-1, g.Ints(channels...)) }
 	layer := func(n graph.Node, name string) graph.Node {
 		return modules.ApplyLinear(scope, moapGate+name, n.Reshape(-1, wide))
 	}
-	image := pool(x)                                                     // [B,d]
-	keys := pool(graph.Concat(0, own.Unsqueeze(0), others))              // [E,C,d]
-	q := layer(image, "q").Reshape(-1, h, wide/h).Transpose(1, 0, 2)     // [h,B,d/h]
-	k := layer(keys, "k").Reshape(e, c, h, wide/h).Transpose(2, 3, 1, 0) // [h,d/h,C,E]
-	scores := q.MatMul(k.Reshape(h, wide/h, c*e)).Reshape(h, -1, c, e)   // [h,B,C,E]
+	image := pool(features)                                                  // [B,d]
+	keys := pool(graph.Concat(0, own.Unsqueeze(0), others))                  // [E,C,d]
+	q := layer(image, "q").Reshape(-1, heads, wide/heads).Transpose(1, 0, 2) // [h,B,d/h]
+	k := layer(keys, "k").Reshape(experts, classes, heads, wide/heads).Transpose(2, 3, 1,
+		0) // [h,d/h,C,E]
+	scores := q.MatMul(k.Reshape(heads, wide/heads, classes*experts)).Reshape(heads, -1, classes, experts) // [h,B,C,E]
 
-	known := graph.Concat(0, g.Const(tensor.Of([]float32{1}, 1)), scope.Broadcast(there, e-1))
+	known := graph.Concat(0, g.Const(tensor.Of([]float32{1}, 1)), scope.Broadcast(there, experts-1))
 	a := scores.MulScalar(m.Kappa).Add(known.AddScalar(-1).MulScalar(-nn.MaskValue)).Softmax(-1) // of nobody's prompt 0
-	v := layer(keys, "v").Reshape(e, c, h, wide/h).Transpose(2, 1, 0, 3)                         // [h,C,E,d/h]
+	v := layer(keys, "v").Reshape(experts, classes, heads, wide/heads).Transpose(2, 1, 0, 3)     // [h,C,E,d/h]
 	mix := a.Transpose(0, 2, 1, 3).MatMul(v).Transpose(2, 1, 0, 3)                               // [B,C,h,d/h]
-	mixture := layer(mix.Reshape(-1, wide), "o").Reshape(-1, c, wide)                            // [B,C,d]
+	mixture := layer(mix.Reshape(-1, wide), "o").Reshape(-1, classes, wide)                      // [B,C,d]
 	z := mixture.Mul(image.Unsqueeze(1)).Sum(-1).MulScalar(client.Scale).ReshapeLike(alone)      // [B,C]
-	count := scope.Broadcast(there, e-1).Sum()
+	count := scope.Broadcast(there, experts-1).Sum()
 	return count.Greater(count.MulScalar(0)).Where(z.Add(alone.MulScalar(m.Lambda)), alone)
 }
 

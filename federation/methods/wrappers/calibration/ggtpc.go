@@ -140,18 +140,18 @@ func (m GGTPC) Begin(local *method.Local) error {
 
 	prior := tensor.Map{}
 	for _, name := range m.needs() {
-		t := local.Broadcast[name]
+		value := local.Broadcast[name]
 		switch {
-		case t != nil && m.Estimate == "once":
-			local.State[name] = t
-		case t == nil:
-			t = local.State[name]
+		case value != nil && m.Estimate == "once":
+			local.State[name] = value
+		case value == nil:
+			value = local.State[name]
 		}
-		if t == nil {
+		if value == nil {
 			return fmt.Errorf("ggtpc: the server sent no %s: this client joined after the statistics round and takes "+
 				"part after the next one", name)
 		}
-		prior[name] = t
+		prior[name] = value
 	}
 
 	if len(m.needs()) > 0 || m.Sampling != "none" {

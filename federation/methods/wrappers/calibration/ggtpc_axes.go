@@ -34,9 +34,9 @@ func principalAxes(cov *mat.SymDense, most int) (principal, error) {
 
 // rowAxes returns principalAxes of rowsᵀ rows for rows [r,d], from the smaller of the two Gram matrices.
 func rowAxes(rows *mat.Dense, most int) (principal, error) {
-	r, d := rows.Dims()
+	r, dim := rows.Dims()
 	var m mat.SymDense
-	if r >= d {
+	if r >= dim {
 		m.SymOuterK(1, rows.T())
 		return principalAxes(&m, most)
 	}
@@ -44,13 +44,13 @@ func rowAxes(rows *mat.Dense, most int) (principal, error) {
 	m.SymOuterK(1, rows)
 	var e mat.EigenSym
 	if !e.Factorize(&m, true) {
-		return principal{}, fmt.Errorf("ggtpc: the eigendecomposition of %d rows of width %d did not converge", r, d)
+		return principal{}, fmt.Errorf("ggtpc: the eigendecomposition of %d rows of width %d did not converge", r, dim)
 	}
 
 	var w mat.Dense
 	e.VectorsTo(&w)
-	return axes(e.Values(nil), d, most, func(j int) []float64 {
-		u := mat.NewVecDense(d, nil)
+	return axes(e.Values(nil), dim, most, func(j int) []float64 {
+		u := mat.NewVecDense(dim, nil)
 		u.MulVec(rows.T(), w.ColView(j))
 		u.ScaleVec(1/mat.Norm(u, 2), u)
 		return u.RawVector().Data
@@ -68,19 +68,19 @@ func axes(values []float64, d, most int, column func(int) []float64) principal {
 	return a
 }
 
-func upright(v []float64) []float64 {
+func upright(vector []float64) []float64 {
 	best := 0.0
-	for _, x := range v {
+	for _, x := range vector {
 		if math.Abs(x) > math.Abs(best) {
 			best = x
 		}
 	}
 
 	if best < 0 {
-		for i := range v {
-			v[i] = -v[i]
+		for i := range vector {
+			vector[i] = -vector[i]
 		}
 	}
 
-	return v
+	return vector
 }

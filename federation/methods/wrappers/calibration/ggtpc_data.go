@@ -22,24 +22,24 @@ type calibrated struct {
 }
 
 func (m GGTPC) calibrate(data method.Data, prior tensor.Map) *calibrated {
-	c := &calibrated{Data: data, method: m, axes: prior[ggtpcAxes], sizes: prior[ggtpcSizes],
+	wrapped := &calibrated{Data: data, method: m, axes: prior[ggtpcAxes], sizes: prior[ggtpcSizes],
 		places: prior[ggtpcPlaces], class: slices.Clone(data.Labels())}
 	count, most := map[int64]float64{}, 0.0
-	for _, y := range c.class {
+	for _, y := range wrapped.class {
 		count[y]++
 		most = max(most, count[y])
 	}
 
 	if label := prior[ggtpcLabels]; label != nil {
-		c.class = append(c.class, label.Ints...)
+		wrapped.class = append(wrapped.class, label.Ints...)
 	}
 
 	if m.Sampling == "none" {
-		return c
+		return wrapped
 	}
 
 	sum := 0.0
-	for i, y := range c.class {
+	for i, y := range wrapped.class {
 		w := most / count[y] // of the class, eq. 7
 		switch {
 		case i >= data.Len():
@@ -48,10 +48,10 @@ func (m GGTPC) calibrate(data method.Data, prior tensor.Map) *calibrated {
 			w /= count[y]
 		}
 		sum += w
-		c.upTo = append(c.upTo, sum)
+		wrapped.upTo = append(wrapped.upTo, sum)
 	}
 
-	return c
+	return wrapped
 }
 
 func (c *calibrated) Len() int { return len(c.class) }
@@ -79,8 +79,8 @@ func (c *calibrated) Order(r *rand.Rand) []int {
 }
 
 // mixed sorts all rows by random keys when there are prototypes, and takes as many as the client has.
-func (c *calibrated) mixed(r *rand.Rand) []int {
-	out := c.Data.Order(r)
+func (c *calibrated) mixed(random *rand.Rand) []int {
+	out := c.Data.Order(random)
 	if c.Len() == c.Data.Len() {
 		return out
 	}
@@ -91,7 +91,7 @@ func (c *calibrated) mixed(r *rand.Rand) []int {
 
 	key := make([]float64, c.Len())
 	for i := range key {
-		key[i] = r.Float64()
+		key[i] = random.Float64()
 	}
 
 	slices.SortStableFunc(out, func(a, b int) int { return cmp.Compare(key[a], key[b]) })
@@ -113,12 +113,12 @@ func (c *calibrated) Batch(rows []int, random *rand.Rand, also ...string) (tenso
 		}
 	}
 
-	b, err := c.Data.Batch(own, random, also...)
+	batch, err := c.Data.Batch(own, random, also...)
 	if err != nil {
 		return nil, err
 	}
 
-	image, patches := b[method.ImageInput], b[method.PatchesInput]
+	image, patches := batch[method.ImageInput], batch[method.PatchesInput]
 	for i, row := range rows {
 		if row < c.Data.Len() {
 			continue
@@ -127,18 +127,18 @@ func (c *calibrated) Batch(rows []int, random *rand.Rand, also ...string) (tenso
 		if c.method.Renormalise {
 			lengthen(image.Row(i).Data, 1)
 		}
-		b[method.LabelInput].Ints[i] = c.class[row]
+		batch[method.LabelInput].Ints[i] = c.class[row]
 	}
 
 	clean := image.Clone()
 	if c.method.Strength > 0 && slices.Contains(also, method.PixelsInput) {
-		b[noiseInput.String()] = tensor.New(image.Shape...)
+		batch[noiseInput.String()] = tensor.New(image.Shape...)
 	}
 
 	if c.axes != nil && c.method.Strength > 0 {
-		b["draw/clean"] = clean
-		b["draw/eps"] = tensor.New(len(rows), c.sizes.Shape[1])
-		c.spread(rows, b, random)
+		batch["draw/clean"] = clean
+		batch["draw/eps"] = tensor.New(len(rows), c.sizes.Shape[1])
+		c.spread(rows, batch, random)
 	}
 
 	for i, row := range rows { // a prototype's patches
@@ -147,7 +147,7 @@ func (c *calibrated) Batch(rows []int, random *rand.Rand, also ...string) (tenso
 		}
 	}
 
-	return b, nil
+	return batch, nil
 }
 
 // spread draws eps and adds the noise of eq. 6.
@@ -174,18 +174,18 @@ func (c *calibrated) spread(rows []int, b tensor.Map, r *rand.Rand) {
 // noise returns Σ_m eps_m √λ_m u_m of a class, times strength.
 func (c *calibrated) noise(class int64, eps []float32) []float64 {
 	axes, sizes := c.axes.Row(int(class)), c.sizes.Row(int(class)).Data
-	d := make([]float64, axes.Shape[1])
+	shift := make([]float64, axes.Shape[1])
 	for m, e := range eps {
 		w := c.method.Strength * float64(e) * math.Sqrt(float64(sizes[m]))
 		if w == 0 {
 			continue
 		}
 		for j, u := range axes.Row(m).Data {
-			d[j] += w * float64(u)
+			shift[j] += w * float64(u)
 		}
 	}
 
-	return d
+	return shift
 }
 
 // move adds d to x and, if asked, scales the sum to a length.

@@ -10,9 +10,9 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// measure returns a client's answer: n [C,1], mean [C,D], and cov or factors of its rows x [N,D] of each class.
-func (m GGTPC) measure(x *tensor.Tensor, class []int64, classes int) (tensor.Map, error) {
-	d := x.Shape[1]
+// measure returns a client's answer: n [C,1], mean [C,D], and cov or factors of its features [N,D] of each class.
+func (m GGTPC) measure(features *tensor.Tensor, class []int64, classes int) (tensor.Map, error) {
+	d := features.Shape[1]
 	counts, mean := tensor.New(classes, 1), tensor.New(classes, d)
 	out := tensor.Map{"n": counts, "mean": mean}
 	if m.Stats == "packed" {
@@ -22,7 +22,7 @@ func (m GGTPC) measure(x *tensor.Tensor, class []int64, classes int) (tensor.Map
 	}
 
 	for c := range classes {
-		rows := centred(x, class, int64(c), max(m.MinCount, 1), mean.Row(c).Data)
+		rows := centred(features, class, int64(c), max(m.MinCount, 1), mean.Row(c).Data)
 		if rows == nil {
 			continue
 		}
@@ -50,7 +50,7 @@ func (m GGTPC) answer(t method.ClientSpec) []method.Extra {
 }
 
 // centred returns the rows of a class minus their mean, which it stores in mean; nil for fewer rows than least.
-func centred(x *tensor.Tensor, class []int64, c int64, least int, mean []float32) *mat.Dense {
+func centred(features *tensor.Tensor, class []int64, c int64, least int, mean []float32) *mat.Dense {
 	var at []int
 	for i, y := range class {
 		if y == c {
@@ -67,11 +67,11 @@ func centred(x *tensor.Tensor, class []int64, c int64, least int, mean []float32
 	for j := range mean {
 		sum := 0.0
 		for _, i := range at {
-			sum += float64(x.Data[i*d+j])
+			sum += float64(features.Data[i*d+j])
 		}
 		mu := sum / float64(len(at))
 		for k, i := range at {
-			rows.Set(k, j, float64(x.Data[i*d+j])-mu)
+			rows.Set(k, j, float64(features.Data[i*d+j])-mu)
 		}
 		mean[j] = float32(mu)
 	}
@@ -97,26 +97,26 @@ func (m GGTPC) held(n, d int) int { return min(m.Rank, n-1, d) }
 
 // factor appends the rows √λ u of a class to the factors of all; what has no extent is zeros.
 func (m GGTPC) factor(rows *mat.Dense, out *tensor.Tensor) error {
-	n, d := rows.Dims()
-	k := m.held(n, d)
-	if k == 0 {
+	n, dim := rows.Dims()
+	held := m.held(n, dim)
+	if held == 0 {
 		return nil
 	}
 
-	a, err := rowAxes(rows, k)
+	a, err := rowAxes(rows, held)
 	if err != nil {
 		return err
 	}
 
-	block := make([]float32, k*d)
+	block := make([]float32, held*dim)
 	for j, u := range a.Vectors {
 		for i, v := range u {
-			block[j*d+i] = float32(math.Sqrt(a.Sizes[j]) * v)
+			block[j*dim+i] = float32(math.Sqrt(a.Sizes[j]) * v)
 		}
 	}
 
 	out.Data = append(out.Data, block...)
-	out.Shape[0] += k
+	out.Shape[0] += held
 	return nil
 }
 
@@ -142,7 +142,7 @@ func (m GGTPC) read(upload method.Upload) (moments, error) {
 		return bad("mean")
 	}
 
-	classes, d := mean.Shape[0], mean.Shape[1]
+	classes, dim := mean.Shape[0], mean.Shape[1]
 	if counts == nil || counts.IsInt() || counts.Len() != classes {
 		return bad("n")
 	}
@@ -153,12 +153,12 @@ func (m GGTPC) read(upload method.Upload) (moments, error) {
 			return bad("n")
 		}
 		out.n[c] = int(v)
-		out.from[c+1] = out.from[c] + max(0, m.held(int(v), d))
+		out.from[c+1] = out.from[c] + max(0, m.held(int(v), dim))
 	}
 
-	name, want := "cov", []int{classes, d * (d + 1) / 2}
+	name, want := "cov", []int{classes, dim * (dim + 1) / 2}
 	if m.Stats != "packed" {
-		name, want = "factors", []int{out.from[classes], d}
+		name, want = "factors", []int{out.from[classes], dim}
 	}
 
 	t := upload.Extra[name]

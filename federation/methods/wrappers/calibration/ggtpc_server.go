@@ -99,18 +99,18 @@ func (m GGTPC) tell(global *method.Global, backbone string, only bool, answers [
 }
 
 // selected returns the fewest clients that together have the share of a class's examples, and their examples' number.
-func (m GGTPC) selected(answers []moments, c int) ([]moments, int) {
+func (m GGTPC) selected(answers []moments, class int) ([]moments, int) {
 	total := 0
 	for _, a := range answers {
-		total += a.n[c]
+		total += a.n[class]
 	}
 
 	byCount := slices.Clone(answers)
-	slices.SortFunc(byCount, func(a, b moments) int { return cmp.Or(b.n[c]-a.n[c], a.client-b.client) })
+	slices.SortFunc(byCount, func(a, b moments) int { return cmp.Or(b.n[class]-a.n[class], a.client-b.client) })
 	sum, last := 0, 0
-	for last < len(byCount) && byCount[last].n[c] > 0 &&
+	for last < len(byCount) && byCount[last].n[class] > 0 &&
 		(last == 0 || float64(sum) < m.Share*float64(total)*(1-1e-12)) {
-		sum += byCount[last].n[c]
+		sum += byCount[last].n[class]
 		last++
 	}
 
@@ -136,32 +136,32 @@ func average(answers []moments, c int) []float64 {
 }
 
 // axesOf returns the axes of a class's covariance by eq. 5, the law of total covariance.
-func (m GGTPC) axesOf(answers []moments, c int) (principal, error) {
-	chosen, total := m.selected(answers, c)
+func (m GGTPC) axesOf(answers []moments, class int) (principal, error) {
+	chosen, total := m.selected(answers, class)
 	if len(chosen) == 0 {
 		return principal{}, nil
 	}
 
-	mu := average(chosen, c)
-	d := len(mu)
-	within := mat.NewSymDense(d, nil)
+	mu := average(chosen, class)
+	dim := len(mu)
+	within := mat.NewSymDense(dim, nil)
 	var rows []float64
 	for _, moments := range chosen {
-		w := float64(moments.n[c]) / float64(total)
-		between := make([]float64, d)
-		for i, v := range moments.mean.Row(c).Data {
+		weight := float64(moments.n[class]) / float64(total)
+		between := make([]float64, dim)
+		for i, v := range moments.mean.Row(class).Data {
 			between[i] = float64(v) - mu[i]
 		}
 
 		if m.Stats == "packed" {
-			moments.addCov(within, c, w)
-			within.SymRankOne(within, w, mat.NewVecDense(d, between))
+			moments.addCov(within, class, weight)
+			within.SymRankOne(within, weight, mat.NewVecDense(dim, between))
 			continue
 		}
 
-		rows = moments.addFactors(rows, c, w)
+		rows = moments.addFactors(rows, class, weight)
 		for _, v := range between {
-			rows = append(rows, v*math.Sqrt(w))
+			rows = append(rows, v*math.Sqrt(weight))
 		}
 	}
 
@@ -169,13 +169,13 @@ func (m GGTPC) axesOf(answers []moments, c int) (principal, error) {
 		return principalAxes(within, m.Axes)
 	}
 
-	return rowAxes(mat.NewDense(len(rows)/d, d, rows), m.Axes)
+	return rowAxes(mat.NewDense(len(rows)/dim, dim, rows), m.Axes)
 }
 
 // shape returns axes [C,K,D] and sizes [C,K]; K is the largest number of axes of a class, and at least 1. It ends
 // between classes if the run ends.
 func (m GGTPC) shape(global *method.Global, answers []moments) (axes, sizes *tensor.Tensor, err error) {
-	classes, d := answers[0].mean.Shape[0], answers[0].mean.Shape[1]
+	classes, dim := answers[0].mean.Shape[0], answers[0].mean.Shape[1]
 	all := make([]principal, classes)
 	var eg errgroup.Group
 	eg.SetLimit(runtime.GOMAXPROCS(0))
@@ -198,12 +198,12 @@ func (m GGTPC) shape(global *method.Global, answers []moments) (axes, sizes *ten
 		k = max(k, len(a.Sizes))
 	}
 
-	axes, sizes = tensor.New(classes, k, d), tensor.New(classes, k)
+	axes, sizes = tensor.New(classes, k, dim), tensor.New(classes, k)
 	for c, a := range all {
 		for j, u := range a.Vectors {
 			sizes.Data[c*k+j] = float32(a.Sizes[j])
 			for i, v := range u {
-				axes.Data[(c*k+j)*d+i] = float32(v)
+				axes.Data[(c*k+j)*dim+i] = float32(v)
 			}
 		}
 	}

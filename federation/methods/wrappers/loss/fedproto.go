@@ -110,7 +110,7 @@ func (m FedProto) Finish(local *method.Local, up *method.Upload) error {
 		return m.Method.Finish(local, up)
 	}
 
-	r, err := local.Eval(m.represent)
+	features, err := local.Eval(m.represent)
 	if err != nil {
 		return fmt.Errorf("fedproto: %w", err)
 	}
@@ -119,9 +119,9 @@ func (m FedProto) Finish(local *method.Local, up *method.Upload) error {
 	mean, counts := tensor.New(classes, dim), tensor.New(classes, 1)
 	sums := make([]float64, classes*dim)
 	for i, y := range local.Data.Labels() {
-		row := r.Row(i % r.Shape[0])
+		row := features.Row(i % features.Shape[0])
 		if m.Of == "text" {
-			row = r.Row(int(y))
+			row = features.Row(int(y))
 		}
 		counts.Data[y]++
 		linalg.AddRow(sums[int(y)*dim:], row, 1)

@@ -12,10 +12,10 @@ import (
 // the class features that the base method scores (text) or those of its shared prompts (prompt) [C,D], or the image
 // features that it scores (image) [B,D]. For a base method that does not score by Scope.Cosine, text is prompt.
 func represent(m method.Method, scope *method.Scope, what string) graph.Node {
-	var x, t graph.Node // that Scope.Cosine compares first
+	var firstImage, firstText graph.Node // that Scope.Cosine compares first
 	logits := m.Logits(scope.With(method.Override{Cosine: func(scope *method.Scope, image, text graph.Node) graph.Node {
-		if !x.OK() {
-			x, t = image, text
+		if !firstImage.OK() {
+			firstImage, firstText = image, text
 		}
 		return scope.Cosine(image, text)
 	}}))
@@ -23,10 +23,10 @@ func represent(m method.Method, scope *method.Scope, what string) graph.Node {
 	switch {
 	case what == "logits":
 		return logits.L2Normalize()
-	case what == "image" && x.OK():
-		return x
-	case what == "text" && t.OK():
-		return t
+	case what == "image" && firstImage.OK():
+		return firstImage
+	case what == "text" && firstText.OK():
+		return firstText
 	}
 
 	var texts []graph.Node

@@ -106,18 +106,18 @@ func (m FedOpt) second(old, d tensor.Map) tensor.Map {
 			v = tensor.New(t.Shape...)
 		}
 
-		out[name] = linalg.Elementwise(v, t, func(v, d float64) float64 {
+		out[name] = linalg.Elementwise(v, t, func(moment, d float64) float64 {
 			switch d *= d; {
 			case m.Kind == "adagrad":
-				return v + d
+				return moment + d
 			case m.Kind == "adam":
-				return m.Beta2*v + (1-m.Beta2)*d
-			case v > d:
-				return v - (1-m.Beta2)*d
-			case v < d:
-				return v + (1-m.Beta2)*d
+				return m.Beta2*moment + (1-m.Beta2)*d
+			case moment > d:
+				return moment - (1-m.Beta2)*d
+			case moment < d:
+				return moment + (1-m.Beta2)*d
 			}
-			return v
+			return moment
 		})
 	}
 

@@ -91,9 +91,9 @@ func (m QFFL) Finish(local *method.Local, up *method.Upload) error {
 // Merge lets the layers inside merge, for what they keep, and then steps from the parameters before that by the formula
 // of algorithm 2. F_k counts 1e-10 more, so that powers of 0 are finite; a learning rate of 0 has L = 0.
 func (m QFFL) Merge(global *method.Global, ups []method.Upload) error {
-	l := 0.0
+	inverseRate := 0.0
 	if global.LR > 0 {
-		l = 1 / global.LR
+		inverseRate = 1 / global.LR
 	}
 
 	var losses []float64
@@ -113,7 +113,7 @@ func (m QFFL) Merge(global *method.Global, ups []method.Upload) error {
 	for i, u := range m.Counted(ups) {
 		f, far := losses[i]+1e-10, linalg.Distance(u.Shared, old) // the 1e-10 keeps powers of 0 finite
 		counts[i] = float64(u.N) * math.Pow(f, m.Q)
-		below += counts[i] * (1 + m.Q*l*far*far/f)
+		below += counts[i] * (1 + m.Q*inverseRate*far*far/f)
 	}
 
 	global.Shared = old.Clone()

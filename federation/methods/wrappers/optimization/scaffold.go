@@ -140,17 +140,17 @@ func (m SCAFFOLD) Merge(global *method.Global, ups []method.Upload) error {
 		global.Shared = global.Shared.Clone().Scale(m.ServerLR).Axpy(1-m.ServerLR, old)
 	}
 
-	c := global.Broadcast.WithoutPrefix(scaffoldC).Clone()
+	controls := global.Broadcast.WithoutPrefix(scaffoldC).Clone()
 	for _, u := range ups {
-		for _, name := range c.Names() {
-			dc, err := aggregate.Extra(u, scaffoldDC+"/"+name, c[name].Shape...)
+		for _, name := range controls.Names() {
+			dc, err := aggregate.Extra(u, scaffoldDC+"/"+name, controls[name].Shape...)
 			if err != nil {
 				return err
 			}
-			c[name].Axpy(clientsOf(u)/float64(global.Clients), dc)
+			controls[name].Axpy(clientsOf(u)/float64(global.Clients), dc)
 		}
 	}
 
-	global.Broadcast.Put(scaffoldC, c)
+	global.Broadcast.Put(scaffoldC, controls)
 	return nil
 }

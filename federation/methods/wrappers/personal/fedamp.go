@@ -124,14 +124,14 @@ func (m FedAMP) Merge(global *method.Global, ups []method.Upload) error {
 func ampOf(client int) string { return amp + "/" + strconv.Itoa(client) }
 
 // weights returns x, whose rows sum up to 1.
-func (m FedAMP) weights(w []tensor.Map) [][]float64 {
-	x, all := linalg.SquaredDistances(w), []float64{}
+func (m FedAMP) weights(last []tensor.Map) [][]float64 {
+	x, all := linalg.SquaredDistances(last), []float64{}
 	for i := range x {
 		all = append(all, x[i][:i]...)
 	}
 
 	sigma := m.Sigma
-	if slices.Sort(all); sigma == 0 && len(w) > 1 {
+	if slices.Sort(all); sigma == 0 && len(last) > 1 {
 		sigma = max(linalg.Median(all), math.SmallestNonzeroFloat32)
 	}
 
@@ -139,7 +139,7 @@ func (m FedAMP) weights(w []tensor.Map) [][]float64 {
 		others := 0.0
 		for j := range x {
 			if j != i {
-				x[i][j] = 1 / float64(len(w)) * math.Exp(-x[i][j]/sigma)
+				x[i][j] = 1 / float64(len(last)) * math.Exp(-x[i][j]/sigma)
 				others += x[i][j]
 			}
 		}

@@ -41,8 +41,8 @@ func (m DP) adapts(global *method.Global) error {
 
 // now returns the clip norm of a round and the noise on its updates.
 func (m DP) now(global *method.Global) (clip, noise float64) {
-	t := global.State[dpClip]
-	if m.Adapt == 0 || t == nil || t.Len() != 1 {
+	stored := global.State[dpClip]
+	if m.Adapt == 0 || stored == nil || stored.Len() != 1 {
 		return m.Clip, m.Noise
 	}
 
@@ -52,7 +52,7 @@ func (m DP) now(global *method.Global) (clip, noise float64) {
 		noise = 1 / math.Sqrt(1/(noise*noise)-1/(half*half))
 	}
 
-	return float64(t.Data[0]), noise
+	return float64(stored.Data[0]), noise
 }
 
 // unclipped returns the sum over clients of 1/2 where the update's norm is at most clip, and of -1/2 elsewhere.

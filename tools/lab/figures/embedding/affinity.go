@@ -24,9 +24,9 @@ func affinities(squaredDistances []float64, n int, perplexity float64) []float64
 // calibrate computes the row of probabilities whose entropy is the logarithm of the perplexity, by bisection on the
 // precision of the Gaussian. A row with several nearest neighbours at one distance may not reach this entropy. It gets
 // the closest possible entropy.
-func calibrate(d []float64, self int, perplexity float64, p []float64) {
+func calibrate(distances []float64, self int, perplexity float64, row []float64) {
 	nearest, farthest := math.Inf(1), 0.0
-	for j, v := range d {
+	for j, v := range distances {
 		if j != self {
 			nearest, farthest = min(nearest, v), max(farthest, v)
 		}
@@ -36,16 +36,16 @@ func calibrate(d []float64, self int, perplexity float64, p []float64) {
 	// probability
 	entropy := func(beta float64) float64 {
 		sum, weighted := 0.0, 0.0
-		for j, v := range d {
-			p[j] = 0
+		for j, v := range distances {
+			row[j] = 0
 			if j != self {
-				p[j] = math.Exp(-beta * (v - nearest))
-				sum += p[j]
-				weighted += p[j] * beta * (v - nearest)
+				row[j] = math.Exp(-beta * (v - nearest))
+				sum += row[j]
+				weighted += row[j] * beta * (v - nearest)
 			}
 		}
-		for j := range p {
-			p[j] /= sum
+		for j := range row {
+			row[j] /= sum
 		}
 		return math.Log(sum) + weighted/sum
 	}

@@ -27,18 +27,18 @@ func PrincipalComponents(rows [][]float64) (*Basis, error) {
 		return nil, fmt.Errorf("one row has no principal components: give at least 2")
 	}
 
-	a := mat.NewDense(len(rows), width, nil)
+	matrix := mat.NewDense(len(rows), width, nil)
 	for i, r := range rows {
-		a.SetRow(i, r)
+		matrix.SetRow(i, r)
 	}
 
 	basis := &Basis{Mean: make([]float64, width)}
 	for j := range basis.Mean {
-		basis.Mean[j] = stat.Mean(mat.Col(nil, j, a), nil)
+		basis.Mean[j] = stat.Mean(mat.Col(nil, j, matrix), nil)
 	}
 
 	var pc stat.PC
-	if !pc.PrincipalComponents(a, nil) {
+	if !pc.PrincipalComponents(matrix, nil) {
 		return nil, fmt.Errorf("the singular value decomposition did not converge")
 	}
 

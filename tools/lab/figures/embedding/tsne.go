@@ -46,7 +46,7 @@ func tsne(rows [][]float64, perplexity float64, iterations int, seed uint64) ([]
 // squaredDistances returns the matrix [N, N] of squared Euclidean distances, row by row.
 func squaredDistances(rows [][]float64) []float64 {
 	n := len(rows)
-	d := make([]float64, n*n)
+	distances := make([]float64, n*n)
 	for i := range n {
 		for j := range i {
 			sum := 0.0
@@ -54,21 +54,21 @@ func squaredDistances(rows [][]float64) []float64 {
 				diff := v - rows[j][k]
 				sum += diff * diff
 			}
-			d[i*n+j], d[j*n+i] = sum, sum
+			distances[i*n+j], distances[j*n+i] = sum, sum
 		}
 	}
 
-	return d
+	return distances
 }
 
 // components returns the scores of the first two principal components, computed from distances alone. They are the top
 // eigenvectors of the doubly centred matrix -D/2 (classical scaling, Torgerson 1952). The cost is independent of the
 // width of the rows.
-func components(d []float64, n int) ([][2]float64, error) {
+func components(distances []float64, n int) ([][2]float64, error) {
 	means, mean := make([]float64, n), 0.0
 	for i := range n {
 		for j := range n {
-			means[i] += d[i*n+j] / float64(n)
+			means[i] += distances[i*n+j] / float64(n)
 		}
 		mean += means[i] / float64(n)
 	}
@@ -76,7 +76,7 @@ func components(d []float64, n int) ([][2]float64, error) {
 	b := mat.NewSymDense(n, nil)
 	for i := range n {
 		for j := i; j < n; j++ {
-			b.SetSym(i, j, -(d[i*n+j]-means[i]-means[j]+mean)/2)
+			b.SetSym(i, j, -(distances[i*n+j]-means[i]-means[j]+mean)/2)
 		}
 	}
 
@@ -124,15 +124,15 @@ func scatterStart(scores [][2]float64, seed uint64) [][2]float64 {
 }
 
 // descend minimises the divergence by gradient descent with momentum and a gain for every coordinate (section 3.4).
-func descend(p []float64, y [][2]float64, iterations int) {
-	n := len(y)
+func descend(affinities []float64, points [][2]float64, iterations int) {
+	n := len(points)
 	rate := max(float64(n)/exaggeration/4, 50) // for a gradient with its factor 4
 	speed, gain := make([][2]float64, n), make([][2]float64, n)
 	for i := range gain {
 		gain[i] = [2]float64{1, 1}
 	}
 
-	g := make([][2]float64, n)
+	slope := make([][2]float64, n)
 	early := min(exaggerated, iterations/2)
 	for t := range iterations {
 		more, momentum := 1.0, finalMomentum
@@ -140,46 +140,46 @@ func descend(p []float64, y [][2]float64, iterations int) {
 			more, momentum = exaggeration, earlyMomentum
 		}
 
-		gradient(p, y, more, g)
+		gradient(affinities, points, more, slope)
 		var centre [2]float64
-		for i := range y {
-			for k := range y[i] {
-				if (g[i][k] > 0) != (speed[i][k] > 0) {
+		for i := range points {
+			for k := range points[i] {
+				if (slope[i][k] > 0) != (speed[i][k] > 0) {
 					gain[i][k] += 0.2
 				} else {
 					gain[i][k] = max(smallestGain, 0.8*gain[i][k])
 				}
-				speed[i][k] = momentum*speed[i][k] - rate*gain[i][k]*g[i][k]
-				y[i][k] += speed[i][k]
-				centre[k] += y[i][k] / float64(n)
+				speed[i][k] = momentum*speed[i][k] - rate*gain[i][k]*slope[i][k]
+				points[i][k] += speed[i][k]
+				centre[k] += points[i][k] / float64(n)
 			}
 		}
 
-		for i := range y {
-			y[i][0] -= centre[0]
-			y[i][1] -= centre[1]
+		for i := range points {
+			points[i][0] -= centre[0]
+			points[i][1] -= centre[1]
 		}
 	}
 }
 
 // gradient computes the gradient of the divergence with respect to every point (Equation 5), with P multiplied by more.
-func gradient(p []float64, y [][2]float64, more float64, g [][2]float64) {
-	n, total := len(y), 0.0 // the sum of all student weights
+func gradient(affinities []float64, points [][2]float64, more float64, slope [][2]float64) {
+	n, total := len(points), 0.0 // the sum of all student weights
 	for i := range n {
 		for j := range i {
-			total += 2 / (1 + squared(y[i], y[j]))
+			total += 2 / (1 + squared(points[i], points[j]))
 		}
 	}
 
-	clear(g)
+	clear(slope)
 	for i := range n {
 		for j := range i {
-			w := 1 / (1 + squared(y[i], y[j]))
-			f := 4 * (more*p[i*n+j] - w/total) * w
+			w := 1 / (1 + squared(points[i], points[j]))
+			f := 4 * (more*affinities[i*n+j] - w/total) * w
 			for k := range 2 {
-				d := f * (y[i][k] - y[j][k])
-				g[i][k] += d
-				g[j][k] -= d
+				d := f * (points[i][k] - points[j][k])
+				slope[i][k] += d
+				slope[j][k] -= d
 			}
 		}
 	}

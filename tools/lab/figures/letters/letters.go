@@ -68,34 +68,34 @@ func (h Handler) Box(txt string, fnt font.Font) (width, height, depth vg.Length)
 }
 
 // Draw implements text.Handler, for texts of one line.
-func (h Handler) Draw(c vg.Canvas, txt string, sty text.Style, pt vg.Point) {
+func (h Handler) Draw(canvas vg.Canvas, txt string, sty text.Style, pt vg.Point) {
 	list := h.pieces(txt, sty.Font)
 	if len(list) == 0 || len(list) == 1 && !list[0].bitmap {
-		h.Plain.Draw(c, txt, sty, pt)
+		h.Plain.Draw(canvas, txt, sty, pt)
 		return
 	}
 
 	face := h.Fonts.Lookup(sty.Font, sty.Font.Size)
 	width, height, _ := h.Box(txt, sty.Font)
-	if inner, ok := c.(*draw.Canvas); ok {
+	if inner, ok := canvas.(*draw.Canvas); ok {
 		if _, ok := inner.Canvas.(*vgsvg.Canvas); ok {
 			list = []piece{{text: txt}}
 		}
 	}
 
-	c.Push()
-	defer c.Pop()
-	c.SetColor(sty.Color)
-	c.Rotate(sty.Rotation)
+	canvas.Push()
+	defer canvas.Pop()
+	canvas.SetColor(sty.Color)
+	canvas.Rotate(sty.Rotation)
 	sin, cos := math.Sincos(sty.Rotation)
 	at := vg.Point{X: pt.Y*vg.Length(sin) + pt.X*vg.Length(cos), Y: pt.Y*vg.Length(cos) - pt.X*vg.Length(sin)}
 	at.X += vg.Length(sty.XAlign) * width
 	at.Y += height*vg.Length(sty.YAlign) - face.Extents().Ascent + sty.Font.Size
 	for _, p := range list {
 		if p.bitmap {
-			paint(c, p.text, at, sty.Font.Size/pixels)
+			paint(canvas, p.text, at, sty.Font.Size/pixels)
 		} else {
-			c.FillString(face, at, p.text)
+			canvas.FillString(face, at, p.text)
 		}
 		at.X += p.width
 	}
@@ -114,7 +114,7 @@ func paint(c vg.Canvas, txt string, at vg.Point, size vg.Length) {
 }
 
 // fill fills the pixels of a mask and joins horizontal neighbours.
-func fill(c vg.Canvas, where image.Rectangle, mask image.Image, from image.Point, at vg.Point, size vg.Length) {
+func fill(canvas vg.Canvas, where image.Rectangle, mask image.Image, from image.Point, at vg.Point, size vg.Length) {
 	inked := func(x, y int) bool {
 		if x >= where.Max.X {
 			return false
@@ -131,7 +131,7 @@ func fill(c vg.Canvas, where image.Rectangle, mask image.Image, from image.Point
 			}
 			if x > begin {
 				low := vg.Point{X: at.X + size*vg.Length(begin), Y: at.Y - size*vg.Length(y+1)}
-				c.Fill(vg.Rectangle{Min: low, Max: vg.Point{X: at.X + size*vg.Length(x), Y: low.Y + size}}.Path())
+				canvas.Fill(vg.Rectangle{Min: low, Max: vg.Point{X: at.X + size*vg.Length(x), Y: low.Y + size}}.Path())
 			}
 		}
 	}

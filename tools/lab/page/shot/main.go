@@ -52,7 +52,7 @@ func run(args []string) error {
 
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
-	b, stop, err := browser.Start(ctx, path)
+	tab, stop, err := browser.Start(ctx, path)
 	if err != nil {
 		return err
 	}
@@ -63,18 +63,18 @@ func run(args []string) error {
 		take, window = chromedp.FullScreenshot(100), 900
 	}
 
-	if _, err := chromedp.Call(b, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
+	if _, err := chromedp.Call(tab, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
 		Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: colours}}}); err != nil {
 		return err
 	}
 
 	// Navigate waits for the page's scripts; the browser paints the canvas in a frame after them
-	if err := chromedp.Do(b, chromedp.EmulateViewport(width, window), chromedp.Navigate(address),
+	if err := chromedp.Do(tab, chromedp.EmulateViewport(width, window), chromedp.Navigate(address),
 		chromedp.Sleep(300*time.Millisecond)); err != nil {
 		return fmt.Errorf("%s: %w", address, err)
 	}
 
-	png, err := chromedp.Run(b, take)
+	png, err := chromedp.Run(tab, take)
 	if err != nil {
 		return fmt.Errorf("%s: %w", address, err)
 	}

@@ -39,21 +39,21 @@ const (
 )
 
 // value parses the text of a value of an optional column.
-func (c column) value(v string) any {
-	if v == "" {
+func (c column) value(cell string) any {
+	if cell == "" {
 		return nil
 	}
 
 	switch c.kind {
 	case optionalInteger:
-		n, _ := strconv.ParseInt(v, 10, 64) // every value of the column is one
+		n, _ := strconv.ParseInt(cell, 10, 64) // every value of the column is one
 		return n
 	case optionalNumber:
-		n, _ := strconv.ParseFloat(v, 64)
+		n, _ := strconv.ParseFloat(cell, 64)
 		return n
 	}
 
-	return v
+	return cell
 }
 
 // table takes rows. Each column of a row is a text, an int64, a float64 or nil.

@@ -56,19 +56,19 @@ var ofTest = []string{"evaluations", "global", "personal"}
 type walker struct{ out []Number }
 
 // object adds the numbers of an object at a path. clients are the clients of its lists; nil means all in order.
-func (w *walker) object(v map[string]any, path []string, client int, clients []any) {
+func (w *walker) object(object map[string]any, path []string, client int, clients []any) {
 	beside := "answered"
 	if len(path) == 1 && path[0] == "validation" {
 		beside = "clients"
 	}
 
-	if own, ok := v[beside].([]any); ok {
+	if own, ok := object[beside].([]any); ok {
 		clients = own
 	}
 
-	for _, key := range slices.Sorted(maps.Keys(v)) {
+	for _, key := range slices.Sorted(maps.Keys(object)) {
 		at := append(slices.Clip(path), key)
-		switch x := v[key].(type) {
+		switch x := object[key].(type) {
 		case float64:
 			w.out = append(w.out, Number{at, client, x})
 		case map[string]any:
@@ -85,31 +85,31 @@ func (w *walker) object(v map[string]any, path []string, client int, clients []a
 
 func (w *walker) list(list []any, path []string, client int, clients []any) {
 	for i, v := range list {
-		switch x := v.(type) {
+		switch element := v.(type) {
 		case float64:
 			owner := i
 			if slices.Contains(ofClients, path[len(path)-1]) {
-				owner, x = int(x), 1
+				owner, element = int(element), 1
 			} else if i < len(clients) {
 				if id, ok := clients[i].(float64); ok {
 					owner = int(id)
 				}
 			}
-			w.out = append(w.out, Number{path, owner, x})
+			w.out = append(w.out, Number{path, owner, element})
 		case map[string]any:
 			name, owner := strconv.Itoa(i), client
 			for _, key := range []string{"name", "backbone"} {
-				if s, ok := x[key].(string); ok {
+				if s, ok := element[key].(string); ok {
 					name = s
 				}
 			}
-			if id, ok := x["client"].(float64); ok {
+			if id, ok := element["client"].(float64); ok {
 				owner = int(id)
-				delete(x, "client")
-				w.object(x, path, owner, nil)
+				delete(element, "client")
+				w.object(element, path, owner, nil)
 				continue
 			}
-			w.object(x, append(slices.Clip(path), name), owner, nil)
+			w.object(element, append(slices.Clip(path), name), owner, nil)
 		}
 	}
 }

@@ -20,16 +20,16 @@ const SummaryKey = "summary"
 // Write writes the numbers of results as a table in one of Formats, one line per number, in the order of the runs: the
 // numbers of every round, then with an empty round the metrics of a finished run and the numbers of its summary.
 // Folders of runs are relative to from. It returns the number of lines.
-func Write(w io.Writer, form string, r *results.Results, from string) (rows int, err error) {
+func Write(w io.Writer, form string, loaded *results.Results, from string) (rows int, err error) {
 	columns := []column{{"run", text}, {"sweep", optional}, {"method", text}, {"seed", integer}}
 	var axes []string
-	for _, a := range results.Axes(r.Groups) {
+	for _, a := range results.Axes(loaded.Groups) {
 		if a.Name != results.RunAxis {
 			axes, columns = append(axes, a.Name), append(columns, column{"axis." + a.Name, optional})
 		}
 	}
 
-	settings, values := settingsOf(r)
+	settings, values := settingsOf(loaded)
 	columns = slices.Concat(columns, settings, []column{{"round", optionalInteger}, {"view", optional}, {"name", text},
 		{"client", optionalInteger}, {"value", number}})
 	table, err := newTable(w, form, columns)
@@ -37,8 +37,8 @@ func Write(w io.Writer, form string, r *results.Results, from string) (rows int,
 		return 0, err
 	}
 
-	metrics := results.AllMetrics(r.Groups)
-	for _, group := range r.Groups {
+	metrics := results.AllMetrics(loaded.Groups)
+	for _, group := range loaded.Groups {
 		for _, run := range group.Runs {
 			if run.State == results.Missing {
 				continue
@@ -123,7 +123,7 @@ func settingsOf(r *results.Results) (columns []column, values map[*results.Run]m
 
 // each calls f for the numbers of the valid rounds of a run, counted from 1, and with a nil round for the metrics and
 // for the numbers of its summary if it has one.
-func each(run *results.Run, names []string, f func(round any, view, name string, client any,
+func each(run *results.Run, names []string, add func(round any, view, name string, client any,
 	value float64) error) error {
 	all := func(round any, list []Number, err error) error {
 		for _, n := range evaluated(list) {
@@ -132,7 +132,7 @@ func each(run *results.Run, names []string, f func(round any, view, name string,
 				client = int64(n.Client)
 			}
 			if err == nil {
-				err = f(round, n.view, n.Name("."), client, n.Value)
+				err = add(round, n.view, n.Name("."), client, n.Value)
 			}
 		}
 		return err
@@ -178,7 +178,7 @@ func each(run *results.Run, names []string, f func(round any, view, name string,
 
 		for _, view := range results.SortedKeys(metrics) {
 			if v, ok := metrics[view].Value(run); ok {
-				if err := f(nil, view, name, nil, v); err != nil {
+				if err := add(nil, view, name, nil, v); err != nil {
 					return err
 				}
 			}
