@@ -1,6 +1,7 @@
 package workers
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -67,34 +68,48 @@ func dial(ctx context.Context, address, name string, patient bool, log *slog.Log
 		}),
 		nats.ReconnectHandler(func(*nats.Conn) { log.Info("connected again") })}, options...)
 
-	for logged := false; ; {
+	logged, lasting := false, 0
+	for {
 		nc, err := nats.Connect(address, options...)
 		if err == nil {
 			return nc, nil
 		}
 
-		if wrong := certs.Explain(address, "name another --tls", err); wrong != nil {
-			return nil, wrong
-		}
-
-		if refusal := certs.Refusal(err); refusal != nil {
-			return nil, fmt.Errorf("%s accepts only machines with a certificate of its authority (%w): give the "+
-				"folder that promptfed certs made with --tls DIR", address, refusal)
-		}
-
-		if !patient || !waitable(err) {
-			return nil, fmt.Errorf("cannot connect to %s: %w", address, err)
-		}
-
-		if !logged {
+		pause := time.Second
+		if final := lastingError(address, err); !patient || final != nil && lasting == retries {
+			return nil, cmp.Or(final, fmt.Errorf("cannot connect to %s: %w", address, err))
+		} else if final != nil {
+			lasting, pause = lasting+1, pause/10
+		} else if lasting = 0; !logged {
 			log.Info("waiting for the NATS server", "url", address, "error", err)
 			logged = true
 		}
 
-		if err := wait.For(ctx, time.Second); err != nil {
+		if err := wait.For(ctx, pause); err != nil {
 			return nil, err
 		}
 	}
+}
+
+// A patient connection repeats an error that lasts, since damaged bytes look like those of a wrong server once.
+const retries = 2
+
+// lastingError explains an error that another try will not remove, and returns nil for others.
+func lastingError(address string, err error) error {
+	if wrong := certs.Explain(address, "name another --tls", err); wrong != nil {
+		return wrong
+	}
+
+	if refusal := certs.Refusal(err); refusal != nil {
+		return fmt.Errorf("%s accepts only machines with a certificate of its authority (%w): give the folder that "+
+			"promptfed certs made with --tls DIR", address, refusal)
+	}
+
+	if !waitable(err) {
+		return fmt.Errorf("cannot connect to %s: %w", address, err)
+	}
+
+	return nil
 }
 
 // waitable reports whether a connection may succeed later. A connection that ends during its handshake belongs to a

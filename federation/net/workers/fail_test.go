@@ -3,7 +3,11 @@ package workers
 import (
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
+	"net"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -63,6 +67,56 @@ func TestFailEndsWaitingJobs(t *testing.T) {
 			}
 			if err := execute(); !errors.Is(err, full) {
 				t.Errorf("the next one ends with %v", err)
+			}
+		})
+	}
+}
+
+// A worker whose server's first line is damaged in two connections tries again. One whose server speaks another
+// protocol ends.
+func TestConnectAgain(t *testing.T) {
+	n, err := natsserver.Start(natsserver.Options{Listen: "127.0.0.1:0", Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer n.Close()
+	target := strings.TrimPrefix(n.URL(), "nats://")
+	for name, damaged := range map[string]int{"damaged": 2, "foreign": 100} {
+		t.Run(name, func(t *testing.T) {
+			l, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer l.Close()
+			tries := atomic.Int32{}
+			go func() {
+				for {
+					from, err := l.Accept()
+					if err != nil {
+						return
+					}
+					defer from.Close()
+					if try := int(tries.Add(1)); try <= damaged {
+						io.WriteString(from, []string{`INFO {"server_id"="x"}`, "INFX {}"}[try%2]+"\r\n")
+						from.Close()
+						continue
+					}
+					to, err := net.Dial("tcp", target)
+					if err != nil {
+						return
+					}
+					defer to.Close()
+					go io.Copy(to, from)
+					go io.Copy(from, to)
+				}
+			}()
+			c, err := Connect(busytest.Context(t), "nats://"+l.Addr().String(), "worker", true,
+				slog.New(slog.DiscardHandler))
+			if err == nil {
+				c.Close()
+			}
+			if (err == nil) != (name == "damaged") || tries.Load() != 3 {
+				t.Errorf("%d tries: %v", tries.Load(), err)
 			}
 		})
 	}
