@@ -22,7 +22,7 @@ IMAGES ?= ../shared/data/pacs
 
 .DEFAULT_GOAL := help
 .PHONY: help run smoke methods pitfalls terms test test-cuda build release wheel python reproduce library library-cuda browser check static tests vet \
-	format lint rules generate stale site deploy bench fuzz mutants chaos golden towers flower probes clean
+	format lint rules generate stale site deploy bench fuzz mutants chaos golden towers flower soak probes clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -151,6 +151,9 @@ mutants: library ## plant COUNT (24) small faults drawn by SEED (1) into each of
 
 chaos: library ## kill, disconnect and damage runs of several processes, RUNS (20) times
 	PROMPTFED_TEST_CHAOS_RUNS=$(RUNS) go test -count=1 -v -timeout 3h -run TestChaos ./tools/e2e/chaos
+
+soak: library ## run for some hours what a release requires and CI has no time for; write tools/release/soak.txt
+	@tools/soak.sh
 
 # This target skips events, figures, parquet, significance and gradient_file: pip's tensorboard, scikit-learn, pyarrow, statsmodels, torch.
 golden: ## re-create test data; needs Debian's python3-torch, python3-numpy, python3-pil, python3-scipy; pip's ftfy, regex, transformers, open_clip_torch

@@ -2,6 +2,7 @@ package methods_test
 
 import (
 	stdcontext "context"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -65,7 +66,8 @@ var reasons = []string{"does not exist in this base method",
 	"teacher would be the client's own private parameters", "fit labels by a loss of their own"}
 
 // Every wrapper runs over every base method, and every pair of wrappers over FedPHA (over PromptFL if FedNTD is one of
-// them, which FedPHA's private scores refuse), or is refused with its reason.
+// them, which FedPHA's private scores refuse), or is refused with its reason. Without PROMPTFED_TEST_SOAK (make soak),
+// a third of the stacks runs, in which each wrapper meets a third of the methods and of the other wrappers.
 func TestStacks(t *testing.T) {
 	var bases, wrappers []string
 	for _, e := range methods.Table() {
@@ -75,8 +77,12 @@ func TestStacks(t *testing.T) {
 			bases = append(bases, e.Name)
 		}
 	}
-	try := func(layers ...string) {
+	all := os.Getenv("PROMPTFED_TEST_SOAK") != ""
+	try := func(place int, layers ...string) {
 		name := strings.Join(layers, "+")
+		if place%3 != 0 && !all && refused[name] == "" {
+			return
+		}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			err := stack(layers[0], layers[1:]...)
@@ -91,19 +97,19 @@ func TestStacks(t *testing.T) {
 			}
 		})
 	}
-	for _, c := range bases { // stacks of one base, of which many have equal graphs, are neighbours
-		for _, a := range wrappers {
-			try(c, a)
+	for i, c := range bases { // stacks of one base, of which many have equal graphs, are neighbours
+		for j, a := range wrappers {
+			try(i+j, c, a)
 		}
 	}
-	for _, a := range wrappers {
-		for _, b := range wrappers {
+	for i, a := range wrappers {
+		for j, b := range wrappers {
 			switch {
 			case a == b:
 			case a == "fedntd" || b == "fedntd":
-				try("promptfl", a, b)
+				try(i+j, "promptfl", a, b)
 			default:
-				try("fedpha", a, b)
+				try(i+j, "fedpha", a, b)
 			}
 		}
 	}

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds the archives and wheels of a release in build/release, with checksums and bills of materials, for linux/amd64,
-# linux/arm64 and windows/amd64, or for the platforms in the arguments. An archive holds both programs, the ONNX Runtime
+# linux/arm64 and windows/amd64, or for the platforms in the arguments. An archive holds the program, the ONNX Runtime
 # library, the shipped configurations, README and the licences of all that is linked. One more archive holds the tests of
 # make test-cuda, for machines without Go (tools/test-cuda.sh run). It needs Linux on x86-64 and Python
 # with pip. The same commit gives the same bytes. On a Mac, the workflow builds that of darwin, with Apple's compiler.
@@ -9,6 +9,10 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
 # shellcheck source=tools/release/parts.sh
 . tools/release/parts.sh
+if ! tools/soak.sh check; then
+	[ "$version" = "$commit" ] || fail "$version is a release: it needs a soak of its code"
+	echo "release: $commit has no tag, so the archives are built without one" >&2
+fi
 bom=github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod@v1.10.0
 
 platforms=${*:-linux/amd64 linux/arm64 windows/amd64}

@@ -3,7 +3,7 @@
 fail() { echo "release: $*" >&2; exit 1; }
 
 commit=$(git describe --always --dirty --abbrev=12 --exclude '*')
-version=$(git describe --tags --exact-match 2>/dev/null || echo "$commit")
+version=$(git describe --tags --exact-match --dirty 2>/dev/null || echo "$commit")
 export SOURCE_DATE_EPOCH TZ=UTC # a zip file holds local times
 SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
 python=$(command -v python3 || fail "Python 3.11 or later with pip is needed")
