@@ -1,9 +1,11 @@
 package configs
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"os"
 	"reflect"
@@ -268,14 +270,25 @@ func expected(t reflect.Type, value any) string {
 // ambiguous are whole numbers with a leading 0: YAML reads 010 as 8, and a text such as 007 loses its zeros.
 var ambiguous = regexp.MustCompile(`^[-+]?0[0-9_]+$`)
 
+// scan reads a short YAML text into out, with the checks of a file.
+func scan(text []byte, out any) error { return (&parsed{lines: map[string]int{}}).scan(text, out) }
+
 // scan reads a YAML text into out, and notes the line of every dotted key, for an alias that of the alias. It
 // refuses a text with two readings: a repeated key, also in other capitals, or once dotted and once nested, because one
 // value would hide the other; and a number with a leading 0. In sections of a sweep file and of a table of sizes, keys
 // are case-sensitive, so that scan checks only numbers there.
 func (f *parsed) scan(text []byte, out any) error {
-	var root yaml.Node
-	if err := yaml.Unmarshal(text, &root); err != nil || len(root.Content) == 0 {
+	var root, second yaml.Node
+	documents := yaml.NewDecoder(bytes.NewReader(text))
+	if err := documents.Decode(&root); err == io.EOF {
+		return nil
+	} else if err != nil || len(root.Content) == 0 {
 		return err
+	}
+
+	if err := documents.Decode(&second); err != io.EOF {
+		return placed(origin{file: f.path, line: second.Line}, cmp.Or(err, errors.New("a second document begins here, "+
+			"which nothing reads; remove the line ---")))
 	}
 
 	exactKeys := append(sectionNames(), "counts")

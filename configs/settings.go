@@ -98,7 +98,7 @@ func (s settings) parse(sets []string) ([]change, error) {
 		}
 
 		var value any
-		if err := (&parsed{lines: map[string]int{}}).scan([]byte(text), &value); err != nil {
+		if err := scan([]byte(text), &value); err != nil {
 			return nil, fmt.Errorf("--set %s: %s", set, oneline.Error(err))
 		}
 
@@ -342,11 +342,12 @@ func exact(_, to reflect.Type, value any) (any, error) {
 	truth, isTruth := value.(bool)
 	f, fraction := value.(float64)
 	text, isText := value.(string)
+	large, isLarge := value.(uint64)
 	switch {
 	case kind == reflect.String && isTruth:
 		return strconv.FormatBool(truth), nil
 	case isTruth && (whole || kind == reflect.Float64),
-		whole && fraction && (f != math.Trunc(f) || math.Abs(f) >= 1<<63),
+		whole && !unsigned && isLarge && large > math.MaxInt64, whole && fraction && (f != math.Trunc(f) || math.Abs(f) >= 1<<63),
 		isText && strings.TrimSpace(text) == "" && (whole || kind == reflect.Float64 || kind == reflect.Bool),
 		isText && whole && ambiguous.MatchString(text), kind == reflect.String && fraction:
 		return nil, errors.New(expected(to, value))

@@ -203,13 +203,14 @@ func expand(base settings, file SweepFile, options SweepOptions) (*Sweep, error)
 		}
 	}
 
-	for i, seed := range sweep.Seeds {
+	most := cmp.Or(options.most, maxCells)
+	for i, seed := range sweep.Seeds[:min(len(sweep.Seeds), most)] { // combine refuses more
 		if slices.Contains(sweep.Seeds[:i], seed) {
 			return nil, fmt.Errorf("seed %d is listed twice", seed)
 		}
 	}
 
-	grid, err := combine(axes, left, file.Sweep.Skip, len(sweep.Seeds), cmp.Or(options.most, maxCells))
+	grid, err := combine(axes, left, file.Sweep.Skip, len(sweep.Seeds), most)
 	if err != nil {
 		return nil, err
 	}
@@ -286,23 +287,27 @@ func withMethod(c experiment.Config, wrong error) error {
 	return errors.Join(wrong, err)
 }
 
-// hidden lists the axes some of whose points set a key that the command line sets too. If all of several points set it,
-// the labels of the axis would not describe the cells, which is an error.
+// hidden lists the axes some of whose points set a key that the command line sets too. If all points set it, to
+// values that differ, the labels of the axis would not describe the cells, which is an error.
 func hidden(base settings, axes []Axis, sets []change) ([]string, error) {
 	var out []string
 	for _, axis := range axes {
 		for _, set := range sets {
-			n := 0
+			n, values := 0, map[string]bool{}
 			for _, p := range axis.Points {
-				if slices.ContainsFunc(base.under(p.Set), func(own change) bool {
-					return own.key == set.key || below(own.key, set.key)
-				}) {
+				sets := false
+				for _, own := range base.under(p.Set) {
+					if value, ok := own.sets(set.key); ok {
+						sets, values[fmt.Sprint(own.key, value)] = true, true
+					}
+				}
+				if sets {
 					n++
 				}
 			}
 
 			switch {
-			case n > 1 && n == len(axis.Points):
+			case len(values) > 1 && n == len(axis.Points):
 				return nil, fmt.Errorf("--set %s: axis %s sets this key; choose among its labels with --keep %s="+
 					"LABEL, or remove the axis from the file", set.key, axis.Name, axis.Name)
 			case n > 0:
@@ -314,7 +319,26 @@ func hidden(base settings, axes []Axis, sets []change) ([]string, error) {
 	return out, nil
 }
 
-// below reports whether a key is equal to or below another key.
+// sets returns the value that a change gives to a key, to a part of it, or to an entry of a map.
+func (c change) sets(key string) (value any, ok bool) {
+	if c.key == key || below(c.key, key) {
+		return c.value, true
+	}
+
+	rest, ok := strings.CutPrefix(key, c.key+".")
+	value = c.value
+	for inside := ok; inside; {
+		var part string
+		entries, _ := value.(map[string]any)
+		part, rest, inside = strings.Cut(rest, ".")
+		if value, ok = entries[part]; !ok {
+			return nil, false
+		}
+	}
+	return value, ok
+}
+
+// below reports whether a key is below another key.
 func below(key, whole string) bool {
 	return strings.HasPrefix(key, whole+".") || strings.HasPrefix(key, whole+"[")
 }

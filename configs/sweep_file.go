@@ -2,6 +2,7 @@ package configs
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -91,7 +92,7 @@ func (a *AxisSection) read(dir string) error {
 
 	d := yaml.NewDecoder(bytes.NewReader(text))
 	d.KnownFields(true)
-	if err := d.Decode(&a.Points); err != nil {
+	if err := cmp.Or(scan(text, new(any)), d.Decode(&a.Points)); err != nil {
 		return fmt.Errorf("%s: %s; it is a list of {label, set}", path, oneline.Error(err))
 	}
 

@@ -10,12 +10,11 @@ import (
 	"strings"
 	"unicode"
 
-	"go.yaml.in/yaml/v3"
-
 	"promptfed/federation/configtags"
 	"promptfed/federation/methods"
 	"promptfed/federation/methods/parts/layer"
 	"promptfed/runtime/atomicfile"
+	"promptfed/runtime/oneline"
 )
 
 // axes checks the axes of the section and expands their short forms.
@@ -49,12 +48,16 @@ func (s SweepSection) axes() ([]Axis, error) {
 // gridAxis reads an axis as in train.lr=0.01,0.05. It has the name of the key without its section.
 func gridAxis(text string) (axis AxisSection, err error) {
 	key, values, ok := strings.Cut(text, "=")
+	why := ""
 	if ok {
-		err = yaml.Unmarshal([]byte("["+values+"]"), &axis.Values)
+		err = scan([]byte("["+values+"]"), &axis.Values)
 	}
 
 	if !ok || key == "" || err != nil || len(axis.Values) == 0 {
-		return axis, fmt.Errorf("--grid %s: expected key=value,value, as in train.lr=0.01,0.05", text)
+		if err != nil {
+			why = ": " + oneline.Error(err).Error()
+		}
+		return axis, fmt.Errorf("--grid %s: expected key=value,value, as in train.lr=0.01,0.05%s", text, why)
 	}
 
 	axis.Key, axis.Name = key, key[strings.LastIndexByte(key, '.')+1:]
@@ -138,7 +141,7 @@ func added(section string, points pointKeys, last map[string]any, base settings,
 			more := base.under(points[name][p.Label])
 			for _, c := range more {
 				for _, all := range base.under(last) {
-					if all.key == c.key || below(c.key, all.key) {
+					if _, ok := c.sets(all.key); ok {
 						return nil, fmt.Errorf("%[1]s.points: %s of %s %s is set by %[1]s.set too, which comes last",
 							section, c.key, name, p.Label)
 					}
@@ -241,10 +244,12 @@ func combine(all, axes []Axis, skip []map[string]some, seeds, most int) ([][]Poi
 
 	size := seeds
 	for _, a := range axes {
-		if size *= len(a.Points); size > most {
-			return nil, fmt.Errorf("the sweep has more than %d cells; split it into several files, or keep fewer "+
-				"points", most)
-		}
+		size = min(size, most+1) * len(a.Points)
+	}
+
+	if size > most {
+		return nil, fmt.Errorf("the sweep has more than %d cells; split it into several files, or keep fewer points",
+			most)
 	}
 
 	grid := [][]PointSection{nil}

@@ -427,6 +427,7 @@ func TestSweepErrors(t *testing.T) {
 			[]string{"cell y/seed-1", "foo"}},
 		{in(axis+",{name: b, key: train.epochs, values: [1, 2, 3]}", ""), SweepOptions{most: 5},
 			[]string{"more than 5 cells"}},
+		{"sweep: {seeds: [1, 2, 3, 4, 5, 6]}", SweepOptions{most: 5}, []string{"more than 5 cells"}},
 		{in(axis, "") + "card: {row: [a]}", SweepOptions{}, []string{"card.row", "rows"}},
 		{in(axis, "") + "card: {rows: [b]}", SweepOptions{}, []string{"card.rows", `"b"`, "domain, set or a"}},
 		{in(axis, "") + "card: {rows: [a], columns: [a]}", SweepOptions{}, []string{`"a"`, "twice"}},
@@ -469,6 +470,8 @@ func TestSweepErrors(t *testing.T) {
 		{in(axis, "") + "card: {metric: \"bytes-to:\"}", SweepOptions{}, []string{"card.metric", "unknown metric"}},
 		{in(axis, ""), SweepOptions{Sets: []string{"train.lr=0.3"}},
 			[]string{"--set train.lr: axis a sets this key", "--keep a=LABEL"}},
+		{in("{name: a, points: [{label: x, set: {options: {tokens: 4}}}, {label: y, set: {options: {tokens: 8}}}]}", ""),
+			SweepOptions{Sets: []string{"options.tokens=2"}}, []string{"--set options.tokens: axis a sets this key"}},
 		{in(axis, "") + "card: {figures: [{}]}", SweepOptions{}, []string{"figure 1", "kind is missing"}},
 		{in(axis, "") + "card: {figures: [{kind: heatmap, x: b}]}", SweepOptions{}, []string{"figure 1", "x", `"b"`}},
 		{"a: &x {b: *x}", SweepOptions{}, []string{"anchor"}},
@@ -709,7 +712,8 @@ func TestGridOfTheCommandLine(t *testing.T) {
 	}
 	for grid, say := range map[string]string{"train.lr": "--grid train.lr: expected key=value,value",
 		"=1": "expected key", "train.lr=[": "expected key", "train.lr=": "expected key",
-		"train.lrr=1": "did you mean train.lr?", "train.lr=fast": "number"} {
+		"train.rounds=010,020": "010 begins with 0",
+		"train.lrr=1":          "did you mean train.lr?", "train.lr=fast": "number"} {
 		_, err := LoadSweep(file(t, run), SweepOptions{Grid: []string{grid}})
 		goldentest.WantError(t, err, say)
 	}
