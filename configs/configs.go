@@ -44,6 +44,19 @@ func Load(path string, sets []string) (experiment.Config, error) {
 	return l.Config, err
 }
 
+// LoadRun reads the configuration of a finished run, of which only keys under runtime may change: the environment sets no
+// others, and the caller checks sets.
+func LoadRun(path string, sets []string) (experiment.Config, error) {
+	file, err := read(path)
+	if err != nil {
+		return experiment.Defaults(), err
+	}
+
+	file.finished = true
+	l, err := load(file, sets)
+	return l.Config, err
+}
+
 // ParseText is Load for a text from another machine: no file that its options name is read. name stands for the file in
 // errors.
 func ParseText(name string, text []byte) (experiment.Config, error) {
@@ -154,6 +167,16 @@ type parsed struct {
 	lines map[string]int // by dotted key
 	// foreign is a text from another machine, which names no files of this one
 	foreign bool
+	// finished is the file of a run, of which the environment changes only the runtime
+	finished bool
+}
+
+// variable returns the environment variable that may set a key of the file, and its value; "" if none may.
+func (f parsed) variable(key string) (name, value string) {
+	if f.finished && !strings.HasPrefix(key, "runtime.") {
+		return "", ""
+	}
+	return variable(key), os.Getenv(variable(key))
 }
 
 func read(path string) (parsed, error) {

@@ -58,6 +58,10 @@ func TestOrder(t *testing.T) {
 	if want := map[string]any{"tokens": 8, "fedprox": map[string]any{"mu": 2}}; !reflect.DeepEqual(c.Options, want) {
 		t.Errorf("options %v, want %v: a changed option must leave the others", c.Options, want)
 	}
+	t.Setenv("PROMPTFED_RUNTIME_WORKERS", "3")
+	if run, err := LoadRun(path, nil); err != nil || run.Train.LR == 0.25 || run.Runtime.Workers != 3 {
+		t.Errorf("of a finished run, the environment changes the runtime alone: %+v, %v", run.Train, err)
+	}
 }
 
 // A whole map on the command line replaces that of the file.

@@ -190,8 +190,8 @@ func (f parsed) origins(known map[string]any, env bool) map[string]origin {
 	}
 
 	for key, value := range known {
-		if text, ok := os.LookupEnv(variable(key)); ok && text != "" && reflect.ValueOf(value).Kind() != reflect.Map {
-			out[key] = origin{typed: variable(key) + "=" + text}
+		if name, text := f.variable(key); text != "" && reflect.ValueOf(value).Kind() != reflect.Map {
+			out[key] = origin{typed: name + "=" + text}
 		}
 	}
 

@@ -72,7 +72,7 @@ func layered(out any, file parsed, env bool) (settings, error) {
 			continue // free keys: viper would replace the map of the file
 		}
 		registry.SetDefault(key, value)
-		if !env {
+		if name, _ := file.variable(key); !env || name == "" {
 			continue
 		}
 		if err := registry.BindEnv(key); err != nil {

@@ -57,7 +57,7 @@ func Of(ctx context.Context, run results.Run, client int, view string) (*Samples
 		return nil, fmt.Errorf("evaluation %q: expected %s or %s", view, global, personal)
 	}
 
-	conf, err := configs.Load(filepath.Join(run.Dir, runfolder.ConfigFile), nil)
+	conf, err := configs.LoadRun(filepath.Join(run.Dir, runfolder.ConfigFile), nil)
 	if err != nil {
 		return nil, err
 	}

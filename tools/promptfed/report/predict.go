@@ -294,7 +294,7 @@ func openRun(dir string, sets []string) (experiment.Config, error) {
 		return experiment.Config{}, err
 	}
 
-	conf, err := configs.Load(filepath.Join(dir, runfolder.ConfigFile), sets)
+	conf, err := configs.LoadRun(filepath.Join(dir, runfolder.ConfigFile), sets)
 	if plan, e := configs.ReadPlan(dir); err != nil && e == nil && len(plan.Cells) > 0 {
 		return conf, cli.Usagef("%s holds a sweep; name one of its runs, such as %s", dir,
 			filepath.Join(dir, filepath.FromSlash(plan.Cells[0].Folder)))
