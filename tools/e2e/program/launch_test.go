@@ -79,7 +79,7 @@ func TestLaunchIsQueuedAgain(t *testing.T) {
 	}
 	mustRun(t, "run", at("long.yaml"), "--out", at("alone"))
 	env := []string{"PATH=" + bin + ":" + os.Getenv("PATH")}
-	args := []string{at("long.yaml"), "--out", at("spread"), "--meet", at("meet")}
+	args := []string{at("long.yaml"), "--out", at("spread"), "--meet", at("meet"), "--force"}
 	first := srun(t, 2, 0, env, args...)
 	for {
 		first[0].says(t, "a worker joined")

@@ -235,6 +235,11 @@ func TestSweepRefusesImpossibleCells(t *testing.T) {
 		t.Errorf("the folder is there: %v", err)
 	}
 	mustRun(t, "sweep", file, "--smoke", "--out", out, "--keep", "tokens=few")
+	if _, stderr, code := call("sweep", file, "--smoke", "--out", out, "--keep", "tokens=few", "--force", "--set",
+		"options.global_tokens=90"); code != failed || !strings.Contains(stderr, "nothing was started") {
+		t.Errorf("with --force: exit code %d, %s", code, stderr)
+	}
+	read(t, out, "fedpha/few/seed-3", record.SummaryFile)
 }
 
 // A failed cell writes a line into its folder and does not stop the others; --resume tries it again.
@@ -264,6 +269,11 @@ func TestSweepGoesOnAfterFailures(t *testing.T) {
 		"data=gone"); code != usage || !strings.Contains(stderr, images+" does not exist, and no cell can run") {
 		t.Errorf("nothing but failures: exit code %d, %s", code, stderr)
 	}
+	parts := filepath.Join(dir, "parts")
+	for _, part := range []string{"1/2", "0/2"} { // the last part writes the report, although one of the first failed
+		call("sweep", file, "--smoke", "--out", parts, "--array", part)
+	}
+	read(t, parts, "report.html")
 	why := string(read(t, out, "fedpha/gone/seed-3", runfolder.ErrorFile))
 	if strings.Count(why, "\n") != 1 || !strings.Contains(why, images) {
 		t.Errorf("%s: %q", runfolder.ErrorFile, why)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"math"
 	"net"
 	"os"
 	"os/exec"
@@ -68,7 +69,10 @@ func (f launchFlags) launch(ctx context.Context, args []string) error {
 		f.meet = "promptfed-" + member.job
 	}
 
-	f.run.use.Resume = f.run.use.Resume || member.restarts > 0
+	if member.restarts > 0 { // --force held for the first start
+		f.run.use.Resume, f.run.use.Force = true, false
+	}
+
 	finish := signals.FromContext(ctx)
 	finish.FinishOnTerm()
 	if member.rank > 0 {
@@ -173,7 +177,8 @@ func (f launchFlags) work(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	defer signals.FromContext(ctx).Begin()() // Slurm signals all tasks; clients of the current round still train here
+	_, _, end := signals.FromContext(ctx).Begin(ctx) // Slurm signals all tasks; clients of the round still train here
+	defer end()
 
 	at, err := f.find(ctx)
 	if err != nil {
@@ -206,6 +211,10 @@ func (f launchFlags) work(ctx context.Context, args []string) error {
 
 // find waits for the address of task 0.
 func (f launchFlags) find(ctx context.Context) (at meeting, err error) {
+	if f.idle == 0 { // as for promptfed work: without end
+		f.idle = math.MaxInt64
+	}
+
 	ctx, stop := context.WithTimeoutCause(ctx, f.idle, fmt.Errorf("task 0 of job %s did not write its address into "+
 		"%s within %v; --meet must be a folder that all tasks share", f.member.job, f.meet, f.idle))
 	defer stop()

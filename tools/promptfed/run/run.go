@@ -369,7 +369,7 @@ func (t training) run(ctx context.Context, conf experiment.Config, monitor progr
 		}
 	}()
 
-	set, finish := federation.Settings(), signals.FromContext(ctx)
+	set := federation.Settings()
 	set.Dir, set.Resume, set.OnWarning = dir, use.Resume, monitor.Warn
 	alive := runfolder.SignsOfLife(dir)
 	set.OnTurn = func(instruction message.Instruction, client int) {
@@ -378,12 +378,6 @@ func (t training) run(ctx context.Context, conf experiment.Config, monitor progr
 		}
 		alive()
 		monitor.Turn(instruction, client)
-	}
-
-	set.OnRound = func(r record.Record) {
-		monitor.Round(r)
-		log.Round(r)
-		finish.Round()
 	}
 
 	if set.Workers = cmp.Or(t.workers, set.Workers); t.beside {
@@ -400,7 +394,15 @@ func (t training) run(ctx context.Context, conf experiment.Config, monitor progr
 
 	clock.Ended(runfolder.FolderPart)
 	monitor.Start(conf.Train.Rounds, len(federation.Experiment.Clients))
-	defer finish.Begin()()
+	ctx, finishRound, over := signals.FromContext(ctx).Begin(ctx)
+	defer over()
+
+	set.OnRound = func(r record.Record) {
+		monitor.Round(r)
+		log.Round(r)
+		finishRound()
+	}
+
 	if result, err = engine.Run(ctx, federation.Experiment, set); err != nil {
 		return nil, err
 	}

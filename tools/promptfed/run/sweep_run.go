@@ -25,6 +25,7 @@ import (
 	"promptfed/tools/promptfed/distributed"
 	"promptfed/tools/promptfed/progress"
 	"promptfed/tools/promptfed/runfolder"
+	"promptfed/tools/promptfed/signals"
 )
 
 // runSweep runs the unfinished cells of a sweep.
@@ -36,12 +37,17 @@ func runSweep(ctx context.Context, sweep *configs.Sweep, flags flags) error {
 	defer disconnect()
 
 	dir := cmp.Or(flags.out, filepath.Join(cli.RunsFolder, sweep.Name))
-	if err := checkRoots(unfinished(dir, sweep.Cells)); err != nil {
+	mine := flags.array.Cells(sweep.Cells)
+	every, own := unfinished(dir, sweep.Cells), unfinished(dir, mine)
+	if flags.use.Force { // which removes the results of finished cells
+		every, own = sweep.Cells, mine
+	}
+
+	if err := checkRoots(every); err != nil {
 		return err
 	}
 
-	mine := flags.array.Cells(sweep.Cells)
-	if err := precheck(ctx, unfinished(dir, mine)); err != nil {
+	if err := precheck(ctx, own); err != nil {
 		return err
 	}
 
@@ -59,7 +65,7 @@ func runSweep(ctx context.Context, sweep *configs.Sweep, flags flags) error {
 		flags.jobs = 1
 	}
 
-	jobs, workers := share(flags.jobs, todo, runtime.NumCPU())
+	jobs, workers := share(flags.jobs, todo, runtime.GOMAXPROCS(0))
 	run := &sweepRun{dir: dir, failed: map[string]string{}, log: flags.log, workers: workers, cluster: others,
 		outputs: flags.outputs, show: progress.NewSweep(sweep, len(mine)-len(todo), todo, jobs)}
 	err = run.run(ctx, todo, jobs)
@@ -76,7 +82,12 @@ func runSweep(ctx context.Context, sweep *configs.Sweep, flags flags) error {
 	out := cli.Report{Folder: dir}
 	waiting := 0 // cells of other parts
 	if flags.array.Of > 0 {
-		waiting = len(unfinished(dir, sweep.Cells)) - len(run.failed)
+		for _, c := range unfinished(dir, sweep.Cells) {
+			_, err := os.Stat(filepath.Join(cellDir(dir, c), runfolder.ErrorFile))
+			if err != nil && run.failed[c.Folder] == "" {
+				waiting++
+			}
+		}
 	}
 
 	if waiting > 0 {
@@ -228,12 +239,8 @@ func (r *sweepRun) run(ctx context.Context, cells []configs.Cell, jobs int) erro
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(jobs)
 	for _, cell := range cells {
-		if ctx.Err() != nil {
-			break
-		}
-
 		group.Go(func() error {
-			if ctx.Err() != nil {
+			if ctx.Err() != nil || signals.FromContext(ctx).Asked() {
 				return nil
 			}
 
@@ -243,7 +250,7 @@ func (r *sweepRun) run(ctx context.Context, cells []configs.Cell, jobs int) erro
 				return nil
 			case full(err):
 				return fmt.Errorf("cell %s: %w", cell.Folder, err)
-			case ctx.Err() != nil: // interrupted
+			case ctx.Err() != nil || signals.FromContext(ctx).Asked() && errors.Is(err, context.Canceled):
 				return nil
 			}
 

@@ -68,28 +68,36 @@ func (f *Finisher) hear(received os.Signal) {
 	slog.Info("stopping after this round; a second signal stops at once", "signal", received)
 }
 
-// Begin marks the begin of rounds, and end marks their end.
-func (f *Finisher) Begin() (end func()) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.rounds++; f.asked {
-		f.cancel()
+// Begin marks the begin of the rounds of a run. The run calls round after each round whose result is stored, and end
+// after the last one. Its context ends if a signal asked to stop and round is called, while other runs finish their own
+// round; when all have ended, the work of the program stops.
+func (f *Finisher) Begin(ctx context.Context) (_ context.Context, round, end func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	round = func() {
+		if f.Asked() {
+			cancel()
+		}
 	}
 
-	return func() {
+	f.mu.Lock()
+	f.rounds++
+	f.mu.Unlock()
+	round()
+	return ctx, round, func() {
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		f.rounds--
+		if f.rounds--; f.asked && f.rounds == 0 {
+			f.cancel()
+		}
+		cancel()
 	}
 }
 
-// Round marks the end of a round whose result is stored.
-func (f *Finisher) Round() {
+// Asked reports whether a signal asked to stop after the round.
+func (f *Finisher) Asked() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.asked {
-		f.cancel()
-	}
+	return f.asked
 }
 
 // FinishOnTerm makes SIGTERM stop the work after the current round, as SIGUSR1 does, but without a restart.
