@@ -7,14 +7,22 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from ._program import Error
+
 
 def _reduce(x: Tensor, reduction: str) -> Tensor:
     return x if reduction == "none" else x.sum() if reduction == "sum" else x.mean()
 
 
+def _current(size_average: Any, reduce: Any) -> None:
+    if size_average is not None or reduce is not None:
+        raise Error("size_average and reduce are out of date in PyTorch; write reduction='mean', 'sum' or 'none'")
+
+
 def _elementwise(of: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """Returns a loss that reduces of(input, target, ...); size_average and reduce are out of date."""
+    """Returns a loss that reduces of(input, target, ...)."""
     def loss(*args: Any, size_average: Any = None, reduce: Any = None, reduction: str = "mean", **kw: Any) -> Tensor:
+        _current(size_average, reduce)
         return _reduce(of(*args, **kw), reduction)
     return loss
 
@@ -53,20 +61,32 @@ def _cross_entropy(input: Tensor, target: Tensor, weight: Optional[Tensor] = Non
                    ignore_index: int = -100, reduce: Any = None, reduction: str = "mean",
                    label_smoothing: float = 0.0) -> Tensor:
     """Takes label smoothing, weights of classes and targets that are probabilities [B,C]."""
-    q = target
+    _current(size_average, reduce)
+    q, kept = target, torch.ones((), dtype=input.dtype)
     if not target.is_floating_point():
-        if weight is None and not label_smoothing or ignore_index >= 0:
-            return F.cross_entropy(input, target, weight, ignore_index=ignore_index, reduction=reduction)
-        q = (target.unsqueeze(1) == torch.arange(input.shape[1], device=input.device)).to(input.dtype)
+        if weight is None and not label_smoothing:
+            return F.cross_entropy(input, target, ignore_index=ignore_index, reduction=reduction)
+        kept = (target != ignore_index).unsqueeze(1).to(input.dtype)
+        q = (target.unsqueeze(1) == torch.arange(input.shape[1], device=input.device)).to(input.dtype) * kept
     shares = q
     if label_smoothing:
-        q = q * (1 - label_smoothing) + label_smoothing / input.shape[1]
+        q = q * (1 - label_smoothing) + kept * (label_smoothing / input.shape[1])
     if weight is not None:
         q, shares = q * weight, shares * weight
     out = -(q * F.log_softmax(input, 1)).sum(1)
     if reduction == "mean" and not target.is_floating_point():
         return out.sum() / shares.sum()
     return _reduce(out, reduction)
+
+
+def _mse(x: Tensor, y: Tensor, weight: Optional[Tensor] = None, size_average: Any = None, reduce: Any = None,
+         reduction: str = "mean") -> Tensor:
+    """Divides the sum by that of the weights, as PyTorch from 2.6 on does."""
+    _current(size_average, reduce)
+    if weight is None:
+        return _reduce((x - y) ** 2, reduction)
+    out = weight * (x - y) ** 2
+    return out.sum() / weight.sum() if reduction == "mean" else _reduce(out, reduction)
 
 
 def _layer_norm(x: Tensor, normalized_shape: Any, weight: Optional[Tensor] = None, bias: Optional[Tensor] = None,
@@ -88,7 +108,8 @@ def _trace(x: Tensor) -> Tensor:
 
 REPLACED: Dict[Any, Callable[..., Tensor]] = {
     F.cross_entropy: _cross_entropy, F.layer_norm: _layer_norm,
-    F.mse_loss: _elementwise(lambda x, y, weight=None: (x - y) ** 2 if weight is None else weight * (x - y) ** 2),
+    F.mse_loss: lambda input, target, size_average=None, reduce=None, reduction="mean", weight=None:
+        _mse(input, target, weight, size_average, reduce, reduction),
     F.l1_loss: _elementwise(lambda x, y, weight=None: (x - y).abs() if weight is None else weight * (x - y).abs()),
     F.smooth_l1_loss: _elementwise(_smooth_l1), F.huber_loss: lambda x, y, reduction="mean", delta=1.0, weight=None:
         _reduce(_huber(x, y, delta, weight), reduction),

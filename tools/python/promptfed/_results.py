@@ -156,7 +156,8 @@ class Run:
         if not (self.folder / name).exists():
             return []
         path = self.folder / name
-        records = [_parsed(path, line) for line in _read(path).splitlines()]
+        complete = _read(path).rpartition(b"\n")[0]  # a crash may have left half a line
+        records = [_parsed(path, line) for line in complete.splitlines()]
         for r in records:
             _known(path, r)
         return records

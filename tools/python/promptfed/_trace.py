@@ -156,6 +156,8 @@ class Trace:
         d = getattr(d, "of", None) or d
         out: List[Axis] = []
         for size in d.shape:
+            if size == "T" and not hasattr(d, "tokens"):
+                raise Error(f"{d.name}: T in the shape is the length of a parameter; write State(self.prompt), or a number")
             if size == "T":
                 at = self.lengths.index(d.tokens)
                 out.append(("T" + str(d.tokens), self.sizes["T"] + 4 * at))

@@ -1,4 +1,5 @@
 """promptfed.Method, where PyTorch is installed: methods equal their twins, and what cannot become a file is refused."""
+import inspect
 import json
 import re
 import runpy
@@ -177,6 +178,8 @@ ARGUMENTS = {
     F.cross_entropy: [dict(), dict(label_smoothing=0.1), dict(weight=torch.rand(3)), dict(reduction="none"),
                       dict(weight=torch.rand(3), label_smoothing=0.2, reduction="sum"),
                       dict(weight=torch.rand(3), label_smoothing=0.2)],
+    F.mse_loss: [dict()] + [dict(weight=torch.rand(4, 3), reduction=r) for r in ("mean", "sum")
+                            if "weight" in inspect.signature(F.mse_loss).parameters],  # since PyTorch 2.6
     F.layer_norm: [dict(normalized_shape=[3]), dict(normalized_shape=[4, 3], weight=torch.rand(4, 3),
                                                     bias=torch.rand(4, 3), eps=0.1)],
     F.huber_loss: [dict(delta=0.3)], F.smooth_l1_loss: [dict(beta=0.3), dict(beta=0.0), dict(reduction="none")],
@@ -201,6 +204,7 @@ def test_replaced_functions_compute_what_pytorch_does(of):
         if of is F.cross_entropy:
             for target in (torch.tensor([0, 2, 1, 2]), torch.rand(4, 3)):
                 compare(of, [x[0], target], more)
+            compare(of, [x[0], torch.tensor([0, 2, 1, 2])], {**more, "ignore_index": 2})
         else:
             compare(of, x, more)
 

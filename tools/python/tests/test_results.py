@@ -225,6 +225,8 @@ def test_compare_and_folders_of_runs(finished, swept, config, tmp_path, tables):
 def test_unfinished_and_failed_runs(finished, swept, tmp_path):
     shutil.copytree(finished.folder, tmp_path / "run")
     (tmp_path / "run/summary.json").unlink()
+    with open(tmp_path / "run/rounds.jsonl", "a") as f:
+        f.write('{"round": 3, "cl')
     run = promptfed.load(tmp_path / "run")
     assert not run.finished and len(run.records) == 3
     shutil.copytree(swept.folder, tmp_path / "sweep")
