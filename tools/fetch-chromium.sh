@@ -69,6 +69,7 @@ cat >"$new/fonts.conf" <<'EOT'
 EOT
 cp "$work/package/LICENSE" "$new/LICENSE"
 echo "$version" >"$new/version"
+[ ! -d "$place" ] || [ -f "$place/version" ] || rmdir "$place" 2>/dev/null || fail "$place holds other files; name a new folder"
 rm -rf "$place"
 mv "$new" "$place"
 echo "$place"

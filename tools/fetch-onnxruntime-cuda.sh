@@ -59,6 +59,6 @@ with zipfile.ZipFile(wheel) as z:
 EOT
 right "$new" || fail "the libraries of onnxruntime-gpu $version have other sums than the pinned ones; nothing was installed"
 chmod 755 "$new"/*.so*
-rm -rf "$place"
-mv "$new" "$place"
+mkdir -p "$place"
+mv -f "$new"/* "$place/" # beside other files of a folder that the caller names
 echo "$place/libonnxruntime.so.1"
