@@ -114,7 +114,7 @@ func (r Runtime) workers() int {
 	if r.Workers > 0 {
 		return r.Workers
 	}
-	return runtime.NumCPU()
+	return runtime.GOMAXPROCS(0) // which follows the limit of a container
 }
 
 // Session returns the options of a session. The configuration must have passed Check.

@@ -103,7 +103,8 @@ func finite[T float32 | float64]() *json.Marshalers {
 
 // redirected explains the earlier form --json FILE, whose file is now an argument too many.
 func redirected(c *cobra.Command, args []string) string {
-	if f := c.Flags().Lookup("json"); f != nil && f.Changed && strings.HasSuffix(args[len(args)-1], ".json") {
+	if f := c.Flags().Lookup("json"); f != nil && f.Changed && len(args) > 0 &&
+		strings.HasSuffix(args[len(args)-1], ".json") {
 		return "; --json takes no file: redirect standard output, --json > " + args[len(args)-1]
 	}
 	return ""

@@ -182,7 +182,7 @@ const seededNoise = "--insecure-dp: the noise of differential privacy comes from
 
 // runID returns the identity of the run in a folder. A resumed run keeps its identity and the source of its noise.
 func runID(dir string, resume, insecureDP bool) (id string, old bool, err error) {
-	path := filepath.Join(dir, "serve.json")
+	path := filepath.Join(dir, runfolder.ServerFile)
 	var saved struct {
 		Run        string `json:"run"`
 		InsecureDP bool   `json:"insecure_dp,omitempty"`

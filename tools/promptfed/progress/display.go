@@ -312,7 +312,6 @@ func fallback(why error) string {
 func (d *Display) Note(line string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.end()
 	d.say("%s", line)
 }
 
@@ -320,7 +319,6 @@ func (d *Display) Note(line string) {
 func (d *Display) Warn(line string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.end()
 	d.warn("warning: %s", line)
 }
 

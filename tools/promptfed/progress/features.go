@@ -21,6 +21,7 @@ func (l *FeatureLocks) Lock(t *experiment.Task) (unlock func()) {
 	}
 
 	slices.Sort(keys)
+	keys = slices.Compact(keys) // two backbones may have one name
 	var held []*sync.Mutex
 	for _, key := range keys {
 		lock, _ := l.locks.LoadOrStore(key, new(sync.Mutex))

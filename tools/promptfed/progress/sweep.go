@@ -64,12 +64,11 @@ func NewSweep(sweep *configs.Sweep, done int, todo []configs.Cell, jobs int) *Sw
 	return display
 }
 
-// once prints a line unless another cell has printed it.
-func (d *Sweep) once(format string, a ...any) {
-	line := fmt.Sprintf(format, a...)
+// once prints a line by say or warn unless another cell has printed it.
+func (d *Sweep) once(print func(format string, a ...any), line string) {
 	if !d.said[line] {
 		d.said[line] = true
-		d.say("%s", line)
+		print("%s", line)
 	}
 }
 
@@ -185,19 +184,19 @@ func (c *Cell) Work(what string, done, total int) {
 func (c *Cell) Opened(t *experiment.Task) {
 	c.locked(func() {
 		for _, line := range opened(t) {
-			c.all.once("%s", line)
+			c.all.once(c.all.say, line)
 		}
 	})
 }
 
 // Note prints a line behind the folder of the cell.
 func (c *Cell) Note(line string) {
-	c.locked(func() { c.all.once("%s: %s", c.folder, line) })
+	c.locked(func() { c.all.once(c.all.say, c.folder+": "+line) })
 }
 
 // Warn prints a warning, once for all cells that have it.
 func (c *Cell) Warn(line string) {
-	c.locked(func() { c.all.once("warning: %s", line) })
+	c.locked(func() { c.all.once(c.all.warn, "warning: "+line) })
 }
 
 // Features waits while another cell computes the same features. The cell must call done when it has them.
@@ -237,7 +236,7 @@ func (c *Cell) Round(result record.Record) {
 		c.round0, c.turned = result.Round+1, 0
 		c.kind.round(result.Seconds, !c.fresh)
 		for _, line := range result.Warnings {
-			c.all.once("warning: %s", line)
+			c.all.once(c.all.warn, "warning: "+line)
 		}
 		if c.fresh {
 			c.move(c.round0 * roundUnits)

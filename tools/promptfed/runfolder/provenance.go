@@ -10,6 +10,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -189,18 +190,19 @@ func Begin(ctx context.Context, dir string, c experiment.Config, task *experimen
 	}, write()
 }
 
-// secrets are flags whose values are not recorded.
-var secrets = []string{"--token"}
+// password matches the password in a URL.
+var password = regexp.MustCompile(`(://[^\s/@:]*:)[^\s/@]*@`)
 
+// withoutSecrets replaces the value of --token and the passwords in URLs.
 func withoutSecrets(args []string) []string {
 	out := slices.Clone(args)
 	for i, a := range out {
-		for _, flag := range secrets {
-			if strings.HasPrefix(a, flag+"=") {
-				out[i] = flag + "=..."
-			} else if a == flag && i+1 < len(out) {
-				out[i+1] = "..."
-			}
+		if strings.HasPrefix(a, "--token=") {
+			out[i] = "--token=..."
+		} else if i > 0 && args[i-1] == "--token" {
+			out[i] = "..."
+		} else {
+			out[i] = password.ReplaceAllString(a, "$1...@")
 		}
 	}
 

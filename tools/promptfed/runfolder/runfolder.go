@@ -35,6 +35,7 @@ const (
 	DataFile          = "data.json"       // description of the data
 	ErrorFile         = "error.txt"       // one line: the error of a cell of a sweep
 	ProvenanceFile    = "provenance.json" // Provenance, which alone differs between runs of one seed
+	ServerFile        = "serve.json"      // identity of a server's run
 	ServerFolder      = "hub"             // state of a server about its clients
 	TensorBoardFolder = "tensorboard"     // event files
 	MLflowFile        = "mlflow.json"     // runs of MLflow stores that received this run
@@ -43,7 +44,7 @@ const (
 // files are the files and folders that runs, servers and reports write.
 var files = []string{ConfigFile, identity.File, ClientsFile, DataFile, ErrorFile, record.RoundsFile,
 	record.SummaryFile, record.PromptsFile, record.CheckFolder, record.ConfusionFile, record.EmbeddingsFile,
-	ProvenanceFile, ServerFolder, TensorBoardFolder, MLflowFile, "secagg.jsonl", "tables.md", "tables.tex",
+	ProvenanceFile, ServerFile, ServerFolder, TensorBoardFolder, MLflowFile, "secagg.jsonl", "tables.md", "tables.tex",
 	"tables.csv", "report.json", "report.html", "plots"}
 
 // SeedFolder matches the folders of a run with several seeds.

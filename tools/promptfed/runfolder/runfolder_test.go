@@ -152,7 +152,7 @@ func TestProvenance(t *testing.T) {
 func provenance(t *testing.T) {
 	dir := t.TempDir()
 	ctx := WithCommandLine(context.Background(), []string{"promptfed", "run", "x.yaml", "--token", "abc",
-		"--token=abc"})
+		"--token=abc", "--cluster", "nats://user:abc@host:1,nats://host:2"})
 	conf := experiment.Defaults()
 	conf.Seed = 5
 	task := &experiment.Task{Data: &experiment.Data{Digest: "d"}, Info: experiment.DataInfo{Set: "synthetic"},
@@ -183,7 +183,8 @@ func provenance(t *testing.T) {
 		len(p.Calls[1].Beginning) != 1 || p.Calls[1].Beginning[FolderPart] != 2 {
 		t.Errorf("%s", b)
 	}
-	want := []string{"promptfed", "run", "x.yaml", "--token", "...", "--token=..."}
+	want := []string{"promptfed", "run", "x.yaml", "--token", "...", "--token=...", "--cluster",
+		"nats://user:...@host:1,nats://host:2"}
 	if strings.Contains(string(b), "abc") || !slices.Equal(p.Calls[0].Command, want) {
 		t.Errorf("command %q", p.Calls[0].Command)
 	}

@@ -1,5 +1,5 @@
 // Package serving classifies images in HTTP requests with a classifier that promptfed export wrote. It may import
-// federation/experiment/trained and models.
+// federation/experiment/inference, models and hostguard.
 package serving
 
 import (
