@@ -47,16 +47,10 @@ type PlanCell struct {
 // Plan returns the content of PlanFile for the sweep. The cells have their labels, seeds and folders, not their
 // configurations.
 func (s *Sweep) Plan() Plan {
-	p := Plan{Name: s.Name, Smoke: s.Smoke, Axes: []PlanAxis{}, Seeds: s.Seeds, Card: s.Card}
-	for _, a := range s.Axes {
-		p.Axes = append(p.Axes, PlanAxis{a.Name, a.Labels()})
-	}
-
-	for _, c := range s.Cells {
-		p.Cells = append(p.Cells, PlanCell{c.Folder, c.Labels, c.Seed})
-	}
-
-	return p
+	axis := func(a Axis) PlanAxis { return PlanAxis{a.Name, a.Labels()} }
+	cell := func(c Cell) PlanCell { return PlanCell{c.Folder, c.Labels, c.Seed} }
+	return Plan{Name: s.Name, Smoke: s.Smoke, Axes: convert.Slice(s.Axes, axis), Seeds: s.Seeds, Card: s.Card,
+		Cells: convert.Slice(s.Cells, cell)}
 }
 
 // JSON returns the text of PlanFile, indented and with a line break at its end.

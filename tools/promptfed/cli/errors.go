@@ -11,6 +11,7 @@ import (
 
 	"promptfed/federation/configtags"
 	"promptfed/federation/experiment"
+	"promptfed/runtime/convert"
 	"promptfed/tools/promptfed/runfolder"
 )
 
@@ -89,11 +90,8 @@ func AtLeast(n int) cobra.PositionalArgs {
 
 // Group returns a command that only holds others.
 func Group(name, short string, commands ...*cobra.Command) *cobra.Command {
-	var names []string
-	for _, c := range commands {
-		names = append(names, c.Name())
-	}
-	c := &cobra.Command{Use: name + " " + strings.Join(names, "|"), Short: short}
+	names := strings.Join(convert.Slice(commands, (*cobra.Command).Name), "|")
+	c := &cobra.Command{Use: name + " " + names, Short: short}
 	c.AddCommand(commands...)
 	return Chooses(c)
 }

@@ -10,7 +10,7 @@ import (
 // Every command is in a group and has at least two examples, whose flags and numbers of arguments it accepts; every
 // name in the tables is that of a command.
 func TestExamples(t *testing.T) {
-	known := map[string]bool{}
+	shown := 0
 	walk(Root(), func(c *cobra.Command) {
 		if c.Parent() != nil && c.Parent().Parent() == nil && c.GroupID == "" {
 			t.Errorf("%s is in no group", c.CommandPath())
@@ -19,9 +19,8 @@ func TestExamples(t *testing.T) {
 			return
 		}
 		path := strings.TrimPrefix(c.CommandPath(), "promptfed ")
-		known[path] = true
 		lines := strings.Split(strings.TrimSpace(c.Example), "\n")
-		if len(lines) < 2 {
+		if shown += len(lines); len(lines) < 2 {
 			t.Errorf("%s has no two examples", path)
 		}
 		for _, line := range lines {
@@ -44,10 +43,8 @@ func TestExamples(t *testing.T) {
 			}
 		}
 	})
-	for path := range examples {
-		if !known[path] {
-			t.Errorf("there is no command %s", path)
-		}
+	if all := strings.Count(examples, "\n"); shown != all {
+		t.Errorf("%d of %d examples are of a command", shown, all)
 	}
 	for _, g := range groups {
 		for _, name := range strings.Fields(g.commands) {

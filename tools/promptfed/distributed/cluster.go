@@ -26,8 +26,12 @@ type Cluster struct {
 	stop  func()
 }
 
-// OpenCluster connects to the NATS server of --cluster, or starts it.
+// OpenCluster connects to the NATS server of --cluster, or starts it. It returns nil without that flag.
 func OpenCluster(ctx context.Context, flags cli.ClusterFlags) (*Cluster, error) {
+	if flags.URL == "" {
+		return nil, nil
+	}
+
 	if err := workers.CheckQueue(flags.Queue); err != nil {
 		return nil, cli.Usagef("--queue: %w", err)
 	}
@@ -97,8 +101,12 @@ func (c *Cluster) embed(flags cli.ClusterFlags, address string) error {
 	return nil
 }
 
-// Close closes the connection and stops a server of this process.
-func (c *Cluster) Close() { c.stop() }
+// Close closes the connection and stops a server of this process. A nil Cluster has neither.
+func (c *Cluster) Close() {
+	if c != nil {
+		c.stop()
+	}
+}
 
 // Spread lets workers train and test the clients of an experiment; done ends their queue.
 func (c *Cluster) Spread(ctx context.Context, federation *experiment.Federation, set *engine.Settings) (done func(),

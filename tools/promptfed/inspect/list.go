@@ -15,6 +15,7 @@ import (
 	"promptfed/federation/methods"
 	"promptfed/federation/methods/parts/layer"
 	"promptfed/models/bundle"
+	"promptfed/runtime/convert"
 	"promptfed/runtime/oneline"
 	"promptfed/tools/lab/tables"
 	"promptfed/tools/lab/traffic"
@@ -50,10 +51,10 @@ func listCommand() *cobra.Command {
 		listOf("backbones", "bundles that are found by name", listBackbones, backboneTable,
 			cli.Shape{When: "NAME", Value: inspected{}}),
 		listOf("datasets", "image sets and the files that they expect", func() []dataSet {
-			return each(sets.Kinds(), func(k sets.Kind) dataSet { return dataSet{k} })
+			return convert.Slice(sets.Kinds(), func(k sets.Kind) dataSet { return dataSet{k} })
 		}, lines, cli.Shape{When: "NAME", Value: dataSet{}}),
 		listOf("partitions", "ways to distribute examples over clients", func() []partitionKind {
-			return each(partition.Kinds(), func(k partition.Kind) partitionKind { return partitionKind{k} })
+			return convert.Slice(partition.Kinds(), func(k partition.Kind) partitionKind { return partitionKind{k} })
 		}, lines, cli.Shape{When: "NAME", Value: partitionKind{}})))
 }
 
@@ -102,24 +103,15 @@ func listOf[T entry](what, short string, entries func() []T, together func(what 
 		i := slices.IndexFunc(all, func(e T) bool { return e.name() == args[0] })
 		if i < 0 {
 			return cli.Usagef("list %s: %q is unknown: %s", what, args[0], configtags.Suggest(args[0],
-				each(all, T.name), "promptfed list "+what+" shows all"))
+				convert.Slice(all, T.name), "promptfed list "+what+" shows all"))
 		}
 		return result.Print(all[i].details())
 	}
 
 	command.ValidArgsFunction = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-		return each(entries(), T.name), cobra.ShellCompDirectiveNoFileComp
+		return convert.Slice(entries(), T.name), cobra.ShellCompDirectiveNoFileComp
 	}
 	return command
-}
-
-// each applies a function to every element.
-func each[A, B any](list []A, f func(A) B) []B {
-	out := make([]B, len(list))
-	for i, a := range list {
-		out[i] = f(a)
-	}
-	return out
 }
 
 func more(what string) string { return "promptfed list " + what + " NAME shows the details of one.\n" }
@@ -204,7 +196,7 @@ func backboneOf(b *bundle.Bundle, folder string) backbone {
 }
 
 func listBackbones() []backbone {
-	return each(bundle.List(), func(e bundle.Entry) backbone {
+	return convert.Slice(bundle.List(), func(e bundle.Entry) backbone {
 		b, err := bundle.Find(e.Name)
 		if err != nil {
 			return backbone{Name: e.Name, Folder: e.Dir, Problem: oneline.Text(err.Error())}

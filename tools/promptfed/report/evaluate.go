@@ -18,6 +18,7 @@ import (
 	"promptfed/federation/experiment"
 	"promptfed/federation/methods/fromfile"
 	"promptfed/federation/methods/parts/layer"
+	"promptfed/federation/net/wait"
 	"promptfed/runtime/atomicfile"
 	"promptfed/runtime/ort"
 	"promptfed/tools/lab/results"
@@ -145,11 +146,7 @@ func stopAfter(ctx context.Context, most time.Duration, stop func()) {
 	}
 
 	go func() {
-		for ctx.Err() == nil && !over() {
-			select {
-			case <-ctx.Done():
-			case <-time.After(100 * time.Millisecond):
-			}
+		for !over() && wait.For(ctx, 100*time.Millisecond) == nil {
 		}
 		stop()
 	}()

@@ -2,7 +2,6 @@ package run
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -20,6 +19,7 @@ import (
 	"promptfed/configs"
 	"promptfed/federation/experiment"
 	"promptfed/federation/net/authority"
+	"promptfed/federation/net/wait"
 	"promptfed/runtime/atomicfile"
 	"promptfed/runtime/ort"
 	"promptfed/tools/promptfed/cli"
@@ -188,15 +188,9 @@ func (f launchFlags) work(ctx context.Context, args []string) error {
 	ctx, over := context.WithCancel(ctx)
 	defer over()
 	go func() {
-		for tick := time.NewTicker(time.Second); ; {
-			select {
-			case <-ctx.Done():
-				tick.Stop()
-				return
-			case <-tick.C:
-				if _, err := os.Stat(f.meetingFile()); errors.Is(err, fs.ErrNotExist) {
-					over()
-				}
+		for wait.For(ctx, time.Second) == nil {
+			if _, err := os.Stat(f.meetingFile()); errors.Is(err, fs.ErrNotExist) {
+				over()
 			}
 		}
 	}()
@@ -218,20 +212,13 @@ func (f launchFlags) find(ctx context.Context) (at meeting, err error) {
 	ctx, stop := context.WithTimeoutCause(ctx, f.idle, fmt.Errorf("task 0 of job %s did not write its address into "+
 		"%s within %v; --meet must be a folder that all tasks share", f.member.job, f.meet, f.idle))
 	defer stop()
-	tick := time.NewTicker(200 * time.Millisecond)
-	defer tick.Stop()
 	for {
-		text, err := os.ReadFile(f.meetingFile())
-		if err == nil {
-			err = json.Unmarshal(text, &at)
-		}
-		if err == nil && at.Job == f.member.job && at.Restarts == f.member.restarts {
+		there, err := atomicfile.ReadJSON(f.meetingFile(), &at)
+		if err == nil && there && at.Job == f.member.job && at.Restarts == f.member.restarts {
 			return at, nil
 		}
-		select {
-		case <-ctx.Done():
+		if wait.For(ctx, 200*time.Millisecond) != nil {
 			return at, context.Cause(ctx)
-		case <-tick.C:
 		}
 	}
 }

@@ -20,6 +20,7 @@ import (
 	"promptfed/federation/engine/record"
 	"promptfed/federation/experiment"
 	"promptfed/federation/experiment/inference"
+	"promptfed/runtime/convert"
 	"promptfed/tools/promptfed/cli"
 	"promptfed/tools/promptfed/distributed"
 	"promptfed/tools/promptfed/progress"
@@ -42,17 +43,6 @@ type flags struct {
 	view            cli.View
 	result          *cli.Printer
 	outputs         cli.Outputs
-}
-
-// openCluster connects to the NATS server of --cluster. It returns nil without that flag. The caller calls close.
-func (f *flags) openCluster(ctx context.Context) (c *distributed.Cluster, close func(), err error) {
-	if f.cluster.URL == "" {
-		return nil, func() {}, nil
-	}
-	if c, err = distributed.OpenCluster(ctx, f.cluster); err != nil {
-		return nil, nil, err
-	}
-	return c, c.Close, nil
 }
 
 // add adds the flags that the three commands share.
@@ -232,11 +222,11 @@ func (f flags) run(ctx context.Context, args []string) error {
 		}
 	}
 
-	others, release, err := f.openCluster(ctx)
+	others, err := distributed.OpenCluster(ctx, f.cluster)
 	if err != nil {
 		return err
 	}
-	defer release()
+	defer others.Close()
 
 	if f.use.Force || f.use.Resume {
 		f.use.Changed = folders
@@ -250,12 +240,7 @@ func (f flags) run(ctx context.Context, args []string) error {
 		folder = cli.ComparisonFolder
 	}
 
-	var all []experiment.Config
-	for _, conf := range confs {
-		all = append(all, conf.Config)
-	}
-
-	series := progress.NewSeries(all)
+	series := progress.NewSeries(convert.Slice(confs, func(l configs.Loaded) experiment.Config { return l.Config }))
 	for i, conf := range confs {
 		err := f.one(ctx, conf.Config, folders[i], others, series)
 		if err == nil && folders[i] != folder { // the report below is that of a single run

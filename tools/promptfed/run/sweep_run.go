@@ -30,11 +30,11 @@ import (
 
 // runSweep runs the unfinished cells of a sweep.
 func runSweep(ctx context.Context, sweep *configs.Sweep, flags flags) error {
-	others, disconnect, err := flags.openCluster(ctx)
+	others, err := distributed.OpenCluster(ctx, flags.cluster)
 	if err != nil {
 		return err
 	}
-	defer disconnect()
+	defer others.Close()
 
 	dir := cmp.Or(flags.out, filepath.Join(cli.RunsFolder, sweep.Name))
 	mine := flags.array.Cells(sweep.Cells)
