@@ -48,7 +48,8 @@ type Local struct {
 	// AuxGradients are the gradients of the losses of Scope.AuxLoss in this step, by name and parameter, as
 	// AdjustGradients finds them.
 	AuxGradients map[string]tensor.Map
-	// Frozen are parameters that this step leaves unchanged, set by AdjustGradients: the optimizer gets no gradient.
+	// Frozen are parameters that this step leaves unchanged: the optimizer gets no gradient. It is empty before
+	// AdjustGradients, in which each layer may add some.
 	Frozen []string
 	// Rates are the learning rates of parameters that do not take LR, with their weight decay; set by Begin or
 	// AdjustGradients.

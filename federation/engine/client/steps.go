@@ -142,7 +142,7 @@ func (w *Worker) update(ctx context.Context, turn *turn, in inputs, out tensor.M
 	}
 
 	traced := turn.traceStep(in, grads)
-	if err == nil {
+	if local.Frozen = nil; err == nil {
 		err = w.Experiment.Method.AdjustGradients(local, grads)
 	}
 

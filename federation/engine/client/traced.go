@@ -64,7 +64,7 @@ func (t *turn) traceStep(in inputs, raw tensor.Map) func(grads tensor.Map, loss 
 	t.recordDraws(fmt.Sprintf("s%d/", local.Steps))
 	return func(grads tensor.Map, loss *tensor.Tensor) {
 		step.StepRecord = trace.StepRecord{Step: local.Steps, Epoch: t.epoch, LR: local.LR,
-			Rates: maps.Clone(local.Rates), Frozen: slices.Sorted(slices.Values(local.Frozen))}
+			Rates: maps.Clone(local.Rates), Frozen: slices.Compact(slices.Sorted(slices.Values(local.Frozen)))}
 		step.Loss, step.Grads = loss, local.Optim.Clipped(grads)
 		t.tr.Step(step)
 	}

@@ -268,7 +268,6 @@ func (m FedMVP) plain(scope *method.Scope) graph.Node {
 // AdjustGradients changes no gradient, but freezes the low-rank changes before round lora_round, and from then on
 // everything else.
 func (m FedMVP) AdjustGradients(local *method.Local, g tensor.Map) error {
-	local.Frozen = nil
 	on := local.Broadcast[mvpOn]
 	for _, name := range g.Names() {
 		if strings.HasPrefix(name, mvpLoRA+"/") != (on != nil && on.Data[0] == 1) {

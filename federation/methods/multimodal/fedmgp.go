@@ -190,7 +190,6 @@ func (m FedMGP) Begin(local *method.Local) error {
 
 // AdjustGradients freezes the tensors that the server sent and the drawn ones.
 func (m FedMGP) AdjustGradients(local *method.Local, _ tensor.Map) error {
-	local.Frozen = nil
 	for _, tower := range m.towers() {
 		local.Frozen = append(local.Frozen, tower+mgpSlots, tower+mgpDrawn)
 	}

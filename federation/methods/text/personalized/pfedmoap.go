@@ -190,7 +190,6 @@ func (m PFedMoAP) nobody(sent tensor.Map, width int) {
 
 // AdjustGradients freezes the gate of a client without prompts of others.
 func (m PFedMoAP) AdjustGradients(local *method.Local, grads tensor.Map) error {
-	local.Frozen = nil
 	for name := range grads {
 		if name != "ctx" && local.Broadcast[moapTurn.known].MaxAbs() == 0 {
 			local.Frozen = append(local.Frozen, name)

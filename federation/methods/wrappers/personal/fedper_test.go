@@ -33,18 +33,21 @@ func TestPrivateParametersStartAsShared(t *testing.T) {
 // FedRep's first pass keeps shared parameters to the last bit, also with momentum and weight decay, and its second the
 // private ones. A pass over batches of 4 of 9 examples has three steps.
 func TestFedRepTrainsOnePartAtATime(t *testing.T) {
-	got := methodtest.Traced(t, "ivlp", []string{"fedrep"}, methodtest.Options{"private": "text"}, 1,
-		methodtest.TwoEpochs)
-	for _, c := range []struct {
-		name, from, to string
-		same           bool
-	}{
-		{"image/prompt", "begin", "s2/after", true}, {"text/prompt", "begin", "s2/after", false},
-		{"image/prompt", "s2/after", "s5/after", false}, {"text/prompt", "s2/after", "s5/after", true},
-	} {
-		a, b := got["r0/c0/"+c.from+"/"+c.name], got["r0/c0/"+c.to+"/"+c.name]
-		if slices.Equal(a.Data, b.Data) != c.same {
-			t.Errorf("%s from %s to %s stayed: %v", c.name, c.from, c.to, !c.same)
+	for base, name := range map[string]struct{ shared, private string }{"ivlp": {"image/prompt", "text/prompt"},
+		"fedmvp": {"former/ff/out/b", "former/o/b"}} { // FedMVP freezes parameters itself
+		got := methodtest.Traced(t, base, []string{"fedrep"}, methodtest.Options{"private": name.private}, 1,
+			methodtest.TwoEpochs)
+		for _, c := range []struct {
+			name, from, to string
+			same           bool
+		}{
+			{name.shared, "begin", "s2/after", true}, {name.private, "begin", "s2/after", false},
+			{name.shared, "s2/after", "s5/after", false}, {name.private, "s2/after", "s5/after", true},
+		} {
+			a, b := got["r0/c0/"+c.from+"/"+c.name], got["r0/c0/"+c.to+"/"+c.name]
+			if slices.Equal(a.Data, b.Data) != c.same {
+				t.Errorf("%s: %s from %s to %s stayed: %v", base, c.name, c.from, c.to, !c.same)
+			}
 		}
 	}
 }

@@ -40,12 +40,12 @@ func (m FedRep) Start(global *method.Global) error { return m.start(m.Method, gl
 // AdjustGradients freezes the part that a pass does not train. It gets no gradient, no weight decay and no momentum, so
 // that each part has, in effect, an optimizer of its own.
 func (m FedRep) AdjustGradients(local *method.Local, g tensor.Map) error {
-	if local.Frozen = nil; !m.none() {
+	if !m.none() {
 		frozen := local.Private
 		if local.Epoch < m.Head {
 			frozen = local.Shared
 		}
-		local.Frozen = frozen.Names()
+		local.Frozen = append(local.Frozen, frozen.Names()...)
 	}
 
 	return m.Method.AdjustGradients(local, g)
