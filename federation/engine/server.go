@@ -130,7 +130,8 @@ func (s *server) startWithAny(members []message.Participant) error {
 
 	slices.SortStableFunc(tasks, func(a, b method.ClientSpec) int { return len(alike[kind(b)]) - len(alike[kind(a)]) })
 	if i := slices.IndexFunc(tasks, s.scored); i > 0 { // sizes without scores say nothing about what can be tested
-		tasks = append([]method.ClientSpec{tasks[i]}, slices.Delete(tasks, i, i+1)...)
+		first := tasks[i]
+		tasks = slices.Insert(slices.Delete(tasks, i, i+1), 0, first)
 	}
 
 	failed := map[int]error{}

@@ -15,6 +15,7 @@ import (
 	"promptfed/federation/engine/record"
 	"promptfed/federation/method"
 	"promptfed/federation/privacy/noise"
+	"promptfed/runtime/graph"
 )
 
 // silentClients are clients of which some do not answer from a round on, and no round waits for them.
@@ -250,19 +251,31 @@ func TestMethodFailsOverAllUploads(t *testing.T) {
 	}
 }
 
-// oddSizes are clients of which client 0 claims a size that no other has.
-type oddSizes struct{ *rejectionRecorder }
+// oddSizes are clients of which the first claim a size that no other has.
+type oddSizes struct {
+	*rejectionRecorder
+	odd int
+}
 
 func (x oddSizes) Participants() []message.Participant {
 	all := x.rejectionRecorder.Participants()
-	all[0].Task.VisionUnits = 12345
+	for k := range x.odd {
+		all[k].Task.VisionUnits = 12345
+	}
 	return all
 }
 
-// startsWith records the task that a method starts with.
+// startsWith records the task that a method starts with. It has no class scores of the odd size.
 type startsWith struct {
 	method.Method
 	task *method.ClientSpec
+}
+
+func (m startsWith) Logits(s *method.Scope) graph.Node {
+	if s.Task().VisionUnits == 12345 {
+		return s.Graph().Fail("no scores")
+	}
+	return m.Method.Logits(s)
 }
 
 func (m startsWith) Start(g *method.Global) error {
@@ -270,13 +283,17 @@ func (m startsWith) Start(g *method.Global) error {
 	return m.Method.Start(g)
 }
 
-// A method starts with the sizes that most clients have, not with those of the first.
+// A method starts with the sizes that most clients have, not with those of the first, but never with sizes that give no
+// class scores.
 func TestStartsWithMostClients(t *testing.T) {
-	e := toy(t)
-	var task method.ClientSpec
-	e.Method = startsWith{e.Method, &task}
-	mustRun(t, server(e), engine.Settings{Remote: oddSizes{&rejectionRecorder{remoteClients: newRemoteClients(e)}}})
-	if task.Client != 1 || task.VisionUnits == 12345 {
-		t.Errorf("%+v", task)
+	for _, odd := range []int{1, 3} {
+		e := toy(t)
+		var task method.ClientSpec
+		e.Method = startsWith{e.Method, &task}
+		x := &rejectionRecorder{remoteClients: newRemoteClients(e)}
+		mustRun(t, server(e), engine.Settings{Remote: oddSizes{x, odd}})
+		if task.Client != odd || task.Width == 0 || task.VisionUnits == 12345 {
+			t.Errorf("%d clients are odd: %+v", odd, task)
+		}
 	}
 }
