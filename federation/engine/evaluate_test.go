@@ -94,12 +94,13 @@ func TestBestRoundIsLeft(t *testing.T) {
 	}
 }
 
-// TestBestRoundResumed: a run that is interrupted after every round writes the same bytes and the same summary as an
-// uninterrupted run.
+// TestBestRoundResumed: a run that is interrupted after every round, or cannot write its line, writes the same bytes and
+// the same summary as an uninterrupted run.
 func TestBestRoundResumed(t *testing.T) {
 	whole, dir := t.TempDir(), t.TempDir()
 	mustRun(t, withValidation(t), engine.Settings{Dir: whole})
-	for range 20 {
+	lines, aside := filepath.Join(dir, record.RoundsFile), filepath.Join(dir, "aside")
+	for i := range 20 {
 		ctx, cancel := context.WithCancel(context.Background())
 		began := 0
 		_, err := engine.Run(ctx, withValidation(t), engine.Settings{Dir: dir, Resume: true,
@@ -107,9 +108,16 @@ func TestBestRoundResumed(t *testing.T) {
 				int) {
 				if began++; began == 14 { // in the middle of the second round of this process
 					cancel()
+				} else if began == 1 && i%2 == 1 {
+					os.Rename(lines, aside)
+					os.Mkdir(lines, 0o700)
 				}
 			}})
 		cancel()
+		if i%2 == 1 && began > 0 {
+			os.Remove(lines)
+			os.Rename(aside, lines)
+		}
 		if err == nil {
 			break
 		}

@@ -237,13 +237,12 @@ func (s *server) commit(rec record.Record) (err error) {
 	}
 
 	s.store.GC()
-	err = s.journal.Add(rec)
-	s.sweepBest()
-	if err != nil {
+	if err = s.journal.Add(rec); err != nil {
 		return fmt.Errorf("round %d is done, but its line could not be written: %w; add --resume to continue",
 			rec.Round+1, err)
 	}
 
+	s.sweepBest()
 	return nil
 }
 
