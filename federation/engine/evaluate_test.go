@@ -94,8 +94,8 @@ func TestBestRoundIsLeft(t *testing.T) {
 	}
 }
 
-// TestBestRoundResumed: a run that is interrupted after every round, or cannot write its line, writes the same bytes and
-// the same summary as an uninterrupted run.
+// TestBestRoundResumed: a run that is interrupted after every round, or cannot write its line, writes the same bytes
+// and the same summary as an uninterrupted run.
 func TestBestRoundResumed(t *testing.T) {
 	whole, dir := t.TempDir(), t.TempDir()
 	mustRun(t, withValidation(t), engine.Settings{Dir: whole})

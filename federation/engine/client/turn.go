@@ -203,19 +203,28 @@ func (w *Worker) Train(ctx context.Context, client *spec.Client, instruction mes
 }
 
 // Pretrain trains the shared parameters on synthetic data. Private parameters are drawn as those of the first client,
-// and dropped. Nothing is merged, so the server's other state is as the method starts it.
+// and dropped. Nothing is merged, so the server's other state is as the method starts it. Nothing is sent either, so
+// that what wrappers, the codec and the guard make of an upload does not count.
 func (w *Worker) Pretrain(ctx context.Context, synthetic *spec.Synthetic, instruction message.Instruction) (tensor.Map,
 	error) {
 	first := *w
-	first.Settings.Tracer, first.Settings.Terms, first.shared = nil, false, nil
+	first.Settings.Tracer, first.Settings.Terms, first.Settings.Guard, first.shared = nil, false, nil, nil
 	first.pretrains, first.Experiment.Attack = true, attack.Attack{}
 	first.Experiment.Training.Epochs, first.Experiment.Training.Overrides = synthetic.Epochs, nil
 	first.Experiment.Training.Schedule = optim.Schedule{Kind: "constant"}
 	only := &spec.Client{Backbone: synthetic.Backbone, Train: synthetic.Data}
-	r, _, err := first.Train(ctx, only, instruction, message.ClientState{})
+	trained, err := first.begin(only, instruction, message.ClientState{})
+	if err == nil {
+		err = first.train(ctx, []*turn{trained})
+	}
+
+	if err == nil {
+		_, _, _, err = first.end(trained) // FedMGP moves what it trained to shared parameters at its end
+	}
+
 	if err != nil {
 		return nil, err
 	}
 
-	return r.Upload.Shared, checkReply(r)
+	return trained.local.Shared, message.CheckFinite("parameter ", trained.local.Shared)
 }

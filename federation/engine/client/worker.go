@@ -140,6 +140,7 @@ func (w *Worker) Begin(client *spec.Client, instruction message.Instruction, sta
 		return func(string, []byte) (*rand.Rand, int, error) { return nil, 0, why }
 	}
 	switch {
+	case w.pretrains: // images of the server's own need no secret
 	case w.Settings.Noise == nil && method.Any(w.Experiment.Method,
 		func(p method.Properties) bool { return p.SecretNoise }):
 		local.Noise = refuse(errNoSecret)

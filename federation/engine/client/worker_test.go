@@ -370,7 +370,8 @@ func TestFit(t *testing.T) {
 	goldentest.WantError(t, err, "x")
 }
 
-// Training on the server's images is that of a client with these examples, with epochs of its own and a constant rate.
+// Training on the server's images is that of a client with these examples, with epochs of its own and a constant rate,
+// whatever wrappers, a codec and a guard make of uploads. It needs no secret noise.
 func TestPretrain(t *testing.T) {
 	e := build(t, "promptfl", nil, nil)
 	c := e.Clients[0]
@@ -379,9 +380,17 @@ func TestPretrain(t *testing.T) {
 	e.Training.Schedule = optim.Schedule{Kind: "cosine", TMax: 2}
 	o := sentTo(e, message.Train)
 	o.Round = 1
-	got, err := newWorker(t, e, client.Settings{}).Pretrain(t.Context(), synthetic, o)
-	if err != nil {
-		t.Fatal(err)
+	o.Broadcast["dp/clients"] = tensor.Of([]float32{2}, 1)
+	var got tensor.Map
+	noisy := map[string]any{"noise": 1.0, "where": "client", "secure": true}
+	for i, with := range [][]string{nil, {"fednova"}, {"compress"}, {"dp"}} {
+		own := *e
+		own.Method = buildMethod(t, "promptfl", with, map[bool]map[string]any{i == 3: noisy}[true])
+		after, err := newWorker(t, &own, client.Settings{Guard: fakeGuard{}}).Pretrain(t.Context(), synthetic, o)
+		if err != nil || i > 0 && !reflect.DeepEqual(after, got) {
+			t.Fatalf("with %v: %v, without wrappers %v, %v", with, after, got, err)
+		}
+		got = after
 	}
 	e.Training.Overrides, e.Training.Schedule, e.Training.Epochs = nil, optim.Schedule{Kind: "constant"}, 2
 	want, _, err := newWorker(t, e, client.Settings{}).Execute(t.Context(), c, o, message.ClientState{})

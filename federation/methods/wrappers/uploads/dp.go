@@ -129,7 +129,8 @@ func (m DP) Finish(local *method.Local, up *method.Upload) error {
 		return err
 	}
 
-	if up.N = 1; !m.distributed() { // every client counts once, and nobody needs to know its number of examples
+	// every client counts once, and nobody needs to know its number of examples
+	if up.N = 1; !m.distributed() || local.Pretrains {
 		return nil
 	}
 
