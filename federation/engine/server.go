@@ -36,6 +36,7 @@ type server struct {
 	confusion  *record.Confusion   // of the last round that may be the result; nil for none
 	failures   int                 // calls in a row in which the method failed over all of several replies
 	known      []method.ClientInfo // the clients that the method knows of
+	unfit      []int               // clients that are unknown to it in this round, since Join fails over them
 	statistics []method.Statistic  // of the round
 }
 
@@ -167,7 +168,8 @@ func (s *server) private() bool {
 	return method.Any(s.experiment.Method, func(p method.Properties) bool { return p.HidesClients })
 }
 
-// updateInfos updates the list of clients where they join and leave. A client that left stays known.
+// updateInfos updates the list of clients where they join and leave. A client that left stays known, and one over which
+// Join failed stays unknown.
 func (s *server) updateInfos() {
 	if !s.cohort.Traits().Claimed {
 		return
@@ -175,7 +177,7 @@ func (s *server) updateInfos() {
 
 	now := message.ClientInfos(s.cohort.Participants())
 	for id := range now {
-		if now[id].Backbone == "" {
+		if now[id].Backbone == "" || slices.Contains(s.unfit, id) {
 			now[id] = s.global.Info(id)
 		}
 	}
@@ -186,6 +188,7 @@ func (s *server) updateInfos() {
 // joinNew passes the method, between rounds, the clients that joined since the last call. The statistics of round 0 are
 // then asked again, since new clients have not answered them.
 func (s *server) joinNew() error {
+	s.unfit = nil
 	s.updateInfos()
 	var joined []int
 	for id, p := range s.global.Infos {
@@ -234,7 +237,7 @@ func (s *server) admit(joined []int) error {
 		global.Infos = known
 		if err := join(id); err != nil {
 			known[id] = method.ClientInfo{}
-			*global = *before
+			*global, s.unfit = *before, append(s.unfit, id)
 			s.cohort.Rejected(global.Round, id, err)
 		}
 	}

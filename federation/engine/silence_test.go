@@ -130,10 +130,8 @@ func (m fails) Start(g *method.Global) error {
 }
 
 func (m fails) Join(g *method.Global, clients []int) error {
-	for id := range g.Infos {
-		if m.what == "join" && id == 2 && g.HasJoined(id) {
-			return errors.New("no domain of client 2")
-		}
+	if m.what == "join" && g.HasJoined(2) {
+		return errors.New("no domain of client 2")
 	}
 	return m.Method.Join(g, clients)
 }
@@ -148,6 +146,9 @@ func (m fails) Merge(g *method.Global, ups []method.Upload) error {
 	}
 	if m.what == "first" && clients&1 == 1 && clients != 1 {
 		return errors.New("client 0 fits to nobody")
+	}
+	if m.what == "join" && g.HasJoined(2) {
+		return errors.New("client 2 is known, though Join failed over it")
 	}
 	if err := m.Method.Merge(g, ups); err != nil {
 		return err
