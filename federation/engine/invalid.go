@@ -16,8 +16,9 @@ import (
 
 // dropInvalid passes replies to the method. If the method returns an error or panics over replies of clients on other
 // machines, dropInvalid leaves out those that valid does not return, and calls the method again, from the same state,
-// with the others. Clients of this process are trusted, so that such an error is one of the program. It is also one of
-// the program if no reply is valid, of several, in maxFailures calls in a row.
+// with the others. Where these are too few (method.TooFewError), it returns no reply. Clients of this process are
+// trusted, so that such an error is one of the program. It is also one of the program if no reply is valid, of several,
+// in maxFailures calls in a row.
 func (s *server) dropInvalid(ctx context.Context, global *method.Global, replies []message.Reply,
 	do func(global *method.Global, ups []method.Upload) error) ([]message.Reply, error) {
 	if !s.cohort.Traits().Claimed {
@@ -51,15 +52,25 @@ func (s *server) dropInvalid(ctx context.Context, global *method.Global, replies
 		return nil, context.Cause(ctx)
 	}
 
+	fit := chosen(replies, good)
+	var err error
+	if len(fit) > 0 {
+		s.failures, err = 0, recovered(do, global, message.UploadsOf(fit))
+	}
+
+	few := errors.As(err, new(method.TooFewError)) // which says nothing of replies that do not fit together
 	for i, r := range replies {
-		if !slices.Contains(good, i) {
+		if why[i] != nil || !few && !slices.Contains(good, i) {
 			s.cohort.Rejected(global.Round, r.Client, cmp.Or(why[i], failed))
 		}
 	}
 
-	if len(good) > 0 {
-		s.failures, replies = 0, chosen(replies, good)
-		return replies, recovered(do, global, message.UploadsOf(replies))
+	if err != nil {
+		return nil, err
+	}
+
+	if len(fit) > 0 {
+		return fit, nil
 	}
 
 	if len(replies) > 1 {

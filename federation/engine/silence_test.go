@@ -150,8 +150,14 @@ func (m fails) Merge(g *method.Global, ups []method.Upload) error {
 	if m.what == "join" && g.HasJoined(2) {
 		return errors.New("client 2 is known, though Join failed over it")
 	}
+	if m.what == "few" && len(ups) < 4 {
+		return method.TooFewError("4 are needed")
+	}
 	if err := m.Method.Merge(g, ups); err != nil {
 		return err
+	}
+	if m.what == "few" {
+		return errors.New("one of 4 clients does not fit")
 	}
 	if m.what == "infinite" && clients&0b100 != 0 {
 		for _, t := range g.Shared {
@@ -188,10 +194,11 @@ func (x *laterClients) Accept(round int, clients []int) error {
 }
 
 // A method that fails over what a client says fails over this client alone, whatever it is doing: it starts, lets
-// clients join, or merges uploads that fail only together or are not finite. Clients 0 and 2 have the same sizes.
+// clients join, or merges uploads that fail only together or are not finite. Clients 0 and 2 have the same sizes. Where
+// fewer uploads than all are too few to tell, nobody is blamed and nothing counts.
 func TestErrorsBelongToTheirClient(t *testing.T) {
 	for what, blamed := range map[string][]int{"start": {0, 2}, "join": {2}, "pair": {2}, "first": {0},
-		"infinite": {2}} {
+		"infinite": {2}, "few": nil} {
 		t.Run(what, func(t *testing.T) {
 			e := toy(t)
 			e.Method, e.Plan.Rounds = fails{e.Method, what}, 3
@@ -206,7 +213,8 @@ func TestErrorsBelongToTheirClient(t *testing.T) {
 				t.Errorf("%d rounds, clients %v are blamed", len(r.Records), got)
 			}
 			for _, rec := range r.Records {
-				if merges := what != "start" && what != "join"; merges && slices.Contains(rec.Clients, blamed[0]) {
+				merges, none := what != "start" && what != "join", what == "few" && len(rec.Clients) > 0
+				if none || merges && what != "few" && slices.Contains(rec.Clients, blamed[0]) {
 					t.Error(fmt.Sprint("round ", rec.Round+1, " has ", rec.Clients))
 				}
 			}
