@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -146,7 +147,7 @@ func readSpeeds(path string, n int) ([]Speed, error) {
 	}
 
 	const head = "client,step_seconds,bandwidth"
-	if len(rows) == 0 || strings.Join(rows[0], ",") != head {
+	if len(rows) == 0 || !slices.Equal(rows[0], strings.Split(head, ",")) {
 		return nil, configtags.KeyErrorf("simulated_time.file", "%s: its first line must be %s", path, head)
 	}
 

@@ -251,6 +251,7 @@ func TestSpeedsOfFile(t *testing.T) {
 		"client,step_seconds,bandwidth\n0,1,Inf\n1,1,1\n":  {"line 2", "from 0"},
 		"client,step_seconds,bandwidth\nzero,1,0\n1,1,1\n": {"line 2", "client number from 0"},
 		"": {"first line"},
+		"\"client,step_seconds,bandwidth\"\n\"0,1,0\"\n":            {"first line"}, // one column
 		"client,step_seconds,bandwidth\n-1,1,0\n0,1,1\n1,2,3\n4,4,": {"line 2"},
 	} {
 		c := Defaults()
