@@ -143,7 +143,11 @@ func short(x any) string {
 		x = list[:min(len(list), mostShown)] // each takes two bytes or more
 	}
 
-	s := fmt.Sprintf("%.400q", x)
+	s := fmt.Sprint(x)
+	if _, number := x.(uint64); !number {
+		s = fmt.Sprintf("%.400q", x)
+	}
+
 	if len(s) > mostShown {
 		return s[:mostShown] + "..."
 	}

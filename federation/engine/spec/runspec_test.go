@@ -24,19 +24,19 @@ func TestRunSpecsDiffer(t *testing.T) {
 		t.Error(err)
 	}
 	for what, change := range map[string]func(*spec.Experiment){
-		"method":             func(e *spec.Experiment) { e.MethodName = "other" },
-		"options":            func(e *spec.Experiment) { e.Options = `{"tokens":4}` },
-		"seed":               func(e *spec.Experiment) { e.Plan.Seed++ },
-		"training":           func(e *spec.Experiment) { e.Training.Optim.LR = 0.2 },
-		"classes":            func(e *spec.Experiment) { e.Classes = e.Classes[1:] },
-		"template":           func(e *spec.Experiment) { e.Template = "{}" },
-		"evaluation sets":    func(e *spec.Experiment) { e.EvaluationSets = nil },
-		"secure aggregation": func(e *spec.Experiment) { e.Secure = "on" },
+		"method":                               func(e *spec.Experiment) { e.MethodName = "other" },
+		"options":                              func(e *spec.Experiment) { e.Options = `{"tokens":4}` },
+		"seed: the server has 5, the client 6": func(e *spec.Experiment) { e.Plan.Seed++ },
+		"training":                             func(e *spec.Experiment) { e.Training.Optim.LR = 0.2 },
+		"classes":                              func(e *spec.Experiment) { e.Classes = e.Classes[1:] },
+		"template":                             func(e *spec.Experiment) { e.Template = "{}" },
+		"evaluation sets":                      func(e *spec.Experiment) { e.EvaluationSets = nil },
+		"secure aggregation":                   func(e *spec.Experiment) { e.Secure = "on" },
 	} {
 		e := experiment()
 		e.EvaluationSets = server.EvaluationSets
 		change(e)
-		goldentest.WantErrorOf(t, what, server.RunSpec().Mismatch(e.RunSpec()), what+": the server has")
+		goldentest.WantErrorOf(t, what, server.RunSpec().Mismatch(e.RunSpec()), what, "the server has")
 	}
 }
 
