@@ -82,7 +82,7 @@ func (w *Worker) runOn(ctx context.Context, plan *plan, local *method.Local, s m
 			}
 		}
 
-		if err := checkBatch(in.batch, nil); err != nil {
+		if err := checkBatch(in.batch, rows); err != nil {
 			return nil, err
 		}
 	}

@@ -203,8 +203,7 @@ func parameters(local *method.Local) tensor.Map {
 	return m
 }
 
-// checkBatch refuses examples that hold NaN or infinities; rows are their numbers in the client's data, nil for all in
-// order.
+// checkBatch refuses examples that hold NaN or infinities; rows are their numbers in the client's data.
 func checkBatch(batch tensor.Map, rows []int) error {
 	for _, name := range batch.Names() {
 		t := batch[name]
@@ -213,7 +212,7 @@ func checkBatch(batch tensor.Map, rows []int) error {
 			continue
 		}
 		row := i / (t.Len() / t.Shape[0])
-		if rows != nil && row < len(rows) {
+		if row < len(rows) {
 			row = rows[row]
 		}
 		return fmt.Errorf("%s of example %d holds %v; remove that example, or the cached features if its file is "+

@@ -335,14 +335,14 @@ func TestCheckBatch(t *testing.T) {
 	for _, c := range []struct {
 		rows []int
 		says string
-	}{{nil, "example 2 "}, {[]int{9, 8, 7}, "example 7 "}, {[]int{9}, "example 2 "}, {[]int{9, 8}, "example 2 "}} {
+	}{{[]int{9, 8, 7}, "example 7 "}, {[]int{9}, "example 2 "}, {[]int{9, 8}, "example 2 "}} {
 		err := client.CheckBatch(tensor.Map{"image": image, "label": tensor.OfInts([]int64{1, 2, 3}, 3)}, c.rows)
 		if err == nil || !strings.HasPrefix(err.Error(), "image of "+c.says+"holds -Inf; remove that example") {
 			t.Errorf("%v: %v", c.rows, err)
 		}
 	}
 	if err := client.CheckBatch(tensor.Map{"image": tensor.New(2, 2), "x": tensor.Scalar(float32(math.NaN()))},
-		nil); err != nil {
+		[]int{0, 1}); err != nil {
 		t.Error(err)
 	}
 }
@@ -500,6 +500,9 @@ func TestScoreRows(t *testing.T) {
 			t.Errorf("row %d: %v alone, %v among others, %v", i, one, all.Row(i).Data, err)
 		}
 	}
+	rows.Views[0].(spec.InMemory).Tensor.Row(18).Data[0] = float32(math.NaN())
+	_, err = w.ScoreRows(t.Context(), c, l, s, rows)
+	goldentest.WantError(t, err, "image of example 18 holds NaN")
 }
 
 // Noise from a secret needs one, and is drawn for the rounds that epsilon covers.
