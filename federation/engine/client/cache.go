@@ -152,7 +152,7 @@ func (c *valueCache) dropLast() {
 func (c *valueCache) keep(e *entry) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if e.last = c.rounds; c.fixed && c.size+e.bytes > c.capacity {
+	if e.last = c.rounds; e.bytes > c.capacity || c.fixed && c.size+e.bytes > c.capacity {
 		return
 	}
 

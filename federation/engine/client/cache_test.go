@@ -37,7 +37,7 @@ func TestCache(t *testing.T) {
 	}
 	get("larger than all", 11)
 	get("larger than all", 11)
-	if made.Load() != 6 || c.size > c.capacity || len(c.at) != c.used.Len() {
+	if get("b", 4); made.Load() != 6 || c.size > c.capacity || len(c.at) != c.used.Len() {
 		t.Errorf("made %d, %d bytes in %d", made.Load(), c.size, len(c.at))
 	}
 	failed := errors.New("failed")
