@@ -48,7 +48,6 @@ func checkClients(experiment *spec.Experiment) error {
 		}
 	}
 
-	shared := message.SharedShapes{}
 	backbones := map[string]spec.Backbone{}
 	for i, client := range experiment.Clients {
 		if client.ID != i {
@@ -65,7 +64,8 @@ func checkClients(experiment *spec.Experiment) error {
 			return err
 		}
 
-		if err := shared.Add(experiment.Method, experiment.Task(client)); err != nil {
+		if err := message.CheckAveraged(experiment.Task(client), experiment.Task(experiment.Clients[0]),
+			experiment.Method); err != nil {
 			return err
 		}
 	}
@@ -111,7 +111,7 @@ func checkParticipants(experiment *spec.Experiment, participants []message.Parti
 
 	for _, m := range participants {
 		if m.Joined {
-			if err := m.CheckAveragedWith(participants[i], experiment.Method); err != nil {
+			if err := message.CheckAveraged(m.Task, participants[i].Task, experiment.Method); err != nil {
 				return err
 			}
 		}

@@ -42,6 +42,8 @@ func TestRefusesBeforeRoundZero(t *testing.T) {
 		{"widths", func(e *spec.Experiment) {
 			e.Clients[3].Backbone = &methodtest.Toy{ID: "wide", Width: 8, Dim: 7}
 		}, []string{"parameter global", "client 3", "wide", "[3 8]", "[3 6]", "the same text width"}},
+		{"a parameter of some", func(e *spec.Experiment) { e.Method = ofWide{e.Method} }, []string{"parameter wide",
+			"client 1", "absent on client 0"}},
 		{"same name", func(e *spec.Experiment) {
 			e.Clients[3].Backbone = &methodtest.Toy{ID: "toy-b", Width: 6, Dim: 7}
 		}, []string{"client 3", "toy-b", "rename one of them"}},
@@ -65,6 +67,16 @@ func TestRefusesBeforeRoundZero(t *testing.T) {
 			}
 		})
 	}
+}
+
+// ofWide is a method with a shared parameter on the backbone toy-b alone.
+type ofWide struct{ method.Method }
+
+func (m ofWide) Params(c method.ClientSpec) []method.Param {
+	if c.Dim < 7 {
+		return m.Method.Params(c)
+	}
+	return append(m.Method.Params(c), method.Param{Name: "wide", Shape: []int{c.Dim}})
 }
 
 // Rounds without any answer change nothing.

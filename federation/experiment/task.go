@@ -281,7 +281,8 @@ func (t *Task) centralise() error {
 // fits returns an error for clients whose prompts do not fit their backbone or whose shared parameters cannot be
 // averaged. place is that of the one client that is here.
 func fits(experiment *spec.Experiment, assigned []*bundle.Bundle, place ClientPlace, options map[string]any) error {
-	seen, shared := map[string]bool{}, message.SharedShapes{}
+	seen := map[string]bool{}
+	var first method.ClientSpec
 	for i, model := range assigned {
 		id, clients := i, len(assigned)
 		if place.alone() {
@@ -298,8 +299,12 @@ func fits(experiment *spec.Experiment, assigned []*bundle.Bundle, place ClientPl
 			continue
 		}
 
+		if len(seen) == 0 {
+			first = task
+		}
+
 		seen[key] = true
-		if err := shared.Add(experiment.Method, task); err != nil {
+		if err := message.CheckAveraged(task, first, experiment.Method); err != nil {
 			return err
 		}
 

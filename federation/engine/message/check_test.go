@@ -234,15 +234,15 @@ func (ctxMethod) Params(t method.ClientSpec) []method.Param {
 func TestParticipants(t *testing.T) {
 	a := Participant{Joined: true, Domain: "x", Task: method.ClientSpec{Client: 0, Backbone: "a", Width: 4, Dim: 3}}
 	b := Participant{Task: method.ClientSpec{Client: 1, Backbone: "b", Width: 5, Dim: 7}}
-	if err := a.CheckAveragedWith(a, ctxMethod{}); err != nil {
+	if err := CheckAveraged(a.Task, a.Task, ctxMethod{}); err != nil {
 		t.Error(err)
 	}
-	if err := b.CheckAveragedWith(a, ctxMethod{}); err == nil || !strings.HasPrefix(err.Error(),
+	if err := CheckAveraged(b.Task, a.Task, ctxMethod{}); err == nil || !strings.HasPrefix(err.Error(),
 		"parameter ctx is [2 5] on client 1 (backbone b) and [2 4] on client 0 (backbone a); it cannot be averaged: ") {
 		t.Error(err)
 	}
 	b.Task.Width = 4
-	if err := b.CheckAveragedWith(a, ctxMethod{}); err != nil {
+	if err := CheckAveraged(b.Task, a.Task, ctxMethod{}); err != nil {
 		t.Errorf("private parameters differ only: %v", err)
 	}
 	if got := ClientInfos([]Participant{a, b}); !slices.Equal(got,
@@ -261,22 +261,15 @@ func (m visionMethod) Params(t method.ClientSpec) []method.Param {
 	return append(m.ctxMethod.Params(t), method.Param{Name: "vision", Shape: []int{t.Dim}})
 }
 
-// Clients are compared by the shared parameters that they have in common, whoever had one first; a client on another
-// machine needs all of them.
-func TestSharedShapes(t *testing.T) {
-	shared, without := SharedShapes{}, method.ClientSpec{Width: 4}
-	for client, dim := range []int{0, 3, 3, 0} {
-		if err := shared.Add(visionMethod{}, method.ClientSpec{Client: client, Width: 4, Dim: dim}); err != nil {
-			t.Error(err)
-		}
-	}
-	last := method.ClientSpec{Client: 4, Backbone: "b", Width: 4, Dim: 5}
-	if err := shared.Add(visionMethod{}, last); err == nil || !strings.HasPrefix(err.Error(),
-		"parameter vision is [5] on client 4 (backbone b) and [3] on client 1 ") {
+// A client may lack a parameter that the first one has, but the server has none that the first one lacks.
+func TestParametersOfSomeClients(t *testing.T) {
+	without, with := method.ClientSpec{Width: 4}, method.ClientSpec{Client: 4, Backbone: "b", Width: 4, Dim: 5}
+	if err := CheckAveraged(without, with, visionMethod{}); err != nil {
 		t.Error(err)
 	}
-	if err := (Participant{Task: last}).CheckAveragedWith(Participant{Task: without}, visionMethod{}); err == nil {
-		t.Error("a client with a parameter that the others lack is accepted")
+	if err := CheckAveraged(with, without, visionMethod{}); err == nil || !strings.HasPrefix(err.Error(),
+		"parameter vision is [5] on client 4 (backbone b) and absent on client 0 ") {
+		t.Error(err)
 	}
 }
 

@@ -1,6 +1,7 @@
 package message
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -296,55 +297,27 @@ type Participant struct {
 	Digest string            `json:"digest,omitempty"` // of the backbone's files; empty where it is not known
 }
 
-// CheckAveragedWith returns the reason why a client cannot be averaged with another: a shared parameter of another
-// shape. Both tasks must name the same numbers of clients and classes.
-func (m Participant) CheckAveragedWith(other Participant, base method.Method) error {
-	shared := SharedShapes{}
-	if err := shared.Add(base, other.Task); err != nil {
-		return err
-	}
-
-	for _, p := range base.Params(m.Task) {
-		if _, ok := shared[p.Name]; p.Owner == method.Shared && !ok {
-			return incompatible(p.Name, sharedShape{fmt.Sprint(p.Shape), m.Task}, sharedShape{task: other.Task})
+// CheckAveraged returns the reason why a client cannot be averaged with the first one: a shared parameter that the
+// first one lacks, so that the server has none, or has with another shape. Both tasks must name the same numbers of
+// clients and classes.
+func CheckAveraged(task, first method.ClientSpec, base method.Method) error {
+	shapes := map[string]string{}
+	for _, p := range base.Params(first) {
+		if p.Owner == method.Shared {
+			shapes[p.Name] = fmt.Sprint(p.Shape)
 		}
 	}
 
-	return shared.Add(base, m.Task)
-}
-
-// SharedShapes has by name the shape of each shared parameter, and the task of the client that had it first.
-type SharedShapes map[string]sharedShape
-
-type sharedShape struct {
-	shape string
-	task  method.ClientSpec
-}
-
-// Add compares the shared parameters of one more client with those of others that have them too: what is averaged needs
-// one shape.
-func (s SharedShapes) Add(m method.Method, task method.ClientSpec) error {
-	for _, p := range m.Params(task) {
-		if p.Owner != method.Shared {
-			continue
-		}
-		first, ok := s[p.Name]
-		here := sharedShape{fmt.Sprint(p.Shape), task}
-		if ok && first.shape != here.shape {
-			return incompatible(p.Name, here, first)
-		}
-		if !ok {
-			s[p.Name] = here
+	for _, p := range base.Params(task) {
+		here, there := fmt.Sprint(p.Shape), cmp.Or(shapes[p.Name], "absent")
+		if p.Owner == method.Shared && here != there {
+			return fmt.Errorf("parameter %s is %s on client %d (backbone %s) and %s on client %d (backbone %s); it "+
+				"cannot be averaged: use backbones with the same text width, and with the same image tower where its "+
+				"prompts are shared", p.Name, here, task.Client, task.Backbone, there, first.Client, first.Backbone)
 		}
 	}
 
 	return nil
-}
-
-func incompatible(param string, here, first sharedShape) error {
-	return fmt.Errorf("parameter %s is %s on client %d (backbone %s) and %s on client %d (backbone %s); it cannot be "+
-		"averaged: use backbones with the same text width, and with the same image tower where its prompts are shared",
-		param, here.shape, here.task.Client, here.task.Backbone, first.shape, first.task.Client, first.task.Backbone)
 }
 
 // ClientInfos returns the clients as methods know them.

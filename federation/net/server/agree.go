@@ -8,6 +8,7 @@ import (
 	"io"
 	"slices"
 
+	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/method"
 	"promptfed/federation/net/wire"
@@ -123,7 +124,7 @@ func (h *Server) differs(client int, card *card, other int, otherCard *card) err
 		return err
 	}
 
-	if err := card.Participant.CheckAveragedWith(otherCard.Participant, h.set.Method); err != nil {
+	if err := message.CheckAveraged(card.Participant.Task, otherCard.Participant.Task, h.set.Method); err != nil {
 		return err
 	}
 
