@@ -240,12 +240,14 @@ func TestRefusesDamagedRunFolders(t *testing.T) {
 			refused(t, toy(t), engine.Settings{Dir: dir, Resume: true}, c.words...)
 		})
 	}
-	t.Run("missing clients", func(t *testing.T) {
-		dir := t.TempDir()
-		os.CopyFS(dir, os.DirFS(whole))
-		os.Remove(filepath.Join(dir, clients))
-		refused(t, toy(t), engine.Settings{Dir: dir, Resume: true}, "cannot resume", "clients-000002")
-	})
+	for _, file := range []string{clients, server} {
+		t.Run("missing "+file, func(t *testing.T) {
+			dir := t.TempDir()
+			os.CopyFS(dir, os.DirFS(whole))
+			os.Remove(filepath.Join(dir, file))
+			refused(t, toy(t), engine.Settings{Dir: dir, Resume: true}, "cannot resume", file)
+		})
+	}
 	t.Run("a torn last line", func(t *testing.T) {
 		dir := t.TempDir()
 		os.CopyFS(dir, os.DirFS(whole))

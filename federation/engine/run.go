@@ -175,6 +175,10 @@ func (s *server) resume() (*record.Journal, error) {
 	}
 
 	if !ok {
+		if done, _ := record.Records(s.settings.Dir); len(done) > 0 {
+			return nil, fmt.Errorf("cannot resume: %s has %d rounds, but %s is missing; restore it, or start again "+
+				"with --force", rounds, len(done), filepath.Join(dir, state.CheckpointFile))
+		}
 		return record.OpenJournal(rounds, 0, record.Record{})
 	}
 
