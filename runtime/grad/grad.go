@@ -146,7 +146,7 @@ func apply(op *graph.Op, sum map[node]node, depends map[node]bool) ([]node, erro
 	switch {
 	case !def.Differentiable():
 		return nil, fmt.Errorf("no gradient rule for operator %s", op.Label())
-	case !dy[0].OK() && !def.AllOutputs:
+	case !def.AllOutputs && (!dy[0].OK() || slices.ContainsFunc(dy[1:], node.OK)):
 		return nil, fmt.Errorf("gradient of %s: only its first output can be differentiated", op.Label())
 	case def.MinRank > 0 && op.X(0).Rank() < def.MinRank:
 		return nil, fmt.Errorf("gradient of %s: the rank of its input is not known, or below %d", op.Label(),
@@ -191,7 +191,19 @@ func decompose(backward *graph.Backward) []node {
 		return backward.Fail("written out: %v", err)
 	}
 
-	dx, err := VJP([]node{y}, []node{backward.G()}, wrt...)
+	all := append([]node{y}, backward.Others...)
+	var outputs, cotangents []node
+	for i, d := range backward.DY {
+		switch {
+		case !d.OK():
+			continue
+		case i >= len(all) || !all[i].OK():
+			return backward.Fail("its output %d cannot be differentiated", i)
+		}
+		outputs, cotangents = append(outputs, all[i]), append(cotangents, d)
+	}
+
+	dx, err := VJP(outputs, cotangents, wrt...)
 	if err != nil {
 		return backward.Fail("written out: %v", err)
 	}

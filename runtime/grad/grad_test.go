@@ -119,6 +119,9 @@ func TestErrors(t *testing.T) {
 	norm := g.ApplyN(graph.Standard, "LayerNormalization", nil, 2, line, line)
 	_, err = grad.Of(norm[1].Sum(), line)
 	check(err, "gradient of LayerNormalization: only its first output can be differentiated")
+	losses := g.ApplyN(graph.Standard, "SoftmaxCrossEntropyLoss", nil, 2, x, i)
+	_, err = grad.Of(losses[0].Add(losses[1].Sum()), x)
+	check(err, "gradient of SoftmaxCrossEntropyLoss: only its first output can be differentiated")
 	if _, err := grad.Of(norm[0].Sum(), line); err != nil { // of the smallest rank that it may have
 		t.Error(err)
 	}

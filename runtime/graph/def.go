@@ -25,10 +25,10 @@ type Def struct {
 	// the gradient of each input (a zero Node where none is needed or defined). Input gradients may have the shape
 	// after broadcasting. A needed gradient that is a zero Node is an error: the rule does not support it.
 	VJP func(*Backward) []Node
-	// Decompose returns the first output in terms of other operators, which are differentiated instead of a VJP. The
-	// forward computation keeps the operator itself.
+	// Decompose returns the first output in terms of other operators, which are differentiated instead of a VJP, and
+	// sets Others. The forward computation keeps the operator itself.
 	Decompose  func(c *Backward, in []Node) Node
-	AllOutputs bool // VJP uses gradients of all outputs; otherwise only the first output has a gradient
+	AllOutputs bool // the rule uses gradients of all outputs; otherwise only the first output has a gradient
 	NonSmooth  bool // the derivative has jumps, which finite differences must not cross
 	Constant   bool // its outputs have no gradient
 
@@ -89,9 +89,10 @@ var (
 // Backward is one application of a gradient rule.
 type Backward struct {
 	*Op
-	DY    []Node // the gradient of each output
-	Needs []bool // whether the gradient of each input is needed
-	Err   error  // of the rule
+	DY     []Node // the gradient of each output
+	Needs  []bool // whether the gradient of each input is needed
+	Others []Node // of a decomposition: further outputs, a zero Node where there is none
+	Err    error  // of the rule
 }
 
 // NeedsGrad reports whether the gradient of input i is needed.

@@ -20,7 +20,7 @@ func init() {
 		def{Kind: "SimplifiedLayerNormalization", MinInputs: 2, MinRank: 1, Infer: sameShape,
 			Attrs: "axis int, epsilon float, stash_type int", Decompose: decomposeRMSNorm},
 		def{Domain: graph.Microsoft, Kind: "SkipLayerNormalization", MinInputs: 3, Attrs: "epsilon float",
-			Infer: sameShape, Decompose: decomposeSkipNorm},
+			Infer: inferSkipNorm, Decompose: decomposeSkipNorm, AllOutputs: true},
 		decomposed("LpNormalization", "axis int, p int", decomposeLpNorm),
 		decomposed("MeanVarianceNormalization", "axes ints", decomposeMeanVariance),
 		def{Kind: "LRN", MinInputs: 1, Attrs: "alpha float, beta float, bias float, size int", Infer: sameShape},
@@ -57,11 +57,6 @@ func layerNormVJP(backward *call) []node {
 	first, err := graph.Axis(backward.Attrs.Int("axis", -1), x.Rank())
 	if err != nil {
 		return backward.Fail("%v", err)
-	}
-
-	if len(backward.Out) > 1 && (backward.DY[1].OK() || len(backward.Out) > 2 && backward.DY[2].OK()) ||
-		!backward.G().OK() {
-		return backward.Fail("a gradient through its mean or deviation output is not supported")
 	}
 
 	if first == x.Rank()-1 && len(backward.Out) == 3 && x.KernelRows() && !backward.NeedsGrad(1) &&
@@ -137,6 +132,16 @@ func decomposeRMSNorm(c *call, in []node) node {
 	return x.Div(rms).Mul(in[1])
 }
 
+// skipNormSum is the output of SkipLayerNormalization that holds the sum.
+const skipNormSum = 3
+
+func inferSkipNorm(o *infer) error {
+	if len(o.Out) > skipNormSum {
+		o.SetOutput(skipNormSum, o.In[0].Shape())
+	}
+	return sameShape(o)
+}
+
 // decomposeSkipNorm returns ONNX Runtime's LayerNormalization of a sum: input, skip, gamma, beta, bias.
 func decomposeSkipNorm(c *call, in []node) node {
 	x := in[0].Add(in[1])
@@ -144,6 +149,7 @@ func decomposeSkipNorm(c *call, in []node) node {
 		x = x.Add(bias)
 	}
 
+	c.Others = []node{skipNormSum - 1: x}
 	y := standardised(x, c.Attrs.Float("epsilon", 1e-12), []int{-1}).Mul(in[2])
 	if beta := optional(in, 3); beta.OK() {
 		y = y.Add(beta)

@@ -54,5 +54,10 @@ func init() {
 			[]int{2, 3, 8}, []int{8}, []int{8}, []int{8}),
 		ofInputs(graph.Microsoft, "SkipLayerNormalization", "without beta", attrs{"epsilon": graph.Attr(1e-5)},
 			[]int{2, 3, 8}, []int{2, 3, 8}, []int{8}),
+		gradientCase{"com.microsoft.SkipLayerNormalization", "with its sum", func(b *bench) []node {
+			y := b.ApplyN(graph.Microsoft, "SkipLayerNormalization", attrs{"epsilon": graph.Attr(1e-5)}, 4,
+				b.x("x", 2, 3, 8), b.x("skip", 2, 3, 8), b.x("gamma", 8), node{}, b.x("bias", 8))
+			return []node{y[0], y[3].Square()}
+		}, 0},
 	)
 }

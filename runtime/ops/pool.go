@@ -109,10 +109,6 @@ func maxPoolVJP(backward *call) []node {
 		return backward.Fail("storage_order is not supported")
 	}
 
-	if len(backward.Out) > 1 && backward.DY[1].OK() {
-		return backward.Fail("a gradient through its indices is not defined")
-	}
-
 	gr := x.Graph()
 	index := gr.ApplyN(graph.Standard, "MaxPool", backward.Attrs, 2, x)[1].Reshape(-1)
 	return []node{addAt(ZerosLike(x).Reshape(-1), 0, index, gradient.Reshape(-1)).ReshapeLike(x)}
