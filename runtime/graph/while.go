@@ -168,13 +168,13 @@ func (f *File) loop(node *onnx.NodeProto, in []Node, scope *scope) (done bool, e
 		return false, nil
 	}
 
-	body := node.Attribute[0].G
+	body, states := node.Attribute[0].G, slices.Clone(in[2:])
 	if len(body.GetInput()) != len(in) || !strings.HasPrefix(body.Input[0].Name, loopPrefix) ||
-		!strings.HasSuffix(body.Input[0].Name, "/time") {
+		!strings.HasSuffix(body.Input[0].Name, "/time") || len(body.Output) != len(states)+1 ||
+		len(node.Output) > len(states) || !in[0].OK() || slices.Contains(states, Node{}) {
 		return false, nil
 	}
 
-	states := slices.Clone(in[2:])
 	if n := in[0].Ints(); len(n) == 1 && n[0].Static() && n[0].N <= maxBodies {
 		for range n[0].N {
 			if err := f.iterate(body, states, scope); err != nil {

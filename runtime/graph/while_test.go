@@ -6,6 +6,7 @@ import (
 
 	"promptfed/runtime/goldentest"
 	"promptfed/runtime/graph"
+	"promptfed/runtime/onnx"
 	"promptfed/runtime/ort/orttest"
 	"promptfed/runtime/tensor"
 )
@@ -67,6 +68,28 @@ func TestWhileIsInternedAndRewritten(t *testing.T) {
 	d := orttest.Gradients(t, a.Mul(x).Sum(), x)
 	if got := value(t, tensor.Map{"x": tensor.Of([]float32{8}, 1)}, d[0].Add(x.MulScalar(0))); got[0] != 1 {
 		t.Errorf("the gradient of x times a loop is %v, want the loop's 1", got)
+	}
+}
+
+// A loop that is not of While's form, though its body has names like While's, stays as it is or is an error.
+func TestFixSizesOfForeignLoop(t *testing.T) {
+	for i, alter := range []func(loop *onnx.NodeProto, body *onnx.GraphProto){
+		func(loop *onnx.NodeProto, _ *onnx.GraphProto) { loop.Input[0] = "" },
+		func(loop *onnx.NodeProto, _ *onnx.GraphProto) { loop.Input[2] = "" },
+		func(loop *onnx.NodeProto, _ *onnx.GraphProto) { loop.Output = append(loop.Output, "a", "b") },
+		func(_ *onnx.NodeProto, body *onnx.GraphProto) { body.Output = nil },
+		func(_ *onnx.NodeProto, body *onnx.GraphProto) { body.Output = append(body.Output, body.Output...) },
+	} {
+		g := graph.New()
+		y := graph.While(9, g.Scalar(1), halve, g.Input("x", graph.Float, graph.Static(1)), g.Scalar(2))[0]
+		m := orttest.Model(t, graph.Output{Name: "y", Node: y})
+		isLoop := func(n *onnx.NodeProto) bool { return n.OpType == "Loop" }
+		at := slices.IndexFunc(m.Graph.Node, isLoop)
+		alter(m.Graph.Node[at], m.Graph.Node[at].Attribute[0].G)
+		fixed, err := graph.FixSizes(m, nil)
+		if err == nil && !slices.ContainsFunc(fixed.Graph.Node, isLoop) {
+			t.Errorf("%d: the loop is written out", i)
+		}
 	}
 }
 

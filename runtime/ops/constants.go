@@ -15,6 +15,9 @@ type fold func(args []graph.Dim) (graph.Dim, bool)
 func propagate(inference *infer, fold fold) {
 	n := 1
 	for _, x := range inference.In {
+		if !x.OK() {
+			return
+		}
 		switch l := len(x.Ints()); {
 		case x.Ints() == nil, l != 1 && n != 1 && l != n:
 			return

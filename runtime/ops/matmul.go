@@ -229,7 +229,7 @@ func equation(op *graph.Op) (terms []string, result string, ok bool, err error) 
 		return r
 	}, spare)
 
-	longest := 0
+	longest, extra := 0, make([]int, len(terms))
 	for i, t := range terms {
 		named := strings.Replace(t, "...", ".", 1)
 		if !strings.Contains(named, ".") {
@@ -242,15 +242,11 @@ func equation(op *graph.Op) (terms []string, result string, ok bool, err error) 
 		case n < 0 || n > len(free):
 			return nil, "", false, fmt.Errorf("%q does not fit shape %v", t, op.In[i].Shape())
 		}
-		longest = max(longest, n)
-		terms[i] = strings.Replace(named, ".", "\x00"+strings.Repeat("?", n), 1)
+		terms[i], extra[i], longest = named, n, max(longest, n)
 	}
 
-	for i, t := range terms {
-		if head, rest, cut := strings.Cut(t, "\x00"); cut {
-			n := strings.Count(rest, "?")
-			terms[i] = head + free[longest-n:longest] + strings.TrimLeft(rest, "?")
-		}
+	for i, n := range extra {
+		terms[i] = strings.Replace(terms[i], ".", free[longest-n:longest], 1)
 	}
 
 	if given {

@@ -15,6 +15,7 @@ func init() {
 		shapeCase{"Gemm", attrs{"transA": graph.Attr(1), "transB": graph.Attr(1)}, []any{"4,2", "3,4", "3"}, "[2,3]"},
 		shapeCase{"Gemm", nil, []any{"2,4", "4,3", "2"}, "Gemm([2,4], [4,3], [2]): bias [2] does not fit [2,3]"},
 		shapeCase{"Einsum", attrs{"equation": graph.Attr("bhqd,bhkd->bhqk")}, []any{"S,2,3,4", "S,2,5,4"}, "[S,2,3,5]"},
+		shapeCase{"Einsum", attrs{"equation": graph.Attr("...?->")}, []any{"3"}, "[]"},
 		shapeCase{"Einsum", attrs{"equation": graph.Attr("ij,jk->ik")}, []any{"2,3", "4,5"},
 			"Einsum([2,3], [4,5]): index j is 3 and 4"},
 	)

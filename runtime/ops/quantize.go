@@ -66,8 +66,13 @@ func inferQuantize(o *infer) error {
 }
 
 func inferDynamicQuantize(o *infer) error {
-	for i, t := range []graph.DType{graph.Uint8, graph.Float, graph.Uint8}[:len(o.Out)] {
-		o.SetType(i, t)
+	types := []graph.DType{graph.Uint8, graph.Float, graph.Uint8}
+	if len(o.Out) > len(types) {
+		return fmt.Errorf("it has %d outputs; at most %d are defined", len(o.Out), len(types))
+	}
+
+	for i := range o.Out {
+		o.SetType(i, types[i])
 		if err := o.SetOutput(i, graph.Shape{}); err != nil {
 			return err
 		}

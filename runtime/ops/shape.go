@@ -148,10 +148,11 @@ func inferUnsqueeze(inference *infer, out graph.Shape) error {
 	}
 
 	slices.Sort(at)
-	for i, a := range at {
-		if i > 0 && a == at[i-1] {
-			return fmt.Errorf("axis %d twice in %v", a, axes)
-		}
+	if len(slices.Compact(slices.Clone(at))) < len(at) {
+		return fmt.Errorf("an axis twice in %v", axes)
+	}
+
+	for _, a := range at {
 		out = slices.Insert(out, a, graph.StaticDim(1))
 	}
 
