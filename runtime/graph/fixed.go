@@ -209,6 +209,19 @@ func floats(n Node) []float32 {
 		return nil
 	}
 
+	long, short := op.In[0].Shape(), op.In[1].Shape()
+	if len(a) < len(b) {
+		long, short = short, long
+	}
+
+	for len(short) > 0 && short[0].Is(1) {
+		short = short[1:]
+	}
+
+	if len(short) > len(long) || !slices.Equal(long[len(long)-len(short):], short) {
+		return nil // the shorter one does not repeat as a whole
+	}
+
 	return mapped(max(len(a), len(b)), func(i int) float32 { return f(a[i%len(a)], b[i%len(b)]) })
 }
 

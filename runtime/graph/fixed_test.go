@@ -13,7 +13,7 @@ import (
 
 // A graph of fixed sizes has no operator that reads a shape, and computes the same values, to the last bit: the mean
 // over rows and its gradient's quotient, zeros and ones of a batch's shape, a range and a mask of rows, an input of
-// which only the shape is read, and a loop. Zeros of many elements are no literal.
+// which only the shape is read, a grid less a column, and a loop. Zeros of many elements are no literal.
 func TestFixSizes(t *testing.T) {
 	g := graph.New()
 	x := g.Input("x", graph.Float, graph.Shape{graph.Sym("B"), graph.StaticDim(300)})
@@ -30,6 +30,8 @@ func TestFixSizes(t *testing.T) {
 		{Name: "mask", Node: op("Where", mask.Reshape(-1, 1), x, zeros)}, {Name: "size", Node: op("Size", y)},
 		{Name: "flat", Node: x.Reshape(-1)}, {Name: "expanded", Node: op("Expand", x.Slice(0, 0, 1), shape)},
 		{Name: "loop", Node: graph.While(100, g.Scalar(1), halve, x.Sum(1), g.Scalar(2))[0]},
+		{Name: "grid", Node: g.Const(tensor.Of([]float32{1, 2, 3, 4}, 2, 2)).Sub(
+			g.Const(tensor.Of([]float32{10, 20}, 2, 1)))},
 		{Name: "weight", Node: x.Add(g.Const(tensor.New(300)))}}
 	if g.Err() != nil {
 		t.Fatal(g.Err())
