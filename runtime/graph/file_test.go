@@ -117,6 +117,7 @@ func TestHostileModels(t *testing.T) {
 		`input "y" is made by no earlier node`: model(18, node("Neg", "y", "y")),
 		`value "x" is made twice`:              model(18, node("Neg", "x", "x")),
 		`output "y" is made by no node`:        model(18, node("Neg", "x", "z")),
+		"more than 1048576 values":             model(18, node("Split", "x", strings.Repeat("o ", 1<<20+1))),
 		"it has no output":                     model(18, node("Neg", "x", ""), neg),
 		"it has no output ":                    model(18, node("Constant", "", "")),
 		"its value is not a tensor": model(18, node("Constant", "", "y", &onnx.AttributeProto{Name: "value",

@@ -49,6 +49,7 @@ const MaxSequenceRows = 4096
 // Graph is a growing set of interned operators.
 type Graph struct {
 	ops    []*Op
+	values int // outputs of ops
 	intern map[string]*Op
 	inputs map[string]Node
 	opset  int64     // standard operator set of its operators, at least Opset
@@ -333,7 +334,7 @@ func (g *Graph) add(def *Def, domain, kind string, attrs Attrs, n int, in []Node
 	for i := range n {
 		op.Out = append(op.Out, Node{&value{op: op, index: i}})
 	}
-	g.ops = append(g.ops, op)
+	g.ops, g.values = append(g.ops, op), g.values+n
 	return op
 }
 

@@ -167,7 +167,7 @@ func (f *File) node(node *onnx.NodeProto, scope *scope) error {
 }
 
 func (f *File) place(node *onnx.NodeProto, scope *scope, name string) error {
-	if err := f.Graph.room(); err != nil {
+	if err := f.Graph.room(len(node.Output)); err != nil {
 		return err
 	}
 

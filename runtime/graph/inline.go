@@ -37,7 +37,7 @@ func InlineWith(g *Graph, roots []Node, replace map[Node]Node, transform OpTrans
 		if g.err != nil {
 			return nil, g.err
 		}
-		if err := g.room(); err != nil {
+		if err := g.room(0); err != nil {
 			return nil, err
 		}
 	}

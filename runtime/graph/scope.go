@@ -19,7 +19,7 @@ type scope struct {
 const (
 	maxDepth    = 64      // nested branches
 	maxExpanded = 1 << 17 // operators added for branches
-	maxOps      = 1 << 20 // operators of a graph from a file, or into which a file is inlined
+	maxValues   = 1 << 20 // outputs of operators of a graph from a file, or into which a file is inlined
 )
 
 func (s *scope) declare(name string, n Node) error {
@@ -44,11 +44,11 @@ func (s *scope) get(name string) (Node, bool) {
 	return Node{}, false
 }
 
-// room returns an error if a graph is too large for one more operator of a file.
-func (g *Graph) room() error {
-	if len(g.ops) > maxOps {
-		return fmt.Errorf("the graph has more than %d operators; it repeats a tower with a fixed batch size for every "+
-			"batch: export the tower with a dynamic batch size", maxOps)
+// room returns an error if a graph is too large for more values of a file.
+func (g *Graph) room(more int) error {
+	if g.values+more > maxValues {
+		return fmt.Errorf("the graph has more than %d values; it repeats a tower with a fixed batch size for every "+
+			"batch: export the tower with a dynamic batch size", maxValues)
 	}
 	return nil
 }
