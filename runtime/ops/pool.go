@@ -11,7 +11,7 @@ func init() {
 	graph.Register(
 		def{Kind: "AveragePool", MinInputs: 1, MinRank: 3, Attrs: attrs + ", count_include_pad int", Infer: inferPool,
 			VJP: averagePoolVJP},
-		def{Kind: "MaxPool", MinInputs: 1, Attrs: attrs + ", storage_order int", Infer: inferPool, VJP: maxPoolVJP,
+		def{Kind: "MaxPool", MinInputs: 1, Attrs: attrs + ", storage_order int", Infer: inferMaxPool, VJP: maxPoolVJP,
 			NonSmooth: true},
 		def{Kind: "LpPool", MinInputs: 1, Attrs: attrs + ", p int", Infer: inferPool, Decompose: decomposeLpPool},
 		def{Kind: "GlobalAveragePool", MinInputs: 1, Infer: inferGlobalPool, VJP: each(func(c *call) node {
@@ -32,6 +32,15 @@ func inferPool(o *infer) error {
 		return nil
 	}
 	return windowShape(o, x, x[1])
+}
+
+func inferMaxPool(o *infer) error {
+	err := inferPool(o)
+	for i := range o.Out[1:] { // positions
+		o.SetType(1+i, graph.Int64)
+		o.SetOutput(1+i, o.Out[0].Shape())
+	}
+	return err
 }
 
 // averagePoolVJP adds to each input its share of the gradients of its windows: by nearest-neighbour scaling if the

@@ -1,6 +1,7 @@
 package ops
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 
@@ -58,7 +59,7 @@ func decomposeDequantize(backward *call, in []node) node {
 }
 
 func inferQuantize(o *infer) error {
-	o.SetType(0, graph.Uint8)
+	o.SetType(0, cmp.Or(graph.DType(o.Attrs.Int("output_dtype", 0)), graph.Uint8))
 	if len(o.In) > 2 && o.In[2].OK() {
 		o.SetType(0, o.In[2].DType())
 	}

@@ -84,3 +84,20 @@ func TestQuantisedShapes(t *testing.T) {
 		t.Errorf("%s, %v", got, g.Err())
 	}
 }
+
+// By ONNX's definitions: positions are integers, and an attribute states the type of other results.
+func TestStatedTypes(t *testing.T) {
+	g := graph.New()
+	x, i := g.Input("x", graph.Float, graph.Static(1, 1, 4)), g.Ints(1).Reshape(1, 1)
+	window := attrs{"kernel_shape": graph.Attr([]int{2})}
+	for want, n := range map[string]node{
+		"INT64[1,1,3]": g.ApplyN(graph.Standard, "MaxPool", window, 2, x)[1],
+		"FLOAT[1,1]":   g.Apply(graph.Standard, "EyeLike", attrs{"dtype": graph.Attr(int(graph.Float))}, i),
+		"INT64[1,1]":   g.Apply(graph.Standard, "EyeLike", nil, i),
+		"INT8[1,1,4]":  g.Apply(graph.Standard, "QuantizeLinear", attrs{"output_dtype": graph.Attr(3)}, x, x), // int8
+	} {
+		if got := n.DType().String() + n.Shape().String(); got != want || g.Err() != nil {
+			t.Errorf("%v is %s, want %s (%v)", n, got, want, g.Err())
+		}
+	}
+}

@@ -29,7 +29,10 @@ func init() {
 		def{Kind: "Size", MinInputs: 1, Infer: typed(graph.Int64, inferSize)},
 		def{Kind: "ConstantOfShape", MinInputs: 1, Attrs: "value tensor", Infer: inferConstantOfShape},
 		def{Kind: "Range", MinInputs: 3, Infer: inferRange},
-		def{Kind: "EyeLike", MinInputs: 1, Attrs: "dtype int, k int", Infer: sameShape},
+		def{Kind: "EyeLike", MinInputs: 1, Attrs: "dtype int, k int", Infer: func(o *infer) error {
+			o.SetType(0, graph.DType(o.Attrs.Int("dtype", int(o.In[0].DType()))))
+			return sameShape(o)
+		}},
 	)
 }
 
