@@ -76,6 +76,9 @@ type lowering struct {
 // products are the operators that are computed in low precision.
 var products = []string{"MatMul", "Gemm", "Conv", Microsoft + ".FusedMatMul", Microsoft + ".MultiHeadAttention"}
 
+// integers are the inputs of products that hold no elements.
+var integers = map[string][]int{Microsoft + ".MultiHeadAttention": {4, 8, 9}}
+
 // followers are operators that a device computes in each precision, with the number of their inputs that hold elements,
 // 0 for all.
 var followers = map[string]int{"Add": 0, "Sub": 0, "Mul": 0, "Concat": 0, "Neg": 1, "Sigmoid": 1, "Relu": 1,
@@ -93,14 +96,20 @@ func (l *lowering) add(node *NodeProto) {
 	}
 
 	count, follows := followers[kind]
-	data := node.Input
+	data := slices.Clone(node.Input)
+	for _, i := range integers[kind] {
+		if i < len(data) {
+			data[i] = ""
+		}
+	}
+
 	if count > 0 {
-		data = node.Input[:min(count, len(node.Input))]
+		data = data[:min(count, len(data))]
 	}
 
 	switch {
-	case slices.Contains(products, kind) && l.computes(node) && slices.ContainsFunc(node.Input, l.isLowOrWeight):
-		l.lower(node, node.Input)
+	case slices.Contains(products, kind) && l.computes(node) && slices.ContainsFunc(data, l.isLowOrWeight):
+		l.lower(node, data)
 	case follows && slices.ContainsFunc(data, l.isLow) && !slices.ContainsFunc(data, l.isHigh):
 		l.lower(node, data)
 	case slices.Contains(moves, kind) && l.isConstant(node.Input[0]):
@@ -135,8 +144,8 @@ func (l *lowering) isHigh(name string) bool {
 // lower adds a node whose inputs in data and whose outputs have low precision.
 func (l *lowering) lower(node *NodeProto, data []string) {
 	node = proto.Clone(node).(*NodeProto)
-	for i, name := range node.Input {
-		if i < len(data) && name != "" {
+	for i, name := range data {
+		if name != "" {
 			node.Input[i] = l.lowVersion(name)
 		}
 	}

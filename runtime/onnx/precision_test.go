@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"promptfed/runtime/convert"
@@ -121,6 +122,15 @@ func TestLowerPrecisionConvertsLittle(t *testing.T) {
 	}
 	if n := got.Graph.Node[3]; n.Output[0] != "a" {
 		t.Errorf("a subgraph takes a, and %v makes %s", n.OpType, n.Output[0])
+	}
+
+	attention := node("MultiHeadAttention", "W W W W mask scores", "y") // the mask is of integers
+	attention.Domain = onnx.Microsoft
+	m = model(13, attention)
+	m.Graph.Initializer = []*onnx.TensorProto{square}
+	got = onnx.LowerPrecision(m, onnx.TensorProto_FLOAT16)
+	if in := strings.Join(got.Graph.Node[2].Input, " "); in != "W_low W_low W_low W_low mask scores_low" {
+		t.Errorf("the inputs of attention are %s", in)
 	}
 
 	conv := model(13, node("Conv", "x W", "y"))
