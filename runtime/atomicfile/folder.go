@@ -74,7 +74,7 @@ func Folder(dir, mark string, fill func(tmp string) error) (err error) {
 	return nil
 }
 
-// replaceable reports whether dir may be written, and whether there is a folder to replace. It removes an empty one.
+// replaceable reports whether dir may be written, and whether there is a folder to replace.
 func replaceable(dir, mark string) (old bool, err error) {
 	st, err := os.Lstat(dir)
 	switch {
@@ -99,7 +99,7 @@ func replaceable(dir, mark string) (old bool, err error) {
 		return false, fmt.Errorf("%s exists and has no %s: choose another place, or remove it", dir, mark)
 	}
 
-	return false, os.Remove(dir)
+	return true, nil
 }
 
 func sweep(parent string) {

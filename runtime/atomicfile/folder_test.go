@@ -51,6 +51,7 @@ func TestFolder(t *testing.T) {
 		{"a marked folder", "d/mark", nil, []string{"new"}, ""},
 		{"a failure", "", full, nil, "no space left"},
 		{"a failure over a marked folder", "d/mark", full, []string{"mark"}, "no space left"},
+		{"a failure over an empty folder", "d/", full, []string{}, "no space left"},
 		{"a folder of others", "d/other", nil, []string{"other"},
 			"d exists and has no mark: choose another place, or remove it"},
 		{"a file", "d", nil, nil, "d exists and is not a folder: choose another place"},
