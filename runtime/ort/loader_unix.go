@@ -6,7 +6,16 @@ package ort
 #cgo linux LDFLAGS: -ldl
 #include <dlfcn.h>
 #include <stdlib.h>
+#include <string.h>
 #include "handlers.h"
+
+// find returns a symbol of a library, or a copy of the reason against it, which the loader keeps by thread.
+static void *find(const char *library, const char *name, char **error) {
+	void *loaded = dlopen(library, RTLD_LAZY), *found = loaded ? dlsym(loaded, name) : NULL;
+	const char *text = found ? NULL : dlerror();
+	*error = text ? strdup(text) : NULL;
+	return found;
+}
 */
 import "C"
 
@@ -20,24 +29,22 @@ import (
 )
 
 // loaderKnows reports whether the system's loader can load name. The library stays loaded, because it is used next.
-func loaderKnows(name string) bool { return load(name) != nil }
-
-func load(library string) unsafe.Pointer {
-	c := C.CString(library)
-	defer C.free(unsafe.Pointer(c))
-	return C.dlopen(c, C.RTLD_LAZY)
+func loaderKnows(name string) bool {
+	library := C.CString(name)
+	defer C.free(unsafe.Pointer(library))
+	return C.dlopen(library, C.RTLD_LAZY) != nil
 }
 
 func symbol(library, name string) (unsafe.Pointer, error) {
-	c := C.CString(name)
-	defer C.free(unsafe.Pointer(c))
-	if l := load(library); l != nil {
-		if p := C.dlsym(l, c); p != nil {
-			return p, nil
-		}
+	from, wanted, reason := C.CString(library), C.CString(name), (*C.char)(nil)
+	defer C.free(unsafe.Pointer(from))
+	defer C.free(unsafe.Pointer(wanted))
+	found := C.find(from, wanted, &reason)
+	defer C.free(unsafe.Pointer(reason))
+	if found == nil {
+		return nil, errors.New(C.GoString(reason))
 	}
-
-	return nil, errors.New(C.GoString(C.dlerror()))
+	return found, nil
 }
 
 // saveHandlers notes the handlers of signals before the first library loads. They are Go's own: Go installs them for
