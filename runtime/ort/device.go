@@ -65,6 +65,7 @@ type uploader struct {
 // uploaded.
 func (a *api) newUploader(settings Options) (*uploader, error) {
 	settings.MemoryLimit, settings.Profile, settings.Placement = 0, "", false
+	settings.capture, settings.stream = false, nil // each run copies from another place
 	options, err := settings.native("")
 	if err != nil {
 		return nil, err
