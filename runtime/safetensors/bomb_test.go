@@ -52,7 +52,7 @@ func TestHeaderBombs(t *testing.T) {
 	length := func(n uint64, rest string) []byte { return append(binary.LittleEndian.AppendUint64(nil, n), rest...) }
 	var many strings.Builder
 	many.WriteString("{")
-	for i := range maxTensors + 1 {
+	for i := range 1 << 17 {
 		fmt.Fprintf(&many, `"%d":{"dtype":"U8","shape":[0],"data_offsets":[0,0]},`, i)
 	}
 	for _, c := range []struct {
@@ -66,8 +66,7 @@ func TestHeaderBombs(t *testing.T) {
 		{"100 MB of zeros behind a brace", sparse{length(maxHeader, "{"), 1 << 40}, maxHeader + 1<<20, "not JSON"},
 		{"a shape of 2^21 numbers", sparse{file(`{"a":{"shape":[`+strings.Repeat("1,", 1<<21), 0), 8 + 15 + 1<<22},
 			3 << 22, "not JSON"},
-		{"2^16 tensors and one", sparse{file(many.String(), 0), int64(8 + many.Len())}, 32 * uint64(many.Len()),
-			"more than 65536 tensors"},
+		{"2^17 tensors", sparse{file(many.String(), 0), int64(8 + many.Len())}, 32 * uint64(many.Len()), "not JSON"},
 	} {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)

@@ -15,8 +15,7 @@ const (
 	metadataKey = "__metadata__"
 	maxHeader   = 100_000_000 // bytes; the limit of the reference implementation
 	maxRank     = 64
-	maxName     = 512 // bytes of a tensor's name, to quote it in one line; published ones have fewer than 100
-	maxTensors  = 1 << 16
+	maxName     = 512     // bytes of a tensor's name, to quote it in one line; published ones have fewer than 100
 	maxEntry    = 1 << 16 // bytes of JSON of one tensor
 )
 

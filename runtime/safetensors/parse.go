@@ -46,8 +46,6 @@ func parseHeader(raw []byte) (map[string]entry, map[string]string, error) {
 		switch {
 		case len(name) > maxName:
 			return nil, nil, fmt.Errorf("a tensor has a name of %d bytes, the limit is %d", len(name), maxName)
-		case len(tensors) >= maxTensors:
-			return nil, nil, fmt.Errorf("more than %d tensors; store them in several files", maxTensors)
 		case name == metadataKey:
 			if err := json.Unmarshal(value, &meta, noNull); err != nil {
 				return nil, nil, fmt.Errorf("%s: bad entry: %.300s", metadataKey, err)

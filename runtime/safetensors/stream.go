@@ -172,6 +172,9 @@ func layOut(entries []Entry) ([]Info, error) {
 		switch {
 		case entry.Name == metadataKey || !utf8.ValidString(entry.Name):
 			return nil, fmt.Errorf("safetensors: %q cannot name a tensor", entry.Name)
+		case len(entry.Name) > maxName:
+			return nil, fmt.Errorf("safetensors: a tensor has a name of %d bytes, the limit is %d", len(entry.Name),
+				maxName)
 		case seen[entry.Name]:
 			return nil, fmt.Errorf("safetensors: two tensors are named %q", entry.Name)
 		case !slices.Contains([]string{"F32", "F16", "I64"}, entry.DType):

@@ -60,6 +60,7 @@ func TestStreamRefuses(t *testing.T) {
 	}{
 		{"cannot name", []Entry{{"__metadata__", "F32", nil}}, 8},
 		{"cannot name", []Entry{{"\xff", "F32", nil}}, 8},
+		{"a name of 513 bytes", []Entry{{strings.Repeat("n", 513), "F32", nil}}, 8},
 		{`two tensors are named "a"`, []Entry{a, a}, 8},
 		{`declared as "BF16"`, []Entry{{"a", "BF16", nil}}, 8},
 		{"negative", []Entry{{"a", "F32", []int{-1}}}, 8},
