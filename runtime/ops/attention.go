@@ -134,6 +134,10 @@ func attend(c *call, q, k, v, mask node, scale float64, causal bool, softcap flo
 	}
 
 	scores := q.MatMul(k.Transpose(0, 1, 3, 2)).MulScalar(scale)
+	if softcap != 0 {
+		scores = scores.MulScalar(1 / softcap).Tanh().MulScalar(softcap)
+	}
+
 	hide := func(seen node) { scores = seen.Where(scores, scores.ScalarLike(math.Inf(-1))) }
 	if causal {
 		ones := apply("Expand", nil, g.Scalar(1), vector(sizeOf(q, 2), sizeOf(k, 2)))
@@ -146,10 +150,6 @@ func attend(c *call, q, k, v, mask node, scale float64, causal bool, softcap flo
 		hide(mask)
 	default:
 		scores = scores.Add(mask)
-	}
-
-	if softcap != 0 {
-		scores = scores.MulScalar(1 / softcap).Tanh().MulScalar(softcap)
 	}
 
 	return scores.Softmax(-1).MatMul(v)

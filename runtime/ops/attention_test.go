@@ -27,7 +27,7 @@ func init() {
 		attention("flat, shared heads, scale, mask", attrs{"q_num_heads": graph.Attr(4), "kv_num_heads": graph.Attr(2),
 			"scale": graph.Attr(0.3)}, func(b *bench) node { return b.x("mask", 3, 5) }, []int{2, 3, 8}, []int{2, 5, 4},
 			[]int{2, 5, 4}),
-		attention("boolean mask", attrs{"softcap": graph.Attr(0.0)}, func(b *bench) node {
+		attention("boolean mask", attrs{"softcap": graph.Attr(1.5)}, func(b *bench) node {
 			return b.ints("mask", []int64{1, 0, 1, 1, 1, 0}, 2, 3).Cast(graph.Bool)
 		}, []int{1, 2, 2, 4}, []int{1, 2, 3, 4}, []int{1, 2, 3, 4}),
 		gradientCase{"Attention", "one node three times", one(func(b *bench) node {
