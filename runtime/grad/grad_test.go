@@ -106,6 +106,9 @@ func TestErrors(t *testing.T) {
 	mirror := graph.Attrs{"mode": graph.Attr("mirror")}
 	_, err = grad.Of(g.Apply(graph.Standard, "Pad", mirror, x, g.Ints(0, 1, 0, 1)).Sum(), x)
 	check(err, "gradient of Pad: mode mirror is not supported")
+	scales := g.Const(tensor.Of([]float32{1.2, 2}, 2)) // 2.4 rows are 2
+	_, err = grad.Of(g.Apply(graph.Standard, "Resize", nil, x, node{}, scales).Sum(), x)
+	check(err, "gradient of Resize: the scale 1.2 of axis 0, whose size stays 2, is not supported: give sizes")
 	_, err = grad.VJP([]node{x.Neg()}, []node{g.Scalar(1)}, x)
 	check(err, "a cotangent of shape [] for the output Neg[2,3]")
 	top := g.ApplyN(graph.Standard, "TopK", nil, 2, x, g.Ints(1))

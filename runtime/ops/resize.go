@@ -2,6 +2,7 @@ package ops
 
 import (
 	"maps"
+	"slices"
 
 	"promptfed/runtime/graph"
 )
@@ -66,9 +67,13 @@ func resizeVJP(backward *call) []node {
 
 	own := maps.Clone(at)
 	delete(own, "axes")
-	gradient := backward.G()
+	gradient, scales := backward.G(), backward.X(2).Numbers()
 	for i, axis := range axes {
 		if s := backward.Y().Shape(); s != nil && s[axis] == x.Shape()[axis] {
+			if !backward.X(3).OK() && i < len(scales) && scales[i] != 1 && !slices.Equal(s, x.Shape()) {
+				return backward.Fail("the scale %g of axis %d, whose size stays %v, is not supported: give sizes",
+					scales[i], axis, s[axis])
+			}
 			continue
 		}
 
