@@ -111,7 +111,7 @@ func (d Dim) Sub(e Dim) Dim {
 
 // plus adds a number to a symbolic dimension and merges it with an earlier addend, so (L+1)-1 is L.
 func (d Dim) plus(addend int) Dim {
-	if i := strings.LastIndexAny(d.Sym, "+-"); d.N == 1 && i > 0 && strings.HasSuffix(d.Sym, ")") && plainSum(d.Sym) {
+	if i := strings.LastIndexAny(d.Sym, "+-"); d.N == 1 && i > 1 && strings.HasSuffix(d.Sym, ")") && plainSum(d.Sym) {
 		if k, err := strconv.Atoi(d.Sym[i : len(d.Sym)-1]); err == nil {
 			d, addend = term(d.Sym[1:i]), addend+k
 		}

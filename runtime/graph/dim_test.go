@@ -65,7 +65,7 @@ func TestDims(t *testing.T) {
 		{n(4).Add(a).String(), "(A+4)"},
 		{b.Add(a).String(), "(A+B)"}, {b.Sub(a).String(), "(B-A)"}, {n(1).Sub(a).String(), "(1-A)"},
 		{a.Add(b).Add(n(1)).String(), "((A+B)+1)"}, {a.Add(n(1)).Mul(n(2)).Add(n(1)).String(), "(2·(A+1)+1)"},
-		{a.Add(n(0)).String(), "A"}, {two.Sub(a).String(), "A"}, {a.Add(a).String(), "2*A"},
+		{graph.Sym("(-1)").Add(n(1)).String(), "((-1)+1)"}, {a.Add(n(0)).String(), "A"}, {two.Sub(a).String(), "A"}, {a.Add(a).String(), "2*A"},
 		{graph.Shape(nil).String(), "[?]"}, {graph.Shape{}.String(), "[]"},
 		{graph.Shape{two, n(3)}.String(), "[2*A,3]"},
 		{graph.Shape{two, n(3)}.Size().String(), "6*A"}, {graph.Shape{}.Size().String(), "1"},

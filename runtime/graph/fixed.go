@@ -76,7 +76,7 @@ func fixInput(in *onnx.ValueInfoProto, shape []int) error {
 	}
 
 	for i, d := range dims {
-		if n, ok := d.Value.(*onnx.TensorShapeProto_Dimension_DimValue); ok && n.DimValue != int64(shape[i]) {
+		if n, ok := d.Value.(*onnx.TensorShapeProto_Dimension_DimValue); ok && n.DimValue >= 0 && n.DimValue != int64(shape[i]) {
 			return fmt.Errorf("axis %d of input %s is %d, not %d", i, in.Name, n.DimValue, shape[i])
 		}
 		d.Value = &onnx.TensorShapeProto_Dimension_DimValue{DimValue: int64(shape[i])}

@@ -62,6 +62,11 @@ func TestFixSizes(t *testing.T) {
 	if after, err := onnx.Marshal(m); err != nil || !slices.Equal(before, after) {
 		t.Errorf("the model changes: %v", err)
 	}
+	open := m.Graph.Input[0].Type.GetTensorType().Shape.Dim[0] // for some exporters
+	open.Value = &onnx.TensorShapeProto_Dimension_DimValue{DimValue: -1}
+	if _, err := graph.FixSizes(m, map[string][]int{"x": {5, 300}}); err != nil {
+		t.Error(err)
+	}
 	for _, shape := range [][]int{{5}, {5, 4}} {
 		if _, err := graph.FixSizes(m, map[string][]int{"x": shape}); err == nil {
 			t.Errorf("x may have shape %v", shape)

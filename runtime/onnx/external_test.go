@@ -158,3 +158,13 @@ func TestExternalDataIsCheckedEverywhere(t *testing.T) {
 		}
 	}
 }
+
+// 258 is 0x0102, little-endian.
+func TestRawDataOfUnsigned(t *testing.T) {
+	for kind, want := range map[TensorProto_DataType]string{TensorProto_UINT32: "\x02\x01\x00\x00",
+		TensorProto_UINT64: "\x02\x01\x00\x00\x00\x00\x00\x00"} {
+		if got := RawData(&TensorProto{DataType: int32(kind), Uint64Data: []uint64{258}}); string(got) != want {
+			t.Errorf("%v: %q", kind, got)
+		}
+	}
+}

@@ -94,21 +94,13 @@ func RawData(proto *TensorProto) []byte {
 		return proto.RawData
 	}
 
-	var raw []byte
-	for _, v := range proto.FloatData {
-		raw = binary.LittleEndian.AppendUint32(raw, math.Float32bits(v))
-	}
-
-	for _, v := range proto.DoubleData {
-		raw = binary.LittleEndian.AppendUint64(raw, math.Float64bits(v))
-	}
-
-	for _, v := range proto.Int64Data {
-		raw = binary.LittleEndian.AppendUint64(raw, uint64(v))
-	}
-
-	for _, v := range proto.Int32Data { // one number per element, also for smaller types
+	raw, _ := binary.Append(nil, binary.LittleEndian, proto.FloatData) // slices of numbers cannot fail
+	raw, _ = binary.Append(raw, binary.LittleEndian, proto.DoubleData)
+	raw, _ = binary.Append(raw, binary.LittleEndian, proto.Int64Data)
+	put := func(v uint64) { // one number per element, also for smaller types
 		switch bits[TensorProto_DataType(proto.DataType)] {
+		case 64:
+			raw = binary.LittleEndian.AppendUint64(raw, v)
 		case 32:
 			raw = binary.LittleEndian.AppendUint32(raw, uint32(v))
 		case 16:
@@ -116,6 +108,14 @@ func RawData(proto *TensorProto) []byte {
 		default:
 			raw = append(raw, byte(v))
 		}
+	}
+
+	for _, v := range proto.Int32Data {
+		put(uint64(v))
+	}
+
+	for _, v := range proto.Uint64Data {
+		put(v)
 	}
 
 	return raw

@@ -9,7 +9,7 @@ import (
 )
 
 // upgrade appends the nodes that replace a node of a standard operator set before Opset. Attributes that have become
-// inputs turn into constants. It changes n.
+// inputs turn into constants. It changes node.
 func (u *upgrader) upgrade(to []*NodeProto, node *NodeProto, version int64) ([]*NodeProto, error) {
 	if version >= Opset || !Standard(node.Domain) {
 		return append(to, node), nil
@@ -115,7 +115,7 @@ func (u *upgrader) softmax(to []*NodeProto, node *NodeProto, attribute *Attribut
 	}
 
 	x, y := node.Input[0], node.Output[0]
-	if rank, known := u.ranks[x]; known && attribute.I == int64(rank)-1 {
+	if rank := u.ranks[x]; rank > 0 && attribute.I == int64(rank)-1 {
 		return append(to, node)
 	}
 

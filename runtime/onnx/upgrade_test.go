@@ -248,6 +248,8 @@ func TestUpgradedForms(t *testing.T) {
 		{13, node("Softmax", "x", "y", attribute("axis", 0)), "Softmax x axis=0"},
 		{12, node("Softmax", "x", "y", attribute("axis", 0)),
 			"Shape x; Flatten x axis=0; Softmax y/matrix axis=-1; Reshape y/result y/shape"},
+		{12, node("Softmax", "twice", "y", attribute("axis", -2)),
+			"Shape twice; Flatten twice axis=-2; Softmax y/matrix axis=-1; Reshape y/result y/shape"},
 		{13, node("BatchNormalization", "x a b c d", "y m v"), old}, {13, node("BatchNormalization", "x a b c d", "y"),
 			"BatchNormalization x a b c d"}, {14, node("BatchNormalization", "x a b c d", "y m v"),
 			"BatchNormalization x a b c d"},
@@ -260,6 +262,7 @@ func TestUpgradedForms(t *testing.T) {
 		{18, node("ReduceSum", "x", "y", ints("axes", 1)), "ReduceSum x axes=[1]"},
 	} {
 		m := model(c.version, c.node)
+		m.Graph.ValueInfo = []*onnx.ValueInfoProto{value("twice", float, 2), value("twice", float, 2, 3)}
 		err := onnx.Upgrade(m)
 		constants, got := map[string]string{}, []string{}
 		for _, n := range m.Graph.Node {
