@@ -72,6 +72,14 @@ func FileNames() []string {
 	return append([]string{jsonName, vocabName, openAIName + ".gz", openAIName, mergesName, bertName}, spmNames...)
 }
 
+// Beside returns the names of the files that Load reads from the folder of a file, if they exist.
+func Beside(file string) []string {
+	if filepath.Base(file) == vocabName {
+		return []string{mergesName, ConfigName}
+	}
+	return []string{ConfigName}
+}
+
 func pick(dir string) (string, error) {
 	for _, name := range FileNames() {
 		path := filepath.Join(dir, name)

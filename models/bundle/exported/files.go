@@ -109,6 +109,11 @@ func (m *model) tokenizer() (*tokenizer.Tokenizer, error) {
 	dirs := places(m.textDir, m.text.name)
 	if regular(name) {
 		m.read, dirs = append(m.read, name), nil
+		for _, file := range tokenizer.Beside(name) {
+			if file = path.Join(path.Dir(name), file); regular(file) {
+				m.read = append(m.read, file)
+			}
+		}
 	} else if name != "" {
 		dirs = []string{name}
 	}

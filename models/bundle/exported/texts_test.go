@@ -44,6 +44,9 @@ func TestTextsOfExports(t *testing.T) {
 			""},
 		{"bundle.json", map[string]string{config: canonical, manifest: `{"texts":{"clean":"lower"}}`}, text,
 			tokenizer.Lower},
+		{"one file of the tokenizer", map[string]string{manifest: `{"tokenizer":"textual/vocab.json"}`}, text, ""},
+		{"and another one beside it", map[string]string{manifest: `{"tokenizer":"textual/vocab.json"}`,
+			"textual/tokenizer_config.json": `{}`}, text, ""},
 		{"nothing in bundle.json", map[string]string{config: canonical, manifest: `{"texts":{}}`}, text, ""},
 		{"stripped", map[string]string{config: strip}, "", "strip_sep_token is not supported for exported towers"},
 		{"another mode", map[string]string{config: head(`,"tokenizer_mode":"clips"`)}, "",
@@ -86,7 +89,7 @@ func TestTextsOfExports(t *testing.T) {
 		digests = append(digests, b.Digest())
 	}
 	slices.Sort(digests)
-	if n := len(slices.Compact(digests)); n != 6 {
-		t.Errorf("%d digests of 6 bundles", n)
+	if n := len(slices.Compact(digests)); n != 8 {
+		t.Errorf("%d digests of 8 bundles", n)
 	}
 }
