@@ -41,6 +41,10 @@ func TestDamagedFiles(t *testing.T) {
 			"not the JSON of a vocabulary"},
 		{"no start", map[string]string{"vocab.json": `{"a":0}`, "merges.txt": "a b\n"}, "no token <|startoftext|>"},
 		{"no [SEP]", map[string]string{"vocab.txt": "[CLS]\n[UNK]\na\n"}, "no token [SEP]"},
+		{"cut settings", map[string]string{"vocab.txt": "[CLS]\n[SEP]\n[UNK]\n", ConfigName: `{"do_lower_`},
+			"vocab.txt: tokenizer_config.json beside it: not the JSON"},
+		{"a setting of another type", map[string]string{"vocab.txt": "", ConfigName: `{"do_lower_case": "false"}`},
+			"vocab.txt: tokenizer_config.json beside it: not the JSON"},
 		{"foreign merges", map[string]string{"vocab.json": `{"a":0,"b":3,` + ends + `}`, "merges.txt": "a b\n"},
 			`merge 1 makes "ab", which is not a token`},
 	} {

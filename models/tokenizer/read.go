@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -99,8 +100,12 @@ func loadFile(path string) (*Tokenizer, error) {
 	}
 	defer file.Close()
 
+	hfConfig, err := readConfig(path)
+	if err != nil {
+		return nil, fmt.Errorf("%s beside it: %w; get the original file again", ConfigName, err)
+	}
+
 	var tokenizer *Tokenizer
-	hfConfig := readConfig(path)
 	switch base, isJSON := filepath.Base(path), strings.HasSuffix(path, ".json"); {
 	case strings.HasSuffix(path, ".model"):
 		tokenizer, err = readSPM(file, hfConfig.Class == "SiglipTokenizer" && orTrue(hfConfig.Lower))
@@ -150,19 +155,19 @@ func (p *tokenName) UnmarshalJSON(data []byte) error {
 	return err
 }
 
-// readConfig reads the tokenizer_config.json beside a file. A missing or unreadable one is the zero value.
-func readConfig(path string) (config hfConfig) {
+// readConfig reads the tokenizer_config.json beside a file. A missing one is the zero value.
+func readConfig(path string) (config hfConfig, err error) {
 	f, err := os.Open(filepath.Join(filepath.Dir(path), ConfigName))
+	if errors.Is(err, fs.ErrNotExist) {
+		return config, nil
+	}
 	if err != nil {
-		return config
+		return config, err
 	}
 	defer f.Close()
 
-	if decodeJSON(f, &config) != nil {
-		return hfConfig{}
-	}
-
-	return config
+	err = decodeJSON(f, &config)
+	return config, err
 }
 
 // configured sets the separator of tokenizer_config.json, and its padding token or a token with a usual name for
