@@ -14,7 +14,13 @@ const unseen = "\U00010380"
 // single letters or bytes, or a token for unknown text. It has then at least a token a letter. In Chinese, Japanese and
 // Korean, whose characters are words or syllables, it has more than one a character.
 func (t *Tokenizer) Spells(text string) (bool, error) {
+	// SentencePiece writes the space before a word as a token of its own if no longer token begins with it.
+	bare := func(ids []int) []int {
+		return slices.DeleteFunc(ids, func(id int) bool { return t.tokens[id] == "▁" })
+	}
+
 	unknown, _ := t.Encode(unseen) // none if the vocabulary lacks its bytes
+	unknown = bare(unknown)
 	for _, word := range strings.FieldsFunc(text, func(r rune) bool { return !unicode.In(r, unicode.L, unicode.M) }) {
 		if len(word) == utf8.RuneCountInString(word) {
 			continue
@@ -30,8 +36,8 @@ func (t *Tokenizer) Spells(text string) (bool, error) {
 			known++
 		}
 
-		tokens := slices.DeleteFunc(slices.Clone(ids), func(id int) bool { return t.tokens[id] == "▁" })
-		if len(tokens) > max(known, 1) || len(unknown) <= 1 && slices.Equal(ids, unknown) {
+		tokens := bare(ids)
+		if len(tokens) > max(known, 1) || len(unknown) <= 1 && slices.Equal(tokens, unknown) {
 			return true, nil
 		}
 	}

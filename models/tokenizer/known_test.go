@@ -20,14 +20,23 @@ func TestSpells(t *testing.T) {
 
 // A vocabulary with words of other languages knows them. A word of the token for unknown text is not known.
 func TestSpellsOtherVocabularies(t *testing.T) {
-	tok, err := readBERT(strings.NewReader("[PAD]\n[UNK]\n[CLS]\n[SEP]\n猫\nко\n##шка\ndog\n"), nil)
+	bert, err := readBERT(strings.NewReader("[PAD]\n[UNK]\n[CLS]\n[SEP]\n猫\nко\n##шка\ndog\n"), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for text, want := range map[string]bool{"猫": false, "кошка": false, "犬": true, "собака": true,
-		"dog": false} {
-		if got, err := tok.Spells(text); err != nil || got != want {
-			t.Errorf("%q: %t, %v; want %t", text, got, err, want)
+	// SentencePiece writes a word of unknown letters as a space and one token for unknown text.
+	pieces, err := readHF(strings.NewReader(`{"model":{"type":"Unigram","unk_id":0,"vocab":[["<unk>",0],["</s>",0],` +
+		`["▁",-3],["▁ко",-2],["шка",-2],["猫",-2],["▁dog",-1]]},"pre_tokenizer":{"type":"Metaspace",` +
+		`"replacement":"▁"},"post_processor":{"type":"BertProcessing","sep":["</s>",1],"cls":["</s>",1]}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tok := range []*Tokenizer{bert, pieces} {
+		for text, want := range map[string]bool{"猫": false, "кошка": false, "犬": true, "собака": true,
+			"dog": false} {
+			if got, err := tok.Spells(text); err != nil || got != want {
+				t.Errorf("%q: %t, %v; want %t", text, got, err, want)
+			}
 		}
 	}
 }
