@@ -91,7 +91,7 @@ func (m charsmap) replace(s string) (string, bool) {
 		}
 
 		text, _, _ := strings.Cut(m.texts[from:], "\x00")
-		return text, true
+		return strings.ToValidUTF8(text, "\ufffd"), true // a file may hold any bytes
 	}
 
 	return "", false

@@ -1,7 +1,10 @@
 package tokenizer
 
 import (
+	"encoding/base64"
+	"encoding/binary"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"unicode"
@@ -129,6 +132,23 @@ func TestHostileFiles(t *testing.T) {
 	}
 	if _, err := tok.Encode(strings.Repeat("a", 60) + "b"); err == nil || !strings.Contains(err.Error(), "(a+)+$") {
 		t.Errorf("error %v", err)
+	}
+	// A table whose trie replaces "a" by a byte that is no character: it becomes U+FFFD.
+	units := make([]uint32, 98) // the root's children begin at 1; 'a' is unit 1^'a', its value unit 1 further
+	units[0], units[1^'a'] = 1<<10, 'a'|1<<8|1<<10
+	table := binary.LittleEndian.AppendUint32(nil, 4*98)
+	for _, u := range units {
+		table = binary.LittleEndian.AppendUint32(table, u)
+	}
+	tok, err = readHF(strings.NewReader(`{"model":{"type":"WordLevel","unk_token":"c","vocab":{"c":0,"\ufffdc":1}},` +
+		post + `,"normalizer":{"type":"Sequence","normalizers":[{"type":"Precompiled","precompiled_charsmap":"` +
+		base64.StdEncoding.EncodeToString(append(table, "\xff\x00"...)) +
+		`"},{"type":"Replace","pattern":{"Regex":"b"},"content":"c"}]}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ids, err := tok.Encode("ab"); err != nil || !slices.Equal(ids, []int{1}) {
+		t.Errorf("%v, %v", ids, err)
 	}
 	// A text that grows with each step is stopped too.
 	tok, err = readHF(strings.NewReader(`{"model":{"type":"WordLevel","unk_token":"a","vocab":{"a":0,"b":1}},` + post +
