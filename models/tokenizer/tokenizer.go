@@ -54,7 +54,7 @@ func (p *pair) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 	var list []string
 	if data.Kind() == '"' {
 		line, _ := jsontext.AppendUnquote(nil, data) // an error is of invalid UTF-8, which becomes U+FFFD
-		list = strings.Fields(string(line))
+		list = strings.Split(string(line), " ")      // and not at other white space, which tokens may hold
 	} else if err := decode(data, &list); err != nil {
 		return err
 	}
