@@ -195,8 +195,12 @@ func seeds(f *testing.F) (archives [][]byte) {
 func TestErrorsQuoteInOneLine(t *testing.T) {
 	const magic = "\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."
 	long := strings.Repeat("\x01", 3000)
+	stored := "(" + str("storage") + "ctorch\nFloatStorage\n" + str("0") + str("cpu")
 	for _, c := range []struct{ content, want string }{
 		{magic + "\x80\x02}" + str("l\r\re_endian") + "\x88s.", "torch.save protocol &[{l; e_endian true}], want 1001"},
+		// The first description would let a tensor take four gigabytes, the second, of a view, fits the file.
+		{magic + "\x80\x02M\xe9\x03." + "\x80\x02}." + "\x80\x02(" + stored + num(1<<30) + "tQ" + stored + num(1) +
+			"(" + str("v") + num(0) + num(1) + "ttQt.", `storage "0" is described in two ways`},
 		{magic + "\x80\x02M\xe9\x03." + "\x80\x02}." + "\x80\x02c" + long + "\nx\n.", "the global"},
 		{magic + "\x80\x02M\xe9\x03." + "\x80\x02}." + "\x80\x02(" + str("storage") + "ctorch\nFloatStorage\n" +
 			str(long) + str("cpu") + num(1) + "tQ.",

@@ -92,6 +92,12 @@ func (l *legacy) persistent(id any) (any, error) {
 		return nil, err
 	}
 
+	if old := l.types[st.key]; old == nil {
+		l.types[st.key] = st
+	} else if *old != *st {
+		return nil, fmt.Errorf("storage %q is described in two ways", st.key)
+	}
+
 	if t := *id.(*types.Tuple); len(t) > 5 && t[5] != nil {
 		v, ok := t[5].(*types.Tuple)
 		if !ok || len(*v) != 3 {
@@ -102,19 +108,10 @@ func (l *legacy) persistent(id any) (any, error) {
 		if !ok1 || !ok2 || start < 0 || count < 0 || int64(start) > st.count || int64(count) > st.count-int64(start) {
 			return nil, fmt.Errorf("a view of storage %q lies outside its %d elements", st.key, st.count)
 		}
-		l.types[st.key] = st
 		return &storage{dtype: st.dtype, key: st.key, count: int64(count), start: int64(start)}, nil
 	}
 
-	if old := l.types[st.key]; old != nil {
-		if *old != *st {
-			return nil, fmt.Errorf("storage %q is described in two ways", st.key)
-		}
-		return old, nil
-	}
-
-	l.types[st.key] = st
-	return st, nil
+	return l.types[st.key], nil
 }
 
 // locate finds the offsets of the storages, which begin at offset at.
