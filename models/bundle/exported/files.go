@@ -22,8 +22,10 @@ import (
 // list collects the files that the towers use, and prepares the digest.
 func (m *model) list() error {
 	m.files = append(slices.Clone(m.read), m.image.name, m.text.name)
-	if file := m.text.table.file; file != "" {
-		m.files = append(m.files, file)
+	for _, file := range []string{m.text.table.file, m.text.table.model} {
+		if file != "" {
+			m.files = append(m.files, file)
+		}
 	}
 
 	graphs := []*graph.File{m.image.file, m.text.file}

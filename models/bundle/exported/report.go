@@ -1,6 +1,7 @@
 package exported
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -48,13 +49,9 @@ func (m *model) Report(report *bundle.Report) {
 
 	found("causal", "%t", textTower.causal)
 	found("text features", "%s", describe(textTower.output))
-	where := textTower.table.file
-	if where == "" {
-		where = textTower.name
-	}
-
-	found("token embedding", "[%d,%d] %s in %s", textTower.table.rows, textTower.table.width, textTower.table.dtype,
-		where)
+	table := textTower.table
+	found("token embedding", "[%d,%d] %s in %s", table.rows, table.width, table.dtype,
+		cmp.Or(table.file, table.model, textTower.name))
 	for _, name := range m.files {
 		size := int64(-1)
 		if st, err := os.Stat(filepath.Join(m.bundle.Dir, filepath.FromSlash(name))); err == nil {

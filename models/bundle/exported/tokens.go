@@ -32,6 +32,7 @@ type tokenTable struct {
 // embeddingTable is the token embedding of an exported model.
 type embeddingTable struct {
 	source      graph.Node // the constant in the graph, if there is one
+	model       string     // the .onnx file beside the tower that holds it, relative to the folder; often ""
 	file        string     // relative to the folder; "" if inline holds the rows
 	offset      int64
 	dtype       string
@@ -164,6 +165,7 @@ func (e *embeddingTable) read(dir string, table tokenTable, vocabulary int) erro
 		if n = constantBehind(n); !ok || !n.OK() {
 			return fmt.Errorf("%s has no constant %q", table.File, table.Tensor)
 		}
+		e.model = table.File
 		return e.of(dir, n)
 	default:
 		file, err := safetensors.Open(path)
