@@ -44,7 +44,10 @@ type embeddingTable struct {
 // the only tensor in text.onnx with a fitting shape.
 func (t *textTower) findTable(dir string, said *tokenTable, vocabulary, width int) error {
 	if !t.embeddings.OK() {
-		return t.table.of(dir, t.table.source)
+		if err := t.table.of(dir, t.table.source); err != nil {
+			return fmt.Errorf("%s: %w", t.name, err)
+		}
+		return nil
 	}
 
 	if w := staticAxis(t.embeddings, 2); w > 0 {
@@ -90,6 +93,10 @@ func (e *embeddingTable) of(dir string, source graph.Node) error {
 	e.rows, e.width, e.dtype = shape[0], shape[1], bundle.TypeName(source.DType())
 	if source.Op().Literal() == nil {
 		return e.dequantise(dir, source.Op())
+	}
+
+	if err := e.checkType(); err != nil {
+		return err
 	}
 
 	if p, ok := source.Op().Literal().ExternalPlace(); ok {
@@ -196,11 +203,20 @@ func (e *embeddingTable) read(dir string, table tokenTable, vocabulary int) erro
 	return e.check(dir)
 }
 
+// checkType checks that the rows are floating-point numbers.
+func (e *embeddingTable) checkType() error {
+	switch e.dtype {
+	case "F32", "F16", "BF16", "F64":
+		return nil
+	}
+	return fmt.Errorf("the token embedding is stored as %q, as a quantised one is; F32, F16, BF16 and F64 can be read: "+
+		"take a float export", e.dtype)
+}
+
 // check checks that the table's file contains it.
 func (e *embeddingTable) check(dir string) error {
-	size := int64(safetensors.ElementSize(e.dtype))
-	if size == 0 || e.dtype[0] != 'F' && e.dtype[0] != 'B' {
-		return fmt.Errorf("the token embedding is stored as %q; F32, F16, BF16 and F64 can be read", e.dtype)
+	if err := e.checkType(); err != nil {
+		return err
 	}
 
 	f, err := onnx.OpenExternal(dir, e.place())

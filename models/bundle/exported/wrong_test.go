@@ -175,6 +175,10 @@ func TestWrongGraphs(t *testing.T) {
 			x := in(g, "x", graph.Int64, batch, n(32)).Add(in(g, "types", graph.Int64, batch, n(32)))
 			return ones(g, 530, 8).Gather(0, x).Sum(1).MatMul(ones(g, 8, 6))
 		}, []string{"the role of its input types int64[B,32] is not clear", "or export the tower without it"}},
+		{"quantised rows", "text.onnx", func(g *graph.Graph) graph.Node {
+			rows := g.Const(tensor.OfInts(make([]int64, 530*8), 530, 8)).Gather(0, in(g, "x", graph.Int64, batch, n(32)))
+			return rows.Cast(graph.Float).Sum(1).MatMul(ones(g, 8, 6))
+		}, []string{`the token embedding is stored as "I64", as a quantised one is`}},
 		{"few rows", "text.onnx", look(graph.Int32, 100, batch, n(32)), []string{
 			"the tokenizer has 530 tokens, the token embedding of text.onnx 100 rows", `name it as "tokenizer"`}},
 		{"open length", "text.onnx", look(graph.Int32, 530, batch, graph.Sym("L")), []string{
