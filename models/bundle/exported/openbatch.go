@@ -229,7 +229,7 @@ func (o *opening) targets(from []int, at spot, to []int) []spot {
 	var own, rest []spot
 	for j, size := range to {
 		lead := tensor.Size(to[:j])
-		if lead == 0 || before%lead != 0 {
+		if lead == 0 || before == 0 || before%lead != 0 {
 			continue
 		}
 

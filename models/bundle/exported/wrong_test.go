@@ -179,6 +179,10 @@ func TestWrongGraphs(t *testing.T) {
 			rows := g.Const(tensor.OfInts(make([]int64, 530*8), 530, 8)).Gather(0, in(g, "x", graph.Int64, batch, n(32)))
 			return rows.Cast(graph.Float).Sum(1).MatMul(ones(g, 8, 6))
 		}, []string{`the token embedding is stored as "I64", as a quantised one is`}},
+		{"a fixed batch behind an axis of 0", "text.onnx", func(g *graph.Graph) graph.Node {
+			x := ones(g, 530, 8).Gather(0, in(g, "x", graph.Int64, n(2), n(32))).Transpose(1, 0, 2)
+			return graph.Concat(0, x.Slice(0, 0, 0).Reshape(0, 2, 8), x).Sum(0).MatMul(ones(g, 8, 6))
+		}, nil},
 		{"few rows", "text.onnx", look(graph.Int32, 100, batch, n(32)), []string{
 			"the tokenizer has 530 tokens, the token embedding of text.onnx 100 rows", `name it as "tokenizer"`}},
 		{"open length", "text.onnx", look(graph.Int32, 530, batch, graph.Sym("L")), []string{
