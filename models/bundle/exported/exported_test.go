@@ -175,7 +175,8 @@ func TestExportedTowersTakeNoDeepPrompts(t *testing.T) {
 		g := graph.New()
 		_, err := b.Prompts(g, []string{"cat"}, []clip.Prompt{build(g,
 			g.Input("ctx", graph.Float, graph.Static(4, 8)))})
-		goldentest.WantErrorOf(t, name, err, "promptfed convert", "exported text tower supports no deep prompts")
+		goldentest.WantErrorOf(t, name, err, "promptfed convert", "exported text tower supports no deep prompts",
+			"without a class or without positions, or templates")
 	}
 	g := graph.New()
 	pixels := g.Input("pixels", graph.Float, graph.Static(1, 3, b.Vision.Image, b.Vision.Image))
