@@ -72,6 +72,16 @@ func TestDetect(t *testing.T) {
 	}
 }
 
+// The guess for Chinese-CLIP's names says that BERT's activation is another one than the image tower's.
+func TestGuessedActivationsOfTwoKinds(t *testing.T) {
+	arch := small("", 1, 3, 2)
+	err := fromNothing(&Checkpoint{}, scheme{bert: true, huggingface: true}, &arch)
+	if err != nil || arch.Text.Activation != GELU || arch.Vision.Activation != QuickGELU ||
+		!strings.Contains(arch.Warnings[0], "gelu of the text tower, quick_gelu of the image tower (--activation sets") {
+		t.Errorf("%+v, %v", arch, err)
+	}
+}
+
 // list returns every tensor of w with fused projections of attention; projections to features are [width,embed].
 func list(t *testing.T, w *Weights) tensor.Map {
 	m := tensor.Map{}

@@ -69,8 +69,10 @@ func fromNothing(ckpt *Checkpoint, scheme scheme, arch *Arch) error {
 		t.set(headsOf(t.width), act, epsilon)
 	}
 
+	activation := act + " (--activation"
 	if scheme.bert {
 		arch.Text.Activation, arch.Text.Eps = GELU, 1e-12
+		activation = fmt.Sprintf("%s of the text tower, %s of the image tower (--activation sets both", GELU, act)
 	}
 
 	if arch.Vision.ResNet() {
@@ -86,8 +88,8 @@ func fromNothing(ckpt *Checkpoint, scheme scheme, arch *Arch) error {
 		settled bool
 		text    string
 	}{
-		{ckpt.opts.Activation != "", fmt.Sprintf("activation %s (--activation; OpenAI's and Hugging Face's CLIP use "+
-			"%s, models trained by OpenCLIP %s, SigLIP %s)", act, QuickGELU, GELU, GELUTanh)},
+		{ckpt.opts.Activation != "", fmt.Sprintf("activation %s; OpenAI's and Hugging Face's CLIP use "+
+			"%s, models trained by OpenCLIP %s, SigLIP %s)", activation, QuickGELU, GELU, GELUTanh)},
 		{ckpt.opts.Epsilon > 0, fmt.Sprintf("epsilon %g of the text tower, %g of the image tower (--epsilon)",
 			arch.Text.Eps, arch.Vision.Eps)},
 		{ckpt.opts.TextHeads > 0, fmt.Sprintf("%d heads of the text tower (--text-heads)", arch.Text.Heads)},
