@@ -17,9 +17,10 @@ import (
 
 const (
 	// maxBytes and maxPixels limit the cost of one image file: 64 MiB on disk and 64 million pixels when decoded (the
-	// largest cameras have 50).
+	// largest cameras have 50). maxSide limits the weights of a resampling, which take 16 bytes for each pixel of a side.
 	maxBytes  = 64 << 20
 	maxPixels = 64 << 20
+	maxSide   = 1 << 20
 )
 
 // Decode reads a JPEG, PNG, GIF (its first frame), WebP, BMP or TIFF image, with its colours converted for Pixels and
@@ -89,6 +90,9 @@ func fits(w, h, pixels int) error {
 	}
 	if w > pixels/h {
 		return fmt.Errorf("image: %d x %d pixels, the limit is %d in all: scale it down", w, h, pixels)
+	}
+	if max(w, h) > maxSide {
+		return fmt.Errorf("image: %d x %d pixels, the limit of a side is %d: scale it down", w, h, maxSide)
 	}
 	return nil
 }

@@ -98,7 +98,8 @@ func TestFits(t *testing.T) {
 		{3, 4, 12, ""}, {1, 12, 12, ""}, {13, 1, 12, "13 x 1 pixels, the limit is 12 in all"},
 		{1, 13, 12, "1 x 13 pixels, the limit is 12"}, {4, 4, 15, "4 x 4 pixels, the limit is 15"},
 		{0, 4, 12, "0 x 4: no pixels"}, {4, 0, 12, "4 x 0: no pixels"}, {-1, 4, 12, "-1 x 4: no pixels"},
-		{math.MaxInt, math.MaxInt, 1 << 26, "the limit is"},
+		{math.MaxInt, math.MaxInt, 1 << 26, "the limit is"}, {1, 1 << 20, 1 << 26, ""},
+		{1<<20 + 1, 1, 1 << 26, "1048577 x 1 pixels, the limit of a side is 1048576"},
 	} {
 		err := fits(c.w, c.h, c.pixels)
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {

@@ -46,8 +46,8 @@ func cubic(x float64) float64 {
 type box struct{ left, top, width, height int }
 
 // frame is the square of size pixels, starting at left and top, of a picture of width x height; a smaller picture is
-// centred and surrounded by fill. Only this square is computed, so a 1 x 1,000,000 image costs no more than its own
-// size.
+// centred and surrounded by fill. Only this square is computed, so a 1 x 1,000,000 image costs little more than its
+// own pixels and the weights of one side.
 type frame struct {
 	width, height, left, top, size int
 	fill                           byte
