@@ -21,7 +21,7 @@ type VisionPrompts struct {
 	// Normed adds Tokens after the tower's first layer norm, as in VPT; otherwise they pass through it, as in the
 	// public code of CLIP's deep prompts (Khattak et al. 2023, MaPLe).
 	Normed bool
-	// BlockChanges are the changes of a transformer's blocks.
+	// Changes are the changes of a transformer's blocks.
 	Changes BlockChanges
 	// Embeddings returns [B,Patches,Width] in place of image features: a transformer's patch embeddings with positions,
 	// before the first layer norm. Of the prompts, only Pixels affect them.
