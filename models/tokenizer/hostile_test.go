@@ -1,8 +1,6 @@
 package tokenizer
 
 import (
-	"encoding/base64"
-	"encoding/binary"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -136,17 +134,10 @@ func TestHostileFiles(t *testing.T) {
 	if _, err := tok.Encode(strings.Repeat("a", 60) + "b"); err == nil || !strings.Contains(err.Error(), "(a+)+$") {
 		t.Errorf("error %v", err)
 	}
-	// A table whose trie replaces "a" by a byte that is no character: it becomes U+FFFD.
-	units := make([]uint32, 98) // the root's children begin at 1; 'a' is unit 1^'a', its value unit 1 further
-	units[0], units[1^'a'] = 1<<10, 'a'|1<<8|1<<10
-	table := binary.LittleEndian.AppendUint32(nil, 4*98)
-	for _, u := range units {
-		table = binary.LittleEndian.AppendUint32(table, u)
-	}
+	// Three units of a trie and one text: "a" becomes a byte that is no character, which is U+FFFD in its place.
 	tok, err = readHF(strings.NewReader(`{"model":{"type":"WordLevel","unk_token":"c","vocab":{"c":0,"\ufffdc":1}},` +
 		post + `,"normalizer":{"type":"Sequence","normalizers":[{"type":"Precompiled","precompiled_charsmap":"` +
-		base64.StdEncoding.EncodeToString(append(table, "\xff\x00"...)) +
-		`"},{"type":"Replace","pattern":{"Regex":"b"},"content":"c"}]}}`))
+		`DAAAAACAAQBhDQAAAAAAAP8A"},{"type":"Replace","pattern":{"Regex":"b"},"content":"c"}]}}`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -212,13 +203,15 @@ func FuzzEncode(f *testing.F) {
 			}
 			return
 		}
+		got := ""
 		for _, id := range ids {
 			if id < 0 || id >= tok.VocabSize() {
 				t.Fatalf("id %d", id)
 			}
+			got += strings.TrimSuffix(tok.tokens[id], wordEnd)
 		}
-		if got, want := squeeze(tok.Decode(ids)), squeeze(Clean(text)); got != want {
-			t.Fatalf("Decode(Encode(%q)) = %q, want %q", text, got, want)
+		if want := visible(squeeze(Clean(text))); got != want {
+			t.Fatalf("the tokens of %q are %q, want %q", text, got, want)
 		}
 	})
 }
@@ -263,7 +256,5 @@ func reload(t *testing.T, tok *Tokenizer) {
 	}
 	back := load(t, dir)
 	same(t, tok, back)
-	if ids, err := tok.Encode("aaa ing low aaaab"); err == nil {
-		tok.Decode(ids)
-	}
+	tok.Encode("aaa ing low aaaab")
 }

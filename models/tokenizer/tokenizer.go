@@ -24,7 +24,7 @@ const (
 	maxText = 16 << 10 // bytes of one Encode
 )
 
-// Tokenizer converts text to token ids and back. It is safe for concurrent use.
+// Tokenizer converts text to token ids. It is safe for concurrent use.
 type Tokenizer struct {
 	tokens   map[int]string
 	ids      map[string]int
@@ -143,35 +143,6 @@ func (t *Tokenizer) Sequence(text string, context int) ([]int64, error) {
 	}
 
 	return seq, nil
-}
-
-// Decode returns the text of ids with words separated by one space, so "can't" becomes "can 't". Unknown ids and bytes
-// that are not UTF-8 become U+FFFD.
-func (t *Tokenizer) Decode(ids []int) string {
-	var out []byte
-	for _, id := range ids {
-		token, ok := t.tokens[id]
-		switch {
-		case !ok:
-			out = append(out, "\ufffd"...)
-		case !t.clip || id == t.sos || id == t.eot:
-			out = append(append(out, token...), ' ')
-		default:
-			body, ends := strings.CutSuffix(token, wordEnd)
-			for _, r := range body {
-				if b, ok := byteOf[r]; ok {
-					out = append(out, b)
-				} else {
-					out = utf8.AppendRune(out, r)
-				}
-			}
-			if ends {
-				out = append(out, ' ')
-			}
-		}
-	}
-
-	return strings.TrimSuffix(strings.ToValidUTF8(string(out), "\ufffd"), " ")
 }
 
 // quote quotes at most the first 60 characters of a text.

@@ -14,7 +14,6 @@ const maxID = 1 << 22
 var (
 	alphabet [256]string
 	order    []byte
-	byteOf   = map[rune]byte{}
 )
 
 func init() {
@@ -33,7 +32,6 @@ func init() {
 			next++
 		}
 		alphabet[b] = string(r)
-		byteOf[r] = byte(b)
 	}
 
 	order = append(order, hidden...)
