@@ -190,10 +190,6 @@ func (j *conversion) note(format string, a ...any) {
 	j.manifest.Notes = append(j.manifest.Notes, fmt.Sprintf(format, a...))
 }
 
-func writeFile(path string, data []byte) error {
-	return atomicfile.Write(path, atomicfile.Bytes(data))
-}
-
 // imageModel returns the outputs of image.onnx.
 func imageModel(v clip.VisionArch, w clip.Weights) []graph.Output {
 	g := graph.New()

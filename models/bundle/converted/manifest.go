@@ -15,6 +15,7 @@ import (
 	"promptfed/models/clip"
 	"promptfed/models/preprocess"
 	"promptfed/models/tokenizer"
+	"promptfed/runtime/atomicfile"
 )
 
 // Manifest is the content of bundle.json.
@@ -182,10 +183,5 @@ func (m Manifest) write(path string) error {
 		return fmt.Errorf("%s: %w", path, err)
 	}
 
-	data, err := json.MarshalIndent(m, "", " ")
-	if err != nil {
-		return fmt.Errorf("%s: %w", path, err)
-	}
-
-	return writeFile(path, append(data, '\n'))
+	return atomicfile.Write(path, atomicfile.JSON(m, " "))
 }

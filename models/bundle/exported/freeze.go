@@ -54,12 +54,7 @@ func WriteRecorded(b *bundle.Bundle, out string, gradients bool) error {
 		}
 
 		config.Version = bundle.VersionOf(config.Files)
-		data, err := json.MarshalIndent(config, "", " ")
-		if err != nil {
-			return err
-		}
-
-		return atomicfile.Write(filepath.Join(dir, bundle.ManifestFile), atomicfile.Bytes(append(data, '\n')))
+		return atomicfile.Write(filepath.Join(dir, bundle.ManifestFile), atomicfile.JSON(config, " "))
 	})
 
 	if err == nil {

@@ -2,6 +2,7 @@ package exported
 
 import (
 	"fmt"
+	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
@@ -251,14 +252,10 @@ func pairs(dir string) []string {
 	dir = filepath.Clean(dir)
 	images, texts := map[string]string{}, map[string]string{}
 	for _, pattern := range []string{"*", "*/snapshots/*"} {
-		list, _ := filepath.Glob(filepath.Join(literal(dir), pattern))
-		for _, sub := range list[:min(len(list), maxListed)] {
-			name, err := filepath.Rel(dir, sub)
-			if err != nil {
-				continue
-			}
-
-			name, _, _ = strings.Cut(filepath.ToSlash(name), "/")
+		list, _ := fs.Glob(os.DirFS(dir), pattern)
+		for _, found := range list[:min(len(list), maxListed)] {
+			sub := filepath.Join(dir, filepath.FromSlash(found))
+			name, _, _ := strings.Cut(found, "/")
 			image, text := imageFolder.ReplaceAllString(name, "$1*$3"), textFolder.ReplaceAllString(name, "$1*$3")
 			if (image == name) == (text == name) || !holdsONNX(sub) {
 				continue
@@ -281,14 +278,6 @@ func pairs(dir string) []string {
 
 	slices.Sort(out)
 	return out
-}
-
-// literal returns a pattern that matches only the path.
-func literal(path string) string {
-	if filepath.Separator == '\\' { // patterns have no escapes on Windows
-		return path
-	}
-	return regexp.MustCompile(`[*?\[\\]`).ReplaceAllString(path, `\$0`)
 }
 
 func holdsONNX(dir string) bool {

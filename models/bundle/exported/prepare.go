@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path"
 	"path/filepath"
@@ -14,6 +13,7 @@ import (
 
 	"promptfed/models/bundle"
 	"promptfed/models/preprocess"
+	"promptfed/runtime/atomicfile"
 )
 
 // said holds sizes from configuration files beside the graphs; 0 is unknown.
@@ -114,16 +114,10 @@ func (m *model) beside(at []string, file string) (name string, data []byte, err 
 func (m *model) look(at []string, file string) (name string, data []byte, err error) {
 	for _, dir := range at {
 		name = path.Join(dir, file)
-		f, err := os.Open(filepath.Join(m.bundle.Dir, filepath.FromSlash(name)))
-		if errors.Is(err, os.ErrNotExist) {
-			continue
+		data, err = atomicfile.ReadAtMost(filepath.Join(m.bundle.Dir, filepath.FromSlash(name)), 1<<24)
+		if !errors.Is(err, os.ErrNotExist) {
+			return name, data, err
 		}
-		if err != nil {
-			return name, nil, err
-		}
-		defer f.Close()
-		data, err = io.ReadAll(io.LimitReader(f, 1<<24))
-		return name, data, err
 	}
 
 	return "", nil, nil
