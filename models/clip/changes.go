@@ -150,7 +150,7 @@ func (b block) changed(y, x graph.Node, scale float64, width int, maps ...Linear
 		}
 		out := l.B.MulScalar(scale)
 		if len(maps) > 1 {
-			out = b.pad(out, 0, i*width, 0, (len(maps)-1-i)*width)
+			out = pad(out, 0, i*width, 0, (len(maps)-1-i)*width)
 		}
 		down, up = append(down, l.A), append(up, out)
 	}

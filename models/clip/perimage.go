@@ -14,7 +14,7 @@ func (t Text) forImages(tw tower, suffixes *Suffixes, p Prompt) graph.Node {
 	zeros := Prompt{Ctx: tw.graph.Const(tensor.New(p.length(), t.Width))} // the prompts are added
 	promptRows := t.rows(tw, suffixes, zeros, p.Ctx.Shape()[0])
 	n, classes := promptRows.all(), len(suffixes.IDs)
-	hidden := tw.pad(p.Ctx, 0, 1, 0, 0, promptRows.packing.rows(), 0).Add(graph.Concat(0, promptRows.head,
+	hidden := pad(p.Ctx, 0, 1, 0, 0, promptRows.packing.rows(), 0).Add(graph.Concat(0, promptRows.head,
 		promptRows.tail)).Reshape(-1, t.Width)
 
 	for i := range t.Layers - 1 {

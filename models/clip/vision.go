@@ -111,14 +111,15 @@ func (v Vision) tokens(tw tower, pixels graph.Node) graph.Node {
 	}
 
 	// One row of zeros is prepended for the class token, which is added as part of position 0.
-	x := tw.pad(emb.Reshape(-1, n, v.Width), 0, 1, 0, 0, 0, 0)
-	class := tw.pad(tw.weights.Node(tw.graph, "visual.class_embedding", v.Width).Reshape(1, v.Width), 0, 0, n, 0)
+	x := pad(emb.Reshape(-1, n, v.Width), 0, 1, 0, 0, 0, 0)
+	class := pad(tw.weights.Node(tw.graph, "visual.class_embedding", v.Width).Reshape(1, v.Width), 0, 0, n, 0)
 	return x.Add(tw.weights.Node(tw.graph, "visual.positional_embedding", n+1, v.Width).Add(class))
 }
 
 // pad adds zeros before and after each axis.
-func (t tower) pad(x graph.Node, pads ...int) graph.Node {
-	return t.graph.Apply(graph.Standard, "Pad", nil, x, t.graph.Ints(pads...))
+func pad(x graph.Node, pads ...int) graph.Node {
+	g := x.Graph()
+	return g.Apply(graph.Standard, "Pad", nil, x, g.Ints(pads...))
 }
 
 // first computes the block on sequences of n rows, only for the first row of each: [batch,width].

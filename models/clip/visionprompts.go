@@ -82,26 +82,27 @@ func (v Vision) checkInputs(pixels graph.Node, prompts VisionPrompts) error {
 	return prompts.Changes.check("vision tower", v.Width, v.Layers, v.Units(), v.EmbedDim)
 }
 
-// behind appends prompt tokens [P,width] or [B,P,width] to the first own of each n rows of hidden [B·n,width], in
-// place of any rows there, and returns the new number of rows.
+// behind is Appended for rows [B·n,width], if there are tokens.
 func (t tower) behind(hidden graph.Node, n, own int, tokens graph.Node) (graph.Node, int) {
 	if !tokens.OK() {
 		return hidden, n
 	}
+	hidden, n = Appended(hidden.Reshape(-1, n, t.width), n, own, tokens)
+	return hidden.Reshape(-1, t.width), n
+}
 
-	hidden = hidden.Reshape(-1, n, t.width)
+// Appended puts prompt tokens [P,width] or [B,P,width] after the first own of n tokens of every sequence of hidden
+// [B,n,width], in place of the others, and returns the new number of tokens.
+func Appended(hidden graph.Node, n, own int, tokens graph.Node) (graph.Node, int) {
 	if n > own {
 		hidden = hidden.Slice(1, 0, own)
 	}
 
-	// The tokens are added to rows of zeros, so the batch may be symbolic.
-	p := tokens.Dim(-2)
-	room := t.pad(hidden, 0, 0, 0, 0, p, 0)
-	if tokens.Rank() == 2 {
-		tokens = t.pad(tokens, own, 0, 0, 0)
-	} else {
-		tokens = t.pad(tokens, 0, own, 0, 0, 0, 0)
+	added, front := tokens.Dim(-2), []int{own, 0, 0, 0}
+	if tokens.Rank() == 3 {
+		front = []int{0, own, 0, 0, 0, 0}
 	}
 
-	return room.Add(tokens).Reshape(-1, t.width), own + p
+	// The tokens are added to rows of zeros, so the batch may be symbolic.
+	return pad(hidden, 0, 0, 0, 0, added, 0).Add(pad(tokens, front...)), own + added
 }

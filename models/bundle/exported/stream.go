@@ -229,25 +229,12 @@ func (s *stream) join(hidden graph.Node, count int, tokens graph.Node) (graph.No
 		hidden = hidden.Transpose(1, 0, 2)
 	}
 
-	if count > s.rows {
-		hidden = hidden.Slice(1, 0, s.rows)
-	}
-
-	g, added := hidden.Graph(), tokens.Dim(-2)
-	pad := func(x graph.Node, pads ...int) graph.Node {
-		return g.Apply(graph.Standard, "Pad", nil, x, g.Ints(pads...))
-	}
-	front := []int{s.rows, 0, 0, 0}
-	if tokens.Rank() == 3 {
-		front = []int{0, s.rows, 0, 0, 0, 0}
-	}
-
-	hidden = pad(hidden, 0, 0, 0, 0, added, 0).Add(pad(tokens, front...)) // addition supports a symbolic batch
+	hidden, count = clip.Appended(hidden, count, s.rows, tokens)
 	if s.axis == 0 {
 		hidden = hidden.Transpose(1, 0, 2)
 	}
 
-	return hidden, s.rows + added
+	return hidden, count
 }
 
 // rest computes a later value of the export from hidden, which replaces an earlier value, with count tokens in place of
