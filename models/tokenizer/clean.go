@@ -76,11 +76,7 @@ func repairLine(text string, entities bool) string {
 			text = entity.ReplaceAllStringFunc(text, unescapeWhole)
 		}
 		text = terminalEscape.ReplaceAllString(text, "")
-		var b strings.Builder
-		for _, r := range text {
-			fixRune(&b, r)
-		}
-		if text = norm.NFC.String(b.String()); text == before {
+		if text = norm.NFC.String(mapped(text, fixed)); text == before {
 			break
 		}
 	}
@@ -125,29 +121,27 @@ func unescapeWhole(reference string) string {
 	return reference
 }
 
-func fixRune(out *strings.Builder, character rune) {
+func fixed(character rune) string {
 	switch {
 	case character >= 0x80 && character <= 0x9f: // Windows-1252 that was decoded as Latin-1
 		if known := charmap.Windows1252.DecodeByte(byte(character)); known != utf8.RuneError {
-			character = known
+			return string(known)
 		}
-		out.WriteRune(character)
 	case character == 0x02bc || character >= 0x2018 && character <= 0x201b:
-		out.WriteByte('\'')
+		return "'"
 	case character >= 0x201c && character <= 0x201f:
-		out.WriteByte('"')
+		return `"`
 	case character == 0x0149: // apostrophe and n as one character
-		out.WriteString("'n")
+		return "'n"
 	case character == 0xfb05: // long s and t: compatibility composition would return a plain s
-		out.WriteString("\u017ft")
+		return "\u017ft"
 	case character == 0x0132 || character == 0x0133 || character >= 0x01c4 && character <= 0x01cc ||
 		character >= 0x01f1 && character <= 0x01f3,
 		character >= 0xfb00 && character <= 0xfb06, character >= 0xff01 && character <= 0xfff0:
-		out.WriteString(norm.NFKC.String(string(character)))
-	case isControl(character):
-	default:
-		out.WriteRune(character)
+		return norm.NFKC.String(string(character))
 	}
+
+	return unless(isControl(character), character)
 }
 
 // isControl reports whether a character is invisible and not white space.

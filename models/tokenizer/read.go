@@ -61,11 +61,19 @@ func FindFile(path string) (string, error) {
 		return "", fmt.Errorf("tokenizer: %w", err)
 	}
 
-	if info.IsDir() {
-		return pick(path)
+	if !info.IsDir() {
+		return path, nil
 	}
 
-	return path, nil
+	for _, name := range FileNames() {
+		file := filepath.Join(path, name)
+		if _, err := os.Stat(file); err == nil {
+			return file, nil
+		}
+	}
+
+	return "", fmt.Errorf("tokenizer: %s holds no vocabulary: need %s, or %s and %s, or %s.gz, or %s",
+		path, jsonName, vocabName, mergesName, openAIName, spmNames[0])
 }
 
 // FileNames returns the files that Load searches in a folder, in order.
@@ -79,18 +87,6 @@ func Beside(file string) []string {
 		return []string{mergesName, ConfigName}
 	}
 	return []string{ConfigName}
-}
-
-func pick(dir string) (string, error) {
-	for _, name := range FileNames() {
-		path := filepath.Join(dir, name)
-		if _, err := os.Stat(path); err == nil {
-			return path, nil
-		}
-	}
-
-	return "", fmt.Errorf("tokenizer: %s holds no vocabulary: need %s, or %s and %s, or %s.gz, or %s",
-		dir, jsonName, vocabName, mergesName, openAIName, spmNames[0])
 }
 
 func loadFile(path string) (*Tokenizer, error) {
@@ -236,11 +232,11 @@ func readMerges(r io.Reader, limit int) ([]pair, error) {
 		if strings.TrimSpace(line) == "" {
 			continue
 		}
-		m, err := splitPair(line)
-		if err != nil {
-			return nil, fmt.Errorf("line %d: %w", n, err)
+		tokens := strings.Fields(line)
+		if len(tokens) != 2 {
+			return nil, fmt.Errorf("line %d: %s is not two tokens with a space between them", n, quote(line))
 		}
-		merges = append(merges, m)
+		merges = append(merges, pair{tokens[0], tokens[1]})
 	}
 
 	if err := lines.Err(); err != nil {
@@ -252,14 +248,6 @@ func readMerges(r io.Reader, limit int) ([]pair, error) {
 	}
 
 	return merges, nil
-}
-
-func splitPair(line string) (pair, error) {
-	f := strings.Fields(line)
-	if len(f) != 2 {
-		return pair{}, fmt.Errorf("%s is not two tokens with a space between them", quote(line))
-	}
-	return pair{f[0], f[1]}, nil
 }
 
 // readVocab reads Hugging Face's older pair of files.

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 	"unicode/utf8"
 
@@ -236,12 +235,8 @@ func TestFixedCharacters(t *testing.T) {
 		"\u01f0\u01f1\u01f3\u01f4": "\u01f0DZdz\u01f4", "\ufaff\ufb00\ufb06\ufb07": "\ufaffffst\ufb07",
 		"\uff00\uff01\uff5e": "\uff00!~", "\ufff1": "\ufff1", "\x07\x7f\t\n": "\t\n", "\x1f\x20": " ",
 	} {
-		var b strings.Builder
-		for _, r := range text {
-			fixRune(&b, r)
-		}
-		if b.String() != want {
-			t.Errorf("%+q became %+q, want %+q", text, b.String(), want)
+		if got := mapped(text, fixed); got != want {
+			t.Errorf("%+q became %+q, want %+q", text, got, want)
 		}
 	}
 }
