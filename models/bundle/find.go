@@ -59,11 +59,8 @@ func Find(name string, paths ...string) (*Bundle, error) {
 	}
 
 	dirs := SearchPath(paths...)
-	for _, dir := range dirs {
-		path := filepath.Join(dir, name)
-		if _, _, ok := formOf(path); ok {
-			return Open(path)
-		}
+	if path, ok := inside(dirs, name); ok {
+		return Open(path)
 	}
 
 	for _, e := range installed(dirs) {
@@ -85,6 +82,17 @@ func Find(name string, paths ...string) (*Bundle, error) {
 		"pull, or make one with promptfed convert and put it there", name, strings.Join(dirs, ", "), JoinOrNone(known))
 }
 
+// inside returns the first bundle with the name of a folder in dirs.
+func inside(dirs []string, folder string) (path string, ok bool) {
+	for _, dir := range dirs {
+		path = filepath.Join(dir, folder)
+		if _, _, ok := formOf(path); ok {
+			return path, true
+		}
+	}
+	return "", false
+}
+
 // findHub finds the bundle of a repository of the Hugging Face hub.
 func findHub(name string, paths []string) (*Bundle, error) {
 	hubName, err := ParseHubName(name)
@@ -93,11 +101,8 @@ func findHub(name string, paths []string) (*Bundle, error) {
 	}
 
 	dirs := SearchPath(paths...)
-	for _, dir := range dirs {
-		path := filepath.Join(dir, hubName.Folder())
-		if _, _, ok := formOf(path); ok {
-			return Open(path)
-		}
+	if path, ok := inside(dirs, hubName.Folder()); ok {
+		return Open(path)
 	}
 
 	return nil, fmt.Errorf("%s is %w: promptfed pull %s fetches it (searched %s for %s)", name, ErrNotPulled,
@@ -117,20 +122,13 @@ type Entry struct{ Name, Dir string }
 
 // List returns the bundles that Find finds by name, sorted, each name once. It omits unreadable ones.
 func List(paths ...string) []Entry {
-	var out []Entry
 	all := installed(SearchPath(paths...))
 	for name := range registered {
 		all = append(all, Entry{Name: name})
 	}
 
-	for _, e := range all {
-		if !slices.ContainsFunc(out, func(o Entry) bool { return o.Name == e.Name }) {
-			out = append(out, e)
-		}
-	}
-
-	slices.SortFunc(out, func(a, b Entry) int { return strings.Compare(a.Name, b.Name) })
-	return out
+	slices.SortStableFunc(all, func(a, b Entry) int { return strings.Compare(a.Name, b.Name) })
+	return slices.CompactFunc(all, func(a, b Entry) bool { return a.Name == b.Name })
 }
 
 // installed lists the bundles in folders inside dirs.
@@ -154,14 +152,8 @@ func installed(dirs []string) []Entry {
 
 // SearchPath returns the folders in which Find searches names.
 func SearchPath(paths ...string) []string {
-	var out []string
-	for _, p := range append(slices.Clone(paths), filepath.SplitList(os.Getenv(ModelsVariable))...) {
-		if p != "" {
-			out = append(out, p)
-		}
-	}
-
-	out = append(out, "bundles")
+	out := slices.Concat(paths, filepath.SplitList(os.Getenv(ModelsVariable)))
+	out = append(slices.DeleteFunc(out, func(path string) bool { return path == "" }), "bundles")
 	if cache, err := CacheDir(); err == nil {
 		out = append(out, filepath.Join(cache, "bundles"))
 	}

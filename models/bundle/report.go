@@ -108,9 +108,15 @@ func inspectONNX(path string) (Report, error) {
 		return Report{}, err
 	}
 
+	files, err := onnx.ExternalFiles(m)
+	if err != nil {
+		return Report{}, err
+	}
+
 	r, err := reportONNX(m, file)
 	r.Path = path
-	for _, name := range append([]string{file}, externalFiles(r)...) {
+	files = slices.DeleteFunc(files, func(name string) bool { return name == file })
+	for _, name := range append([]string{file}, files...) {
 		st, err := os.Stat(filepath.Join(dir, filepath.FromSlash(name)))
 		if err != nil {
 			return Report{}, err
@@ -119,16 +125,6 @@ func inspectONNX(path string) (Report, error) {
 	}
 
 	return r, err
-}
-
-func externalFiles(r Report) []string {
-	var out []string
-	for _, t := range r.Tensors {
-		if t.External != "" && !slices.Contains(out, t.External) {
-			out = append(out, t.External)
-		}
-	}
-	return out
 }
 
 // reportONNX describes a model; own is the name of its file.
