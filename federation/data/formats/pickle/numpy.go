@@ -190,9 +190,10 @@ func pickleShape(v any) ([]int, error) {
 		if !ok || n < 0 || n > math.MaxInt32 || len(out) == 8 {
 			return nil, fmt.Errorf("dimension %v of a numpy array", d)
 		}
-		if out, total = append(out, n), total*n; total > math.MaxInt32*4 {
+		if out = append(out, n); total > 0 && n > math.MaxInt32*4/total {
 			return nil, fmt.Errorf("a numpy array of shape %v", out)
 		}
+		total *= n
 	}
 
 	return out, nil

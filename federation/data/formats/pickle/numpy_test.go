@@ -78,6 +78,7 @@ func TestTypesAndShapes(t *testing.T) {
 	}{{types.Tuple{}, "[] <nil>"}, {types.Tuple{2, 3}, "[2 3] <nil>"}, {types.Tuple{0}, "[0] <nil>"},
 		{types.Tuple{math.MaxInt32, 4}, "[2147483647 4] <nil>"},
 		{types.Tuple{math.MaxInt32, 5}, "a numpy array of shape [2147483647 5]"}, {types.Tuple{-1}, "dimension -1"},
+		{types.Tuple{4, math.MaxInt32, math.MaxInt32}, "a numpy array of shape [4 2147483647 2147483647]"},
 		{types.Tuple{math.MaxInt32 + 1}, "dimension 2147483648"},
 		{types.Tuple{"x"}, "dimension x"}, {types.Tuple{1, 1, 1, 1, 1, 1, 1, 1}, "[1 1 1 1 1 1 1 1] <nil>"},
 		{types.Tuple{1, 1, 1, 1, 1, 1, 1, 1, 1}, "dimension 1 of"}} {

@@ -111,8 +111,8 @@ func idxImages(path string) (*source.Pixels, error) {
 
 	pixels := &source.Pixels{Path: path, Count: dims[0], Height: dims[1], Width: dims[2], Channels: 1, At: 16,
 		Stamp: filestamp.Of(st)}
-	if pixels.Height < 1 || pixels.Width < 1 || pixels.Height > 1024 || pixels.Width > 1024 {
-		return nil, fmt.Errorf("images of %d x %d pixels: expected 1 to 1024 a side", pixels.Height, pixels.Width)
+	if err := pixels.CheckSides(); err != nil {
+		return nil, err
 	}
 
 	if isGzip(path) {
@@ -293,7 +293,7 @@ func matDigits(file *os.File, path string) (*source.Pixels, []float64, error) {
 		pixels.Height, pixels.Width, pixels.Count = d[0], d[1], d[2]
 	}
 
-	if variable.Kind != 2 || pixels.Height < 1 || pixels.Width < 1 || pixels.Height > 1024 || pixels.Width > 1024 {
+	if variable.Kind != 2 || pixels.CheckSides() != nil {
 		return nil, nil, fmt.Errorf("variable X has dimensions %d and type %d: expected uint8 images [32,32,3,N]",
 			variable.Dims, variable.Kind)
 	}

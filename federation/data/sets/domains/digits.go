@@ -182,6 +182,10 @@ func (p *domainPlace) digitPickle(dir, split string, _ source.Config) (*digitSpl
 		images.Channels = 3
 	}
 
+	if err := images.CheckSides(); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+
 	if err := images.SetArray(array); err != nil {
 		return nil, err
 	}

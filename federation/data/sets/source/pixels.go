@@ -116,6 +116,14 @@ func (p *Pixels) unpack() (*os.File, error) {
 // Size returns the bytes of one image: one for each pixel and channel.
 func (p *Pixels) Size() int { return p.Width * p.Height * p.Channels }
 
+// CheckSides returns an error if the images have no pixels or more than a reader of digits expects.
+func (p *Pixels) CheckSides() error {
+	if p.Height < 1 || p.Width < 1 || p.Height > 1024 || p.Width > 1024 {
+		return fmt.Errorf("images of %d x %d pixels: expected 1 to 1024 a side", p.Height, p.Width)
+	}
+	return nil
+}
+
 // Image reads image i.
 func (p *Pixels) Image(i int) (image.Image, error) {
 	raw, at := make([]byte, p.Size()), int64(0)
