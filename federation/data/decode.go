@@ -152,12 +152,9 @@ func (s *Set) DropUnreadable(ctx context.Context, workers int, corrupt string, d
 		}
 
 		if sp.Name == "train" || sp.Name == "pool" {
-			left, had := s.Counts(good), s.Counts(before)
-			for k, n := range left {
-				if n == 0 && had[k] > 0 {
-					return fmt.Errorf("class %q: none of its %d %s images can be read: repair or remove the class",
-						s.Classes[k], had[k], sp.Name)
-				}
+			if class, had := s.emptied(before, good); had > 0 {
+				return fmt.Errorf("class %q: none of its %d %s images can be read: repair or remove the class", class,
+					had, sp.Name)
 			}
 		}
 

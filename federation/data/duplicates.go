@@ -3,7 +3,6 @@ package data
 import (
 	"cmp"
 	"fmt"
-	"slices"
 	"strings"
 
 	"promptfed/federation/configtags"
@@ -106,11 +105,9 @@ func (s *Set) FindDuplicates(hashes []ContentHash, policy string) (Duplicates, [
 		}
 
 		if sp.Name == name {
-			had, has := s.Counts(before), s.Counts(kept)
-			if k := slices.IndexFunc(has, func(n int) bool { return n == 0 }); k >= 0 && had[k] > 0 {
-				return duplicates, nil, configtags.KeyErrorf("data.duplicates",
-					"drop leaves class %q without training "+
-						"images: all %d are also in test or val", s.Classes[k], had[k])
+			if class, had := s.emptied(before, kept); had > 0 {
+				return duplicates, nil, configtags.KeyErrorf("data.duplicates", "drop leaves class %q without "+
+					"training images: all %d are also in test or val", class, had)
 			}
 		}
 

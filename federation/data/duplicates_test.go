@@ -154,6 +154,7 @@ func TestDuplicates(t *testing.T) {
 	goldentest.WantError(t, err, "4 images repeat", "data.duplicates")
 	s, c = duplicated()
 	s.Train, c = s.Train[1:3], append(c[1:3:3], c[5:]...) // the only image of each class is also in another split
+	s.Train[0].Label, s.Train[1].Label, s.Classes = 1, 1, []string{"never had images", "b"}
 	_, _, err = s.FindDuplicates(c, DuplicatesDrop)
-	goldentest.WantError(t, err, "leaves class", "without training images")
+	goldentest.WantError(t, err, `leaves class "b" without training images: all 2`)
 }

@@ -146,6 +146,17 @@ func (s *Set) Counts(examples []Example) []int {
 	return out
 }
 
+// emptied returns the first class of which the second list has no examples, and how many the first has; 0 if none.
+func (s *Set) emptied(before, after []Example) (class string, had int) {
+	left := s.Counts(after)
+	for k, n := range s.Counts(before) {
+		if n > 0 && left[k] == 0 {
+			return s.Classes[k], n
+		}
+	}
+	return "", 0
+}
+
 // Labels returns the labels of examples, in order.
 func Labels(examples []Example) []int {
 	return convert.Slice(examples, func(e Example) int { return e.Label })
