@@ -58,7 +58,7 @@ func (e Example) hash() (ContentHash, error) {
 	}
 
 	if err != nil {
-		return ContentHash{}, &BadImage{e.Name(), trimmed(err)}
+		return ContentHash{}, e.unreadable(err)
 	}
 
 	return ContentHash(sum.Sum(nil)), nil

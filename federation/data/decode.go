@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"image"
+	"slices"
+	"syscall"
 
 	"golang.org/x/sync/errgroup"
 )
@@ -28,10 +30,33 @@ func (e *BadImage) Error() string {
 
 func (e *BadImage) Unwrap() error { return e.Err }
 
+// MachineError marks an error of the machine, such as a folder for temporary files that does not exist.
+type MachineError struct{ Err error }
+
+func (e MachineError) Error() string { return e.Err.Error() }
+func (e MachineError) Unwrap() error { return e.Err }
+
+// OfMachine reports whether an error is the machine's, so that it says nothing about the image or the file: it is
+// marked as such, a disk is full, or too many files are open.
+func OfMachine(err error) bool {
+	return errors.As(err, new(MachineError)) || slices.ContainsFunc([]error{syscall.EMFILE, syscall.ENFILE,
+		syscall.ENOMEM, syscall.ENOSPC, syscall.EDQUOT, syscall.EFBIG, syscall.EROFS},
+		func(number error) bool { return errors.Is(err, number) })
+}
+
+// unreadable returns the error of an example that cannot be read: a *BadImage, or another one if the machine failed.
+func (e Example) unreadable(err error) error {
+	if OfMachine(err) {
+		return fmt.Errorf("cannot read image %s: %w", e.Name(), err)
+	}
+	return &BadImage{e.Name(), trimmed(err)}
+}
+
 // Decode reads examples on several goroutines and passes prepare's result for each image to emit, one at a time and in
 // the order of examples, whatever the number of workers. At most 2*workers results wait. prepare runs concurrently. If
 // corrupt is Refuse, an image that cannot be read is a *BadImage error; if corrupt is Skip, emit gets the error as bad,
-// with no value. The first error in the order of examples, or the end of ctx, stops everything.
+// with no value. A failure of the machine is always an error. The first error in the order of examples, or the end of
+// ctx, stops everything.
 func Decode[T any](ctx context.Context, examples []Example, workers int, corrupt string, decode Decoder,
 	prepare func(i int, img image.Image) (T, error), emit func(i int, v T, bad *BadImage) error) error {
 	type result struct {
@@ -42,11 +67,11 @@ func Decode[T any](ctx context.Context, examples []Example, workers int, corrupt
 	one := func(_ context.Context, i int) (got result, err error) {
 		img, err := examples[i].Image(decode)
 		if err != nil {
-			got.bad = &BadImage{examples[i].Name(), trimmed(err)}
-			if corrupt != Skip {
-				return got, got.bad
+			err = examples[i].unreadable(err)
+			if errors.As(err, &got.bad) && corrupt == Skip {
+				err = nil
 			}
-			return got, nil
+			return got, err
 		}
 		if got.value, err = prepare(i, img); err != nil {
 			err = fmt.Errorf("%s: %w", examples[i].Name(), err)

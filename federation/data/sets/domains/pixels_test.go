@@ -1,12 +1,17 @@
 package domains
 
 import (
+	"fmt"
+	"image"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"sync"
+	"syscall"
 	"testing"
 
+	"promptfed/federation/data"
 	"promptfed/federation/data/datatest"
 	"promptfed/runtime/filetest"
 	"promptfed/runtime/goldentest"
@@ -59,4 +64,17 @@ func TestUnpackErrors(t *testing.T) {
 	}
 	_, err = x.Image(4)
 	goldentest.WantError(t, err, path, "TMPDIR")
+	// A failure of the machine is not the image's: with corrupt: skip it stops too.
+	t.Setenv("TMPDIR", filepath.Join(root, "gone"))
+	x, err = idxImages(datatest.Testdata(t, "images-idx3-ubyte.gz"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	full := fmt.Errorf("x: %w", &fs.PathError{Op: "write", Err: syscall.ENOSPC})
+	for _, load := range []func() (image.Image, error){func() (image.Image, error) { return x.Image(0) },
+		func() (image.Image, error) { return nil, full }} {
+		s := &data.Set{Classes: []string{"0"}, Train: []data.Example{{ID: "e", Load: load}}}
+		err := s.DropUnreadable(t.Context(), 1, data.Skip, nil, nil)
+		goldentest.WantError(t, err, "cannot read image e: ")
+	}
 }

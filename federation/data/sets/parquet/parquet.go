@@ -61,7 +61,7 @@ func openParquet(cfg source.Config) (*data.Set, error) {
 			continue
 		}
 		err := set.add(f.path, f.split)
-		if err != nil && cfg.Corrupt == data.Skip {
+		if err != nil && cfg.Corrupt == data.Skip && !data.OfMachine(err) {
 			set.listing.Skipped = append(set.listing.Skipped, data.Skipped{Name: f.path, Reason: err.Error()})
 		} else if err != nil {
 			return nil, err

@@ -94,7 +94,7 @@ func (p *Pixels) unpack() (*os.File, error) {
 
 	out, err := os.CreateTemp("", "promptfed-images-")
 	if err != nil {
-		return nil, fmt.Errorf("%s: no place to unpack its images: %w", p.Path, err)
+		return nil, data.MachineError{Err: fmt.Errorf("%s: no place to unpack its images: %w: set TMPDIR", p.Path, err)}
 	}
 	defer os.Remove(out.Name()) // the open file keeps its content if the system allows it
 
