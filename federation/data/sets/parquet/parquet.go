@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -60,8 +61,10 @@ func openParquet(cfg source.Config) (*data.Set, error) {
 				fmt.Sprintf("%s is ignored: its name contains none of train, val and test", f.path))
 			continue
 		}
+		before := set.copied()
 		err := set.add(f.path, f.split)
 		if err != nil && cfg.Corrupt == data.Skip && !data.OfMachine(err) {
+			*set = before
 			set.listing.Skipped = append(set.listing.Skipped, data.Skipped{Name: f.path, Reason: err.Error()})
 		} else if err != nil {
 			return nil, err
@@ -166,7 +169,16 @@ type pqSet struct {
 	spelled [2]source.Spelling // of text labels, and of domains
 }
 
-// add lists the rows of a file.
+// copied returns a copy that later files do not change.
+func (x *pqSet) copied() pqSet {
+	out, listing := *x, *x.listing
+	listing.Names = maps.Clone(listing.Names)
+	out.listing, out.labels, out.domains = &listing, maps.Clone(x.labels), maps.Clone(x.domains)
+	out.spelled = [2]source.Spelling{maps.Clone(x.spelled[0]), maps.Clone(x.spelled[1])}
+	return out
+}
+
+// add lists the rows of a file; after an error some of them may be listed.
 func (x *pqSet) add(file, split string) error {
 	opened, err := parquetfile.Open(file)
 	if err != nil {

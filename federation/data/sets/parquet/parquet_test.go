@@ -19,6 +19,7 @@ import (
 	"promptfed/federation/data/formats/parquetfile"
 	"promptfed/federation/data/sets/settest"
 	"promptfed/federation/data/sets/source"
+	"promptfed/runtime/filetest"
 	"promptfed/runtime/goldentest"
 )
 
@@ -238,8 +239,10 @@ func TestParquetErrors(t *testing.T) {
 		map[string]string{"train-1.parquet": "PAR1 and no more"})
 	_, err = openSet(source.Config{Set: "parquet", Root: root})
 	goldentest.WantError(t, err, "train-1.parquet", "does not end in PAR1")
-	if s := mustOpen(t, source.Config{Set: "parquet", Root: root, Corrupt: data.Skip}); len(s.Skipped) != 1 ||
-		len(s.Train) != 7 {
+	datatest.Write(t, root, map[string]string{"a-train.parquet": string(filetest.Read(t, datatest.Testdata(t, "parquet",
+		"null.parquet")))}) // row 1 has no label: row 0 and the file's classes are left out too
+	if s := mustOpen(t, source.Config{Set: "parquet", Root: root, Corrupt: data.Skip}); len(s.Skipped) != 2 ||
+		len(s.Train) != 7 || len(s.Test) != 7 {
 		t.Errorf("%v", s.Skipped)
 	}
 }
