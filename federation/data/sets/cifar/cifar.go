@@ -108,7 +108,7 @@ func (c *cifarSet) files(dir string, bin bool) (train []string, test string, err
 		case e.IsDir() || isBin != bin:
 		case name == c.test:
 			test = filepath.Join(dir, e.Name())
-		case isTrain && numbered == strings.HasSuffix(c.train, "_"):
+		case isTrain && (batch == "" || numbered) && numbered == strings.HasSuffix(c.train, "_"):
 			train = append(train, filepath.Join(dir, e.Name()))
 		}
 	}

@@ -212,8 +212,9 @@ func TestCIFARClassNames(t *testing.T) {
 // TestCIFAR100 checks classes, superclasses and pixels of both versions; the small test set has five classes.
 func TestCIFAR100(t *testing.T) {
 	root := datatest.CopyTestdata(t, map[string]string{"cifar-100/cifar-100-python/train": "cifar-100-python/train",
-		"cifar-100/cifar-100-python/test": "cifar-100-python/test",
-		"cifar-100/cifar-100-python/meta": "cifar-100-python/meta"})
+		"cifar-100/cifar-100-python/test":      "cifar-100-python/test",
+		"cifar-100/cifar-100-python/train.bak": "cifar-100-python/train", // no training file
+		"cifar-100/cifar-100-python/meta":      "cifar-100-python/meta"})
 	s := mustOpen(t, source.Config{Set: "cifar100", Root: root})
 	settest.WantImages(t, s.Train, "cifar100/train")
 	settest.WantImages(t, s.Test, "cifar100/test")
@@ -285,6 +286,9 @@ func TestCIFARPickleErrors(t *testing.T) {
 	} {
 		_, err := openSet(source.Config{Set: "cifar10", Root: cifarDir(t, map[string][]byte{"data_batch_1": raw})})
 		goldentest.WantError(t, err, "data_batch_1", name)
+		_, err = openSet(source.Config{Set: "cifar10", Root: cifarDir(t, map[string][]byte{"data_batch_1": nil,
+			"batches.meta": raw})})
+		goldentest.WantError(t, err, "batches.meta: ")
 	}
 	raw := filetest.Read(t, datatest.Testdata(t, "cifar-100-python/test"))
 	_, err := openSet(source.Config{Set: "cifar10", Root: cifarDir(t, map[string][]byte{"data_batch_1": raw})})

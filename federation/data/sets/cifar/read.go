@@ -114,7 +114,7 @@ func lineNames(path, _ string) (names []string, err error) {
 func pickledNames(path, key string) (names []string, err error) {
 	file, err := openPickle(path)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	defer file.Close()
 
