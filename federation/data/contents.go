@@ -15,6 +15,7 @@ import (
 	"slices"
 
 	"promptfed/runtime/atomicfile"
+	"promptfed/runtime/numerics"
 )
 
 // ContentHash is the SHA-256 of an image file's bytes, or of the image's pixels if it does not come from an image file.
@@ -96,14 +97,19 @@ func writePixels(w io.Writer, img image.Image) {
 const contentsMagic = "pfcontents2\n"
 
 // ContentHashes is the function of this name with results kept in the cache, under a digest of the names and file
-// stamps of the list.
+// stamps of the list, and numerics.Version if code makes pixels of the list.
 func (c Cache) ContentHashes(ctx context.Context, list []Example, workers int,
 	progress func(done, total int)) ([]ContentHash, error) {
 	if c.Dir == "" {
 		return ContentHashes(ctx, list, workers, progress)
 	}
 
-	path := filepath.Join(c.Dir, "contents", Digest(list))
+	name := Digest(list)
+	if slices.ContainsFunc(list, func(e Example) bool { return e.Load != nil }) { // another version draws other pixels
+		name += fmt.Sprint("-", numerics.Version)
+	}
+
+	path := filepath.Join(c.Dir, "contents", name)
 	if b, err := os.ReadFile(path); err == nil {
 		if out, ok := readContents(b, len(list)); ok {
 			return out, nil

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"promptfed/runtime/goldentest"
+	"promptfed/runtime/numerics"
 )
 
 // An image comes from a function, from bytes or from a file; errors name the file or the example.
@@ -212,7 +213,13 @@ func TestHashesOfPixels(t *testing.T) {
 		len(got) != 1 {
 		t.Error(got, err)
 	}
-	_, err := Cache{Dir: f["a"].Path}.ContentHashes(context.Background(), []Example{f["a"]}, 1, nil)
+	// Hashes of pixels that code makes are those of one version of it.
+	_, err := c.ContentHashes(context.Background(), made(2), 1, nil)
+	if _, missing := os.Stat(filepath.Join(c.Dir, "contents", Digest(made(2))+fmt.Sprint("-", numerics.Version))); err !=
+		nil || missing != nil {
+		t.Error(err, missing)
+	}
+	_, err = Cache{Dir: f["a"].Path}.ContentHashes(context.Background(), []Example{f["a"]}, 1, nil)
 	goldentest.WantError(t, err, "feature cache: ", "set runtime.cache to another folder")
 	_, err = c.ContentHashes(context.Background(), made(1, 0), 1, nil)
 	goldentest.WantError(t, err, "cannot read image made0")
