@@ -31,6 +31,7 @@ type Source struct {
 	Precision     string        // of the rows: empty or Half, or Float
 	Batch         int           // images that pass through the tower together
 	Numerics      string        // numerics.Fingerprint: everything else that may change a bit
+	Shard         int           // rows of a shard, if they are more than usual
 }
 
 // Precision of the rows of a matrix.
@@ -44,9 +45,13 @@ type Key [sha256.Size]byte
 
 // Key hashes the source.
 func (s Source) Key() Key {
-	sum := sha256.New()
+	sum, batch := sha256.New(), fmt.Sprint(s.Batch)
+	if s.Shard > 0 {
+		batch += fmt.Sprint(" in shards of ", s.Shard)
+	}
+
 	for _, f := range []string{"features 4", s.Bundle, s.Preprocessing, fmt.Sprint(s.View), fmt.Sprint(s.Seed), s.Layer,
-		cmp.Or(s.Precision, Half), fmt.Sprint(s.Batch), s.Numerics, fmt.Sprint(len(s.Images))} {
+		cmp.Or(s.Precision, Half), batch, s.Numerics, fmt.Sprint(len(s.Images))} {
 		field(sum, f)
 	}
 

@@ -300,7 +300,7 @@ func TestCacheSharedByWriters(t *testing.T) {
 }
 
 func TestKeysDependOnEverything(t *testing.T) {
-	base := Source{"b", []ContentHash{{1}, {2}}, []string{"i", "j"}, "p", 1, 2, "image", "", 8, "n"}
+	base := Source{"b", []ContentHash{{1}, {2}}, []string{"i", "j"}, "p", 1, 2, "image", "", 8, "n", 0}
 	seen := map[Key]string{base.Key(): "base"}
 	v := reflect.ValueOf(base)
 	for i := range v.NumField() {

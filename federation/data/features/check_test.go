@@ -23,6 +23,16 @@ func TestL2Normalize(t *testing.T) {
 	}
 }
 
+// By hand: a list has 64 rows a shard up to 2048 shards, and then whole batches of 8 images in about as many shards.
+func TestRowsOfAShard(t *testing.T) {
+	for n, want := range map[int]int{1: 64, 2048 * 64: 64, 2048 * 79: 72, 2048 * 80: 80} {
+		r := features.Request{What: method.PixelsInput, List: make([]data.Example, n)}
+		if got := features.ShardOf(features.Extractor{}, r); got != want {
+			t.Errorf("%d images: %d rows a shard, want %d", n, got, want)
+		}
+	}
+}
+
 // bare is an image tower without patches and tokens.
 type bare struct{ bundle.Towers }
 

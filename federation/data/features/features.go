@@ -60,6 +60,10 @@ func (x Extractor) source(ctx context.Context, request Request, view int) (sourc
 
 	source = data.Source{Bundle: request.Bundle.Digest(), Preprocessing: string(how), View: view, Layer: request.What,
 		Precision: x.Cache.Precision, Batch: x.batch(request), Numerics: numerics.Digest()}
+	if len(request.List) > manyShards*shardRows {
+		source.Shard = x.shard(request)
+	}
+
 	if view > 0 { // see rand
 		source.Seed = x.Seed
 		for _, e := range request.List {
@@ -400,8 +404,10 @@ func (r Request) shape() []int {
 // unit reports whether rows are normalised.
 func (r Request) unit() bool { return r.What == method.ImageInput || r.What == method.PatchesInput }
 
-// shardRows is about how many images a shard holds, and so how much work a killed process loses at most.
-const shardRows = 64
+// shardRows is about how many images a shard holds, and so how much work a killed process loses at most. A view of more
+// than manyShards*shardRows images has about manyShards shards of more images, since each is a mapped file, and Linux
+// allows a process 65,530 of these.
+const shardRows, manyShards = 64, 2048
 
 // batch returns the number of images of a batch; 0 on a device, where rows are equal up to rounding and memory decides.
 func (x Extractor) batch(r Request) int {
@@ -418,7 +424,7 @@ func (x Extractor) batch(r Request) int {
 // passes through the tower with the same other images.
 func (x Extractor) shard(r Request) int {
 	whole := max(1, x.batch(r))
-	return max(1, shardRows/whole) * whole
+	return max(1, max(shardRows, len(r.List)/manyShards)/whole) * whole
 }
 
 // Compute returns the features that Rows returns for the plain preprocessing, but in full precision, in memory and
