@@ -21,6 +21,7 @@ const (
 	pqMaxFooter = 64 << 20
 	pqMaxItems  = 2 << 20 // elements of all lists in a footer
 	pqMaxPage   = 512 << 20
+	pqMaxRows   = 16 << 20 // of a page, each 24 bytes in memory
 	pqMaxHeader = 1 << 20
 	pqMaxDepth  = 32
 )
@@ -227,8 +228,12 @@ const pqSlack = 1024
 // pqPlainDictionary is the name of RLEDictionary in older writers.
 const pqPlainDictionary = format.Encoding(2)
 
-// checkValues counts the values of encodings that can claim more values than the page has bytes.
+// checkValues limits the values of a page, and counts those of encodings that can claim more values than the page has bytes.
 func checkValues(encoding format.Encoding, body []byte, n int) error {
+	if n > pqMaxRows {
+		return fmt.Errorf("page of %d rows: expected at most %d", n, pqMaxRows)
+	}
+
 	switch encoding {
 	case format.Plain:
 		return nil

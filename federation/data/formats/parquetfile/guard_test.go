@@ -69,6 +69,7 @@ func TestParquetGuard(t *testing.T) {
 		"dictionary": {check(dict, 0, []byte{0}), []string{"dictionary of 1073741824 values"}},
 		"indices": {check(page(format.RLEDictionary, 3), 0, append(append([]byte{1}, run...), 0)),
 			[]string{"runs of 1073741824", "page of 3"}},
+		"rows":         {check(page(format.Plain, 1<<24+1), 0, nil), []string{"16777217 rows"}},
 		"wide indices": {check(page(format.RLEDictionary, 3), 0, []byte{33}), []string{"33 bits"}},
 		"levels": {check(page(format.Plain, 3), 1, append(binary.LittleEndian.AppendUint32(nil,
 			uint32(len(run)+1)), append(run, 0)...)), []string{"runs of 1073741824"}},
