@@ -3,8 +3,10 @@ package parquetfile
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -126,8 +128,12 @@ func (f *File) configured(all map[string]map[string]Feature) (map[string]Feature
 func featureFile(path string, read func([]byte) (map[string]map[string]Feature, error)) (map[string]map[string]Feature,
 	error) {
 	f, err := os.Open(path)
-	if err != nil {
+	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
+	}
+
+	if err != nil {
+		return nil, fmt.Errorf("%w: the names of classes may stand there", err)
 	}
 	defer f.Close()
 
@@ -178,6 +184,7 @@ func named(all map[string]Feature) map[string]Feature {
 // readmeFeatures reads the YAML header of README.md: dataset_info, one or a list, has features, each with a name and a
 // dtype of class_label: names: {'0': NAME, ...}.
 func readmeFeatures(raw []byte) (map[string]map[string]Feature, error) {
+	raw = bytes.ReplaceAll(bytes.TrimPrefix(raw, []byte("\ufeff")), []byte("\r\n"), []byte("\n"))
 	rest, starts := bytes.CutPrefix(raw, []byte("---\n"))
 	head, _, ends := bytes.Cut(rest, []byte("\n---"))
 	if !starts || !ends {

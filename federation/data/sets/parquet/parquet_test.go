@@ -184,9 +184,9 @@ func TestParquetNames(t *testing.T) {
 		"README": {map[string]string{"README.md": "---\nlicense: mit\ndataset_info:\n  features:\n  - name: image\n " +
 			"   dtype: image\n  - name: fine_label\n    dtype:\n      class_label:\n        names:\n" +
 			strings.Join(numbered, "\n") + "\n---\n# A set\n"}, nil, []string{"crab", "Hen House"}},
-		"READMEs": {map[string]string{"README.md": "---\ndataset_info:\n- config_name: x\n  features:\n  - name: " +
-			"fine_label\n    dtype:\n      class_label:\n        names: [" + strings.Join(list, ",") + "]\n---\n"}, nil,
-			[]string{"crab", "Hen House"}},
+		"READMEs": {map[string]string{"README.md": "\ufeff---\r\ndataset_info:\r\n- config_name: x\r\n  features:\r\n" +
+			"  - name: fine_label\r\n    dtype:\r\n      class_label:\r\n        names: [" + strings.Join(list, ",") +
+			"]\r\n---\r\n"}, nil, []string{"crab", "Hen House"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			root := datatest.Write(t, put(t, files), c.files)
@@ -208,6 +208,12 @@ func TestParquetNames(t *testing.T) {
 			map[string]string{name: text})})
 		goldentest.WantError(t, err, name, "data.class_names")
 	}
+	root := put(t, files)
+	if err := os.Symlink("README.md", filepath.Join(filepath.Dir(root), "README.md")); err != nil { // cannot be opened
+		t.Skip(err)
+	}
+	_, err := openSet(source.Config{Set: "parquet", Root: root})
+	goldentest.WantError(t, err, "README.md", "names of classes")
 }
 
 func TestParquetErrors(t *testing.T) {
