@@ -330,6 +330,9 @@ func (x *pqSet) set(cfg source.Config) (*data.Set, error) {
 
 	if slices.Equal(listing.Domains, []string{""}) {
 		listing.Domains = nil
+	} else if len(listing.Domains) > 0 && listing.Domains[0] == "" {
+		return nil, fmt.Errorf("%s: only some images have a domain: expected a column domain in every file or in none",
+			x.root)
 	}
 
 	splits := map[string]bool{}

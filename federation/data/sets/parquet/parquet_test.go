@@ -234,7 +234,11 @@ func TestParquetErrors(t *testing.T) {
 	_, err := openSet(source.Config{Set: "parquet", Root: put(t, map[string]string{"train.parquet": "words.parquet",
 		"test.parquet": "none.parquet"})})
 	goldentest.WantError(t, err, "train.parquet", "label", "earlier files")
-	root := datatest.Tree(t, "a/x.txt")
+	root := put(t, map[string]string{"train.parquet": "words.parquet"})
+	wordParquet(t, filepath.Join(root, "test.parquet"), "a")
+	_, err = openSet(source.Config{Set: "parquet", Root: root})
+	goldentest.WantError(t, err, "only some images have a domain")
+	root = datatest.Tree(t, "a/x.txt")
 	_, err = openSet(source.Config{Set: "parquet", Root: root})
 	goldentest.WantError(t, err, "no Parquet files", filepath.Join(root, "train-*.parquet"),
 		filepath.Join(root, "data"))
