@@ -50,6 +50,7 @@ func folders(listing *source.Listing, cfg source.Config, parent, split string, i
 	}
 
 	slices.Sort(dirs)
+	walk := &source.Walk{Root: listing.Images, Skip: cfg.Corrupt == data.Skip}
 	for _, dir := range dirs {
 		label, name, err := class(dir)
 		if err != nil {
@@ -61,43 +62,23 @@ func folders(listing *source.Listing, cfg source.Config, parent, split string, i
 		if images := filepath.Join(dir, "images"); inner && source.IsFolder(images) {
 			dir = images
 		}
-		if err := folder(listing, cfg, dir, label, name, split); err != nil {
+		if err := listing.Name(dir, label, name); err != nil {
 			return err
+		}
+
+		files, err := walk.ClassImages(dir)
+		if err != nil {
+			return err
+		}
+		for _, e := range files {
+			if err := listing.Add(dir, source.Item{Path: e.ID, Label: label, Split: split, Example: &e}); err != nil {
+				return err
+			}
 		}
 	}
 
-	return nil
-}
-
-// folder adds the images of a class folder.
-func folder(listing *source.Listing, cfg source.Config, dir string, label int, class, split string) error {
-	if err := listing.Name(dir, label, class); err != nil {
-		return err
-	}
-
-	w := &source.Walk{Root: listing.Images, Skip: cfg.Corrupt == data.Skip}
-	files, err := w.Images(dir)
-	if err == nil {
-		err = w.Usable()
-	}
-
-	if err != nil {
-		return err
-	}
-
-	listing.Skipped = append(listing.Skipped, w.Skipped...)
-	if len(files) == 0 {
-		return fmt.Errorf("%s holds no images: expected files that end in %s, or remove the folder", dir,
-			strings.Join(source.Extensions, ", "))
-	}
-
-	for _, e := range files {
-		if err := listing.Add(dir, source.Item{Path: e.ID, Label: label, Split: split, Example: &e}); err != nil {
-			return err
-		}
-	}
-
-	return nil
+	listing.Skipped = append(listing.Skipped, walk.Skipped...)
+	return walk.Usable()
 }
 
 var words = regexp.MustCompile("[A-Z][^A-Z]*")

@@ -80,6 +80,9 @@ func TestClassFolders(t *testing.T) {
 	root := datatest.Tree(t, "2750/Forest/1.jpg", "2750/River/")
 	_, err := openSet(source.Config{Set: "eurosat", Root: root})
 	goldentest.WantError(t, err, filepath.Join(root, "2750", "River"), "holds no images")
+	_, err = openSet(source.Config{Set: "eurosat", Root: datatest.Tree(t, "2750/Forest/1.jpg", "2750/Forest/a.txt",
+		"2750/River/2.jpg", "2750/River/b.txt")})
+	goldentest.WantError(t, err, "a.txt", "b.txt")
 }
 
 // TestDrawSmall: shares of small classes, computed by hand from round-half-to-even and the rule that test gets one.

@@ -159,6 +159,21 @@ func (w *Walk) Images(dir string) ([]data.Example, error) {
 	return out, nil
 }
 
+// ClassImages returns the image files in a class folder, of which there must be one.
+func (w *Walk) ClassImages(dir string) ([]data.Example, error) {
+	files, err := w.Images(dir)
+	if err == nil && len(files) == 0 {
+		err = w.empty(dir)
+	}
+	return files, err
+}
+
+// empty returns the error of a class folder without images.
+func (w *Walk) empty(dir string) error {
+	return cmp.Or(w.Usable(), fmt.Errorf("%s holds no images: expected files that end in %s, or remove the folder", dir,
+		strings.Join(Extensions, ", ")))
+}
+
 // IsFolder reports whether path is a folder or a link to one. It reports false where path cannot be read.
 func IsFolder(path string) bool {
 	st, err := os.Stat(path)
@@ -195,11 +210,7 @@ func (w *Walk) Classes(split, domain string, dirs []string) error {
 		}
 
 		if len(files) == 0 {
-			if err := w.Usable(); err != nil {
-				return err
-			}
-			return fmt.Errorf("%s holds no images: expected files that end in %s, or remove the folder", dir,
-				strings.Join(Extensions, ", "))
+			return w.empty(dir)
 		}
 
 		for _, f := range files {
