@@ -109,7 +109,7 @@ func (c Cache) open(path string, k Key, shape []int) (*shard, error) {
 	}
 
 	if err != nil {
-		return nil, fmt.Errorf("feature cache: %w", err)
+		return nil, unusable(err)
 	}
 
 	s, err := readRows(file, int64(file.Len()), k, dtypeOf(c.Precision))

@@ -88,9 +88,10 @@ func TestCacheWarmEqualsCold(t *testing.T) {
 	if z, err := r.Read(nil); err != nil || !slices.Equal(z.Shape, []int{0, 257}) {
 		t.Errorf("no rows: %v %v", z, err)
 	}
-	for i := range 3 {
-		if st, err := os.Stat(c.path(k, i)); err != nil || st.Size() != fileSize("F16", "[100,257]", 2*100*257) {
-			t.Errorf("shard %d: size %v %v", i, st.Size(), err)
+	for i := range 3 { // others may read it
+		if st, err := os.Stat(c.path(k, i)); err != nil || st.Size() != fileSize("F16", "[100,257]", 2*100*257) ||
+			st.Mode().Perm() != 0o644 {
+			t.Errorf("shard %d: size %v, mode %v, %v", i, st.Size(), st.Mode(), err)
 		}
 	}
 }
@@ -369,7 +370,7 @@ func TestFloatRows(t *testing.T) {
 
 func TestCacheUnwritable(t *testing.T) {
 	file := filetest.Write(t, filepath.Join(t.TempDir(), "file"), "")
-	goldentest.WantError(t, put(Cache{Dir: file}, Key{}, matrix(1, 1)), file, "feature cache")
+	goldentest.WantError(t, put(Cache{Dir: file}, Key{}, matrix(1, 1)), file, "feature cache", "set runtime.cache")
 }
 
 func FuzzReadRows(f *testing.F) {

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"promptfed/runtime/atomicfile"
 	"promptfed/runtime/safetensors"
 	"promptfed/runtime/tensor"
 )
@@ -264,31 +265,17 @@ func (c Cache) write(path string, key Key, rows *tensor.Tensor) error {
 	}
 
 	sweep(dir)
-	file, err := os.CreateTemp(dir, filepath.Base(path)+".*.tmp")
-	if err != nil {
+	return atomicfile.WriteUnsynced(path, func(file io.Writer) error {
+		sum := sha256.New()
+		out, err := startRows(io.MultiWriter(file, sum), key, rows.Shape, dtypeOf(c.Precision))
+		if err == nil {
+			err = errors.Join(out.Put(rowsTensor, rows), out.Close())
+		}
+		if err == nil {
+			_, err = file.Write(sum.Sum(nil))
+		}
 		return err
-	}
-	defer os.Remove(file.Name()) // does nothing after the rename
-	defer file.Close()
-	sum := sha256.New()
-	out, err := startRows(io.MultiWriter(file, sum), key, rows.Shape, dtypeOf(c.Precision))
-	if err == nil {
-		err = errors.Join(out.Put(rowsTensor, rows), out.Close())
-	}
-
-	if err == nil {
-		_, err = file.Write(sum.Sum(nil))
-	}
-
-	if err != nil {
-		return err
-	}
-
-	if err := file.Close(); err != nil {
-		return err
-	}
-
-	return os.Rename(file.Name(), path)
+	})
 }
 
 // startRows writes the header of a shard.

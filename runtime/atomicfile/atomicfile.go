@@ -17,15 +17,27 @@ import (
 //
 // github.com/google/renameio does not sync the folder and does not build on Windows.
 func Write(path string, fill func(io.Writer) error) error {
-	mode := os.FileMode(0o644)
+	return write(path, modeOf(path), true, fill)
+}
+
+// WriteUnsynced is Write without the syncs, for files whose content is checked when they are read: after a crash the
+// new file may be damaged.
+func WriteUnsynced(path string, fill func(io.Writer) error) error {
+	return write(path, modeOf(path), false, fill)
+}
+
+// modeOf returns the mode of the file at path, or that of a new file.
+func modeOf(path string) os.FileMode {
 	if st, err := os.Stat(path); err == nil {
-		mode = st.Mode().Perm()
+		return st.Mode().Perm()
 	}
-	return write(path, mode, fill)
+	return 0o644
 }
 
 // WritePrivate is Write for secrets: only the owner may read the file, even if others could read an older one.
-func WritePrivate(path string, fill func(io.Writer) error) error { return write(path, 0o600, fill) }
+func WritePrivate(path string, fill func(io.Writer) error) error {
+	return write(path, 0o600, true, fill)
+}
 
 // patience bounds the time of retries while the process or the machine has too many open files.
 const patience = 10 * time.Second
@@ -41,7 +53,7 @@ func create(dir, pattern string) (f *os.File, err error) {
 	}
 }
 
-func write(path string, mode os.FileMode, fill func(io.Writer) error) (err error) {
+func write(path string, mode os.FileMode, synced bool, fill func(io.Writer) error) (err error) {
 	dir := filepath.Dir(path)
 	file, err := create(dir, "."+filepath.Base(path)+".*.tmp")
 	if err != nil {
@@ -55,14 +67,21 @@ func write(path string, mode os.FileMode, fill func(io.Writer) error) (err error
 		}
 	}()
 
+	sync := func() error { return nil }
+	if synced {
+		sync = file.Sync
+	}
+
 	for _, step := range []func() error{func() error { return file.Chmod(mode) }, func() error { return fill(file) },
-		file.Sync,
-		file.Close, func() error { return os.Rename(file.Name(), path) }} {
+		sync, file.Close, func() error { return os.Rename(file.Name(), path) }} {
 		if err := step(); err != nil {
 			return err
 		}
 	}
 
-	SyncFolder(dir)
+	if synced {
+		SyncFolder(dir)
+	}
+
 	return nil
 }
