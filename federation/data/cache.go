@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"syscall"
 	"time"
 
 	"github.com/x448/float16"
@@ -82,6 +83,9 @@ type Cache struct {
 
 // unusable is the error of a file in the cache that cannot be read or written.
 func unusable(err error) error {
+	if errors.Is(err, syscall.ENOMEM) {
+		return fmt.Errorf("feature cache: %w: a process may map vm.max_map_count files: lower data.views", err)
+	}
 	return fmt.Errorf("feature cache: %w: free space there, or set runtime.cache to another folder", err)
 }
 

@@ -11,6 +11,7 @@ import (
 	"reflect"
 	"slices"
 	"sync"
+	"syscall"
 	"testing"
 
 	"promptfed/runtime/filetest"
@@ -371,6 +372,7 @@ func TestFloatRows(t *testing.T) {
 func TestCacheUnwritable(t *testing.T) {
 	file := filetest.Write(t, filepath.Join(t.TempDir(), "file"), "")
 	goldentest.WantError(t, put(Cache{Dir: file}, Key{}, matrix(1, 1)), file, "feature cache", "set runtime.cache")
+	goldentest.WantError(t, unusable(syscall.ENOMEM), "vm.max_map_count", "lower data.views")
 }
 
 func FuzzReadRows(f *testing.F) {

@@ -1,5 +1,3 @@
-//go:build linux || darwin
-
 package data
 
 import "syscall"
@@ -10,5 +8,5 @@ func free(dir string) (int64, bool) {
 	if err := syscall.Statfs(dir, &s); err != nil {
 		return 0, false
 	}
-	return int64(s.Bavail) * int64(s.Bsize), true
+	return int64(s.Bavail) * int64(s.Frsize), true // Bsize is the size of a transfer, and may be larger
 }
