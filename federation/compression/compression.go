@@ -116,7 +116,7 @@ func (c Codec) encode(d []float64, r *rand.Rand) (packed tensor.Map, drawn *tens
 	return c.encodeLevels(d, r)
 }
 
-// decode reads an update of n numbers, and reports everything that encode cannot write for n numbers.
+// decode reads an update of n numbers. Another form than encode's is an error; bits that no number uses are ignored.
 func (c Codec) decode(packed tensor.Map, n int) ([]float64, error) {
 	if err := c.forms(n).Check(tensor.SpecsOf(packed)); err != nil {
 		return nil, err

@@ -28,7 +28,7 @@ type Source struct {
 	Preprocessing string        // how pixels were made, with all numbers
 	View          int           // 0 for the plain view, otherwise the number of the augmented view
 	Seed          uint64        // of the augmented views
-	Layer         string        // image or patches
+	Layer         string        // image, patches, tokens or pixels
 	Precision     string        // of the rows: empty or Half, or Float
 	Batch         int           // images that pass through the tower together
 	Numerics      string        // numerics.Fingerprint: everything else that may change a bit

@@ -23,8 +23,8 @@ var (
 )
 
 // columns finds the columns. An image is a struct of bytes and path, as Hugging Face writes it, or binary. A label is a
-// whole number or text; its column has one of the usual names, or else is the only class label among the file's
-// features.
+// whole number or text; its column has one of the usual names, or else is the first class label, by name, among
+// the file's features.
 func (f *File) columns(features map[string]Feature) (columns pqColumns, err error) {
 	defer guard(&err)
 	top := map[string]*parquet.Column{}

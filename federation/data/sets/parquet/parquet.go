@@ -77,7 +77,7 @@ func openParquet(cfg source.Config) (*data.Set, error) {
 // pqNamed is a Parquet file and the split in its name.
 type pqNamed struct{ path, split string }
 
-// parquetFiles finds the files, at most two folders down. Folders other than data and those of splits are
+// parquetFiles finds the files, at most three folders down. Folders other than data and those of splits are
 // configurations; only one configuration may exist.
 func parquetFiles(root string) ([]pqNamed, error) {
 	if st, err := os.Stat(root); err == nil && !st.IsDir() {
