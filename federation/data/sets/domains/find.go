@@ -26,6 +26,8 @@ type domainSet struct {
 	partial bool     // some domains may be missing
 	skip    []string // paths of images, from the domain on, that are known to be broken
 	order   func(a, b string) int
+	lists   domainListNames // of the published splits, if it has any
+	pickles bool            // it may be stored as pickles of paths and labels
 	// byDomain selects the split of FedPHA's public code if the folders have no split (source.HoldOutInDomain).
 	byDomain bool
 }

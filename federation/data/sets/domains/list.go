@@ -70,16 +70,9 @@ func relative(name string) (string, bool) {
 	return name, name != "." && filepath.IsLocal(filepath.FromSlash(name))
 }
 
-// domainList is the list of one split of one domain.
-type domainList struct {
-	path   string
-	domain int
-	lines  []domainLine
-}
-
-// lists reads a list for every domain that has one; %s in names stands for the domain's names. Missing lists are nil.
-func (p *domainPlace) lists(dir string, names ...string) ([]*domainList, error) {
-	out := make([]*domainList, len(p.domains))
+// readLists reads a list for every domain that has one; %s in names stands for the domain's names. Missing lists are nil.
+func (p *domainPlace) readLists(dir string, names ...string) ([][]domainLine, error) {
+	out := make([][]domainLine, len(p.domains))
 	for i, d := range p.domains {
 		var spelled []string
 		for _, name := range names {
@@ -87,20 +80,12 @@ func (p *domainPlace) lists(dir string, names ...string) ([]*domainList, error) 
 		}
 
 		file, err := p.finder.First(false, []string{dir}, spelled...)
+		if err == nil && file != "" {
+			out[i], err = domainLines(file)
+		}
 		if err != nil {
 			return nil, err
 		}
-
-		if file == "" {
-			continue
-		}
-
-		lines, err := domainLines(file)
-		if err != nil {
-			return nil, err
-		}
-
-		out[i] = &domainList{file, i, lines}
 	}
 
 	return out, nil
@@ -129,8 +114,8 @@ func (p *domainPlace) listed(cfg source.Config) *listed {
 }
 
 // add adds the images of a list to a split; the class is the last folder of the path.
-func (l *listed) add(split string, list *domainList) error {
-	for _, line := range list.lines {
+func (l *listed) add(split string, domain int, lines []domainLine) error {
+	for _, line := range lines {
 		parts := strings.Split(line.path, "/")
 		if len(parts) < 2 {
 			return fmt.Errorf("%s: %q has no class folder: expected domain/class/file", line.where,
@@ -143,7 +128,7 @@ func (l *listed) add(split string, list *domainList) error {
 		if err := l.agree(class, line.label, line.where); err != nil {
 			return err
 		}
-		if err := l.image(split, list.domain, class, line.path, line.where); err != nil {
+		if err := l.image(split, domain, class, line.path, line.where); err != nil {
 			return err
 		}
 	}

@@ -23,7 +23,7 @@ var txtLists = domainListNames{train: []string{"%s_train.txt"}, test: []string{"
 
 // search reads the lists of one split in the first folder that has any, and returns that folder; without lists, where
 // describes the names and folders that were tried.
-func (p *domainPlace) search(names []string) (lists []*domainList, where string, err error) {
+func (p *domainPlace) search(names []string) (lists [][]domainLine, where string, err error) {
 	var looked []string
 	for _, top := range []string{p.home, p.images, filepath.Dir(p.images), p.root} {
 		for _, sub := range domainListDirs {
@@ -34,8 +34,8 @@ func (p *domainPlace) search(names []string) (lists []*domainList, where string,
 			if dir == "" || slices.Contains(looked, dir) {
 				continue
 			}
-			lists, err := p.lists(dir, names...)
-			if err != nil || slices.ContainsFunc(lists, func(l *domainList) bool { return l != nil }) {
+			lists, err := p.readLists(dir, names...)
+			if err != nil || slices.ContainsFunc(lists, func(l []domainLine) bool { return l != nil }) {
 				return lists, dir, err
 			}
 			looked = append(looked, dir)
@@ -48,18 +48,18 @@ func (p *domainPlace) search(names []string) (lists []*domainList, where string,
 
 // fromLists reads a set by its published lists. Training images in a test list, as in PACS, are removed from the test
 // split unless the layout is lists-as-published. Without lists it returns nil and the places that were searched.
-func (p *domainPlace) fromLists(cfg source.Config, names domainListNames) (set *data.Set, where string, err error) {
-	train, where, err := p.search(names.train)
+func (p *domainPlace) fromLists(cfg source.Config) (set *data.Set, where string, err error) {
+	train, where, err := p.search(p.lists.train)
 	if err != nil || train == nil {
 		return nil, where, err
 	}
 
-	cross, _, err := p.search(names.cross)
+	cross, _, err := p.search(p.lists.cross)
 	if err != nil {
 		return nil, where, err
 	}
 
-	test, missing, err := p.search(names.test)
+	test, missing, err := p.search(p.lists.test)
 	if err != nil {
 		return nil, where, err
 	}
@@ -80,7 +80,7 @@ func (p *domainPlace) fromLists(cfg source.Config, names domainListNames) (set *
 			continue
 		}
 
-		for j, lists := range [][]*domainList{train, test} {
+		for j, lists := range [][][]domainLine{train, test} {
 			if lists[i] == nil {
 				return nil, where, fmt.Errorf("%s has no list of %s images for domain %s, as other domains have", where,
 					[]string{"training", "test"}[j], p.domains[i].name)
@@ -88,13 +88,13 @@ func (p *domainPlace) fromLists(cfg source.Config, names domainListNames) (set *
 		}
 
 		seen := lineSet(train[i])
-		kept, leaked := without(test[i], seen)
-		leaks += leaked
+		kept := without(test[i], seen)
+		leaks += len(test[i]) - len(kept)
 		if cfg.Layout == "lists-as-published" {
 			kept = test[i]
 		}
 
-		if err := listed.add("train", train[i]); err != nil {
+		if err := listed.add("train", i, train[i]); err != nil {
 			return nil, where, err
 		}
 
@@ -102,13 +102,12 @@ func (p *domainPlace) fromLists(cfg source.Config, names domainListNames) (set *
 			for path := range lineSet(kept) {
 				seen[path] = true
 			}
-			val, _ := without(cross[i], seen)
-			if err := listed.add("val", val); err != nil {
+			if err := listed.add("val", i, without(cross[i], seen)); err != nil {
 				return nil, where, err
 			}
 		}
 
-		if err := listed.add("test", kept); err != nil {
+		if err := listed.add("test", i, kept); err != nil {
 			return nil, where, err
 		}
 	}
@@ -129,23 +128,17 @@ func (p *domainPlace) fromLists(cfg source.Config, names domainListNames) (set *
 	return set, where, err
 }
 
-func lineSet(f *domainList) map[string]bool {
+func lineSet(lines []domainLine) map[string]bool {
 	out := map[string]bool{}
-	for _, l := range f.lines {
+	for _, l := range lines {
 		out[l.path] = true
 	}
 	return out
 }
 
-// without returns the list without the lines of some paths, and the number of removed lines.
-func without(f *domainList, paths map[string]bool) (*domainList, int) {
-	out := &domainList{path: f.path, domain: f.domain}
-	for _, l := range f.lines {
-		if !paths[l.path] {
-			out.lines = append(out.lines, l)
-		}
-	}
-	return out, len(f.lines) - len(out.lines)
+// without returns the list without the lines of some paths.
+func without(lines []domainLine, paths map[string]bool) []domainLine {
+	return slices.DeleteFunc(slices.Clone(lines), func(l domainLine) bool { return paths[l.path] })
 }
 
 // fromPickles reads DOMAIN_train.pkl and DOMAIN_test.pkl, as FedBN's code does. Without them it returns nil.
@@ -234,34 +227,32 @@ func (l *listed) pickled(split string, domain int, file string) error {
 	return nil
 }
 
-// openDomains opens a set that is stored as pickles, with lists, or as folders alone; auto takes the first that exists.
-func openDomains(d *domainSet, names domainListNames, pickles bool) func(source.Config) (*data.Set, error) {
-	return func(cfg source.Config) (*data.Set, error) {
-		place, err := d.find(cfg.Root)
-		if err != nil {
-			return nil, err
-		}
-
-		if pickles && (cfg.Layout == "auto" || cfg.Layout == "pickles") {
-			s, where, err := place.fromPickles(cfg)
-			if s != nil || err != nil {
-				return s, err
-			}
-			if cfg.Layout == "pickles" {
-				return nil, fmt.Errorf("%s has no pickles: looked for %s; use data.layout: auto", place.home, where)
-			}
-		}
-
-		if names.train != nil && cfg.Layout != "folders" {
-			s, where, err := place.fromLists(cfg, names)
-			if s != nil || err != nil {
-				return s, err
-			}
-			if cfg.Layout != "auto" {
-				return nil, fmt.Errorf("%s has no lists: looked for %s; use data.layout: auto", place.home, where)
-			}
-		}
-
-		return place.fromFolders(cfg)
+// open opens a set that is stored as pickles, with lists, or as folders alone; auto takes the first that exists.
+func (d *domainSet) open(cfg source.Config) (*data.Set, error) {
+	place, err := d.find(cfg.Root)
+	if err != nil {
+		return nil, err
 	}
+
+	if d.pickles && (cfg.Layout == "auto" || cfg.Layout == "pickles") {
+		s, where, err := place.fromPickles(cfg)
+		if s != nil || err != nil {
+			return s, err
+		}
+		if cfg.Layout == "pickles" {
+			return nil, fmt.Errorf("%s has no pickles: looked for %s; use data.layout: auto", place.home, where)
+		}
+	}
+
+	if d.lists.train != nil && cfg.Layout != "folders" {
+		s, where, err := place.fromLists(cfg)
+		if s != nil || err != nil {
+			return s, err
+		}
+		if cfg.Layout != "auto" {
+			return nil, fmt.Errorf("%s has no lists: looked for %s; use data.layout: auto", place.home, where)
+		}
+	}
+
+	return place.fromFolders(cfg)
 }
