@@ -92,7 +92,7 @@ func (r release) listing(cfg source.Config, finder source.Finder, dirs []string)
 				return nil, err
 			}
 
-			listing.Root, listing.Layout = dir, "the release's own files, "+strings.Join(source.BaseNames(paths), ", ")
+			listing.Root, listing.Layout = dir, "the release's own files, "+source.FolderNames(paths)
 			return listing, nil
 		}
 	}

@@ -68,16 +68,16 @@ func tinyLists(cfg source.Config, paths []string) (*source.Listing, error) {
 func annotation(listing *source.Listing, label map[string]int, images, where, line string) error {
 	fields := strings.Fields(line)
 	if len(fields) < 2 {
-		return fmt.Errorf("%s: %q: expected a file name and a WNID", where, source.ShortText(line))
+		return fmt.Errorf("%s: %.80q: expected a file name and a WNID", where, line)
 	}
 
 	n, ok := label[fields[1]]
 	if !ok {
-		return fmt.Errorf("%s: there is no class %q among the training folders", where, source.ShortText(fields[1]))
+		return fmt.Errorf("%s: there is no class %.80q among the training folders", where, fields[1])
 	}
 
 	if strings.ContainsAny(fields[0], `/\`) {
-		return fmt.Errorf("%s: %q is not a file name", where, source.ShortText(fields[0]))
+		return fmt.Errorf("%s: %.80q is not a file name", where, fields[0])
 	}
 
 	return listing.Add(where, source.Item{Path: images + "/" + fields[0], Label: n, Split: "test"})
@@ -121,7 +121,7 @@ func tinyTrain(cfg source.Config, train, wnids, words string) (*source.Listing, 
 	if wnids != "" {
 		err := source.EachLine(wnids, func(where, line string) error {
 			if _, ok := label[line]; !ok {
-				return fmt.Errorf("%s: %s does not exist", where, filepath.Join(train, source.ShortText(line)))
+				return fmt.Errorf("%s: %s does not exist", where, filepath.Join(train, fmt.Sprintf("%.80s", line)))
 			}
 			return nil
 		})
@@ -156,7 +156,7 @@ func tinyWords(file string, label map[string]int) (map[string]string, error) {
 	err := source.EachLine(file, func(where, line string) error {
 		id, name, ok := strings.Cut(line, "\t")
 		if !ok {
-			return fmt.Errorf("%s: %q: expected a WNID, a tab and a name", where, source.ShortText(line))
+			return fmt.Errorf("%s: %.80q: expected a WNID, a tab and a name", where, line)
 		}
 		if _, ok := label[id]; ok {
 			name, _, _ = strings.Cut(name, ",")

@@ -200,7 +200,7 @@ func readUSPS(r io.Reader) (labels []float64, raw []byte, err error) {
 
 		label, err := strconv.ParseFloat(fields[0], 64)
 		if err != nil || label < 1 || label > 10 || label != math.Trunc(label) {
-			return nil, nil, fmt.Errorf("line %d: label %q: expected 1 to 10", line, source.ShortText(fields[0]))
+			return nil, nil, fmt.Errorf("line %d: label %.80q: expected 1 to 10", line, fields[0])
 		}
 
 		if len(labels) == uspsMax {
@@ -217,8 +217,8 @@ func readUSPS(r io.Reader) (labels []float64, raw []byte, err error) {
 			i, err := strconv.Atoi(at)
 			v, bad := strconv.ParseFloat(text, 64)
 			if !ok || err != nil || bad != nil || i < 1 || i > len(img) || !(v >= -1 && v <= 1) {
-				return nil, nil, fmt.Errorf("line %d: %q: expected an index from 1 to 256, a colon and a value from "+
-					"-1 to 1", line, source.ShortText(field))
+				return nil, nil, fmt.Errorf("line %d: %.80q: expected an index from 1 to 256, a colon and a value from "+
+					"-1 to 1", line, field)
 			}
 			img[i-1] = byte((v + 1) / 2 * 255)
 		}

@@ -13,7 +13,6 @@ import (
 
 	"promptfed/federation/data"
 	"promptfed/federation/data/sets/source"
-	"promptfed/runtime/filestamp"
 )
 
 // domainLine is a line "path label" of a list of images.
@@ -29,18 +28,18 @@ func readDomainList(r io.Reader, file string) ([]domainLine, error) {
 	err := source.ScanLines(r, file, func(where, line string) error {
 		cut := strings.LastIndexAny(line, " \t")
 		if cut < 0 {
-			return fmt.Errorf("%s: %q has no label: expected \"path label\"", where, source.ShortText(line))
+			return fmt.Errorf("%s: %.80q has no label: expected \"path label\"", where, line)
 		}
 
 		label, err := strconv.Atoi(line[cut+1:])
 		if err != nil || label < 0 || label > source.MaxLabel {
-			return fmt.Errorf("%s: label %q is not a number from 0: expected \"path label\"", where,
-				source.ShortText(line[cut+1:]))
+			return fmt.Errorf("%s: label %.80q is not a number from 0: expected \"path label\"", where,
+				line[cut+1:])
 		}
 
 		name, ok := relative(strings.TrimSpace(line[:cut]))
 		if !ok {
-			return fmt.Errorf("%s: %q is not a path under the set's folder", where, source.ShortText(line[:cut]))
+			return fmt.Errorf("%s: %.80q is not a path under the set's folder", where, line[:cut])
 		}
 
 		out = append(out, domainLine{name, label, where})
@@ -118,8 +117,7 @@ func (l *listed) add(split string, domain int, lines []domainLine) error {
 	for _, line := range lines {
 		parts := strings.Split(line.path, "/")
 		if len(parts) < 2 {
-			return fmt.Errorf("%s: %q has no class folder: expected domain/class/file", line.where,
-				source.ShortText(line.path))
+			return fmt.Errorf("%s: %.80q has no class folder: expected domain/class/file", line.where, line.path)
 		}
 		class := l.class(parts[len(parts)-2])
 		if class == "" {
@@ -170,14 +168,10 @@ func (l *listed) image(split string, domain int, class, name, where string) erro
 		return nil
 	}
 
-	id, err := filepath.Rel(l.root, file)
-	if err != nil {
-		return err
-	}
-
+	e, err := source.FileExample(l.root, file, st)
 	l.walk.Found = append(l.walk.Found, source.Found{Split: split, Domain: l.domains[domain].name, Class: class,
-		Example: data.Example{ID: filepath.ToSlash(id), Path: file, Stamp: filestamp.Of(st)}})
-	return nil
+		Example: e})
+	return err
 }
 
 // resolve finds the file of a listed path in the folders that it may be relative to, with or without its first folders,

@@ -197,7 +197,7 @@ func (l *listed) pickled(split string, domain int, file string) error {
 		name, ok := relative(text)
 		parts := strings.Split(name, "/")
 		if !ok || len(parts) < 2 {
-			return fmt.Errorf("%s: %q is not a path domain/class/file", where, source.ShortText(text))
+			return fmt.Errorf("%s: %.80q is not a path domain/class/file", where, text)
 		}
 
 		class := ""
@@ -215,8 +215,7 @@ func (l *listed) pickled(split string, domain int, file string) error {
 		}
 
 		if folder := l.class(parts[len(parts)-2]); folder != "" && folder != class {
-			return fmt.Errorf("%s: %s has label %q: its paths and labels do not match", where,
-				source.ShortText(text), class)
+			return fmt.Errorf("%s: %.80s has label %q: its paths and labels do not match", where, text, class)
 		}
 
 		if err := l.image(split, domain, class, name, where); err != nil {

@@ -7,11 +7,12 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"slices"
 	"strings"
 
 	"golang.org/x/text/encoding/unicode"
 	"golang.org/x/text/transform"
+
+	"promptfed/runtime/convert"
 )
 
 // EachLine calls do for every non-blank line of a text file, with its place.
@@ -117,19 +118,7 @@ func JSONError(err error) error {
 	return err
 }
 
-// ShortText returns at most the first 80 bytes of a text for an error, with "..." behind them where it cuts.
-func ShortText(s string) string {
-	if len(s) > 80 {
-		return strings.ToValidUTF8(s[:80], "") + "..."
-	}
-	return s
-}
-
 // UnderscoresToSpaces returns the names with underscores replaced by spaces.
 func UnderscoresToSpaces(names []string) []string {
-	out := slices.Clone(names)
-	for i := range out {
-		out[i] = strings.ReplaceAll(out[i], "_", " ")
-	}
-	return out
+	return convert.Slice(names, func(name string) string { return strings.ReplaceAll(name, "_", " ") })
 }

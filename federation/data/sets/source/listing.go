@@ -17,7 +17,6 @@ import (
 
 	"promptfed/federation/data"
 	"promptfed/runtime/convert"
-	"promptfed/runtime/filestamp"
 )
 
 // Listing is a list of images, before any image file is examined.
@@ -273,14 +272,8 @@ func (l *Listing) example(it Item) (data.Example, string, error) {
 		return example, "is empty", nil
 	}
 
-	id, err := filepath.Rel(l.Root, path)
-	if err != nil {
-		return example, "", err
-	}
-
-	example.ID = filepath.ToSlash(id)
-	example.Stamp = filestamp.Of(st)
-	return example, "", nil
+	example, err = FileExample(l.Root, path, st)
+	return example, "", err
 }
 
 // HoldOut sorts the images by domain, class and path, and splits them with the function HoldOut.

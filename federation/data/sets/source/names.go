@@ -104,8 +104,8 @@ func LookLikeSplits(dirs []string) bool {
 	return len(splits) > 0 && len(others) == 0 || splits["train"] != nil && len(splits) > 1
 }
 
-// BaseNames returns the last parts of paths, sorted, for messages.
-func BaseNames(paths []string) []string {
+// FolderNames returns the last parts of paths, sorted, in one line.
+func FolderNames(paths []string) string {
 	var out []string
 	for _, p := range paths {
 		if p != "" {
@@ -114,11 +114,8 @@ func BaseNames(paths []string) []string {
 	}
 
 	slices.SortFunc(out, compare)
-	return slices.Compact(out)
+	return strings.Join(slices.Compact(out), ", ")
 }
-
-// FolderNames returns the bases of paths in one line.
-func FolderNames(paths []string) string { return strings.Join(BaseNames(paths), ", ") }
 
 // Spelling records the spelling of names. In prompts, names that differ only in case or in underscores for spaces are
 // the same, so a list with both means one class, or one domain, in two spellings.

@@ -67,20 +67,12 @@ func Entries(dir string) ([]fs.FileInfo, error) {
 		if err != nil {
 			return nil, fmt.Errorf("cannot read a folder entry: %w", err)
 		}
-		out = append(out, named{info, e.Name()})
+		out = append(out, info)
 	}
 
 	slices.SortFunc(out, func(a, b fs.FileInfo) int { return compare(a.Name(), b.Name()) })
 	return out, nil
 }
-
-// named is the file info of a link's target, with the name of the link.
-type named struct {
-	fs.FileInfo
-	name string
-}
-
-func (n named) Name() string { return n.name }
 
 // compare compares case-insensitively, and case-sensitively if that is a tie.
 func compare(a, b string) int {
@@ -148,15 +140,21 @@ func (w *Walk) Images(dir string) ([]data.Example, error) {
 			continue
 		}
 
-		id, err := filepath.Rel(w.Root, path)
+		e, err := FileExample(w.Root, path, entry)
 		if err != nil {
 			return nil, err
 		}
 
-		out = append(out, data.Example{ID: filepath.ToSlash(id), Path: path, Stamp: filestamp.Of(entry)})
+		out = append(out, e)
 	}
 
 	return out, nil
+}
+
+// FileExample returns an image file of a set, without its label; the name is the path under root.
+func FileExample(root, path string, info fs.FileInfo) (data.Example, error) {
+	id, err := filepath.Rel(root, path)
+	return data.Example{ID: filepath.ToSlash(id), Path: path, Stamp: filestamp.Of(info)}, err
 }
 
 // ClassImages returns the image files in a class folder, of which there must be one.
