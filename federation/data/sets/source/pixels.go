@@ -155,40 +155,28 @@ func (p *Pixels) Image(i int) (image.Image, error) {
 
 // decode converts the bytes of an image to rows of pixels.
 func (p *Pixels) decode(raw []byte) image.Image {
-	box := image.Rect(0, 0, p.Width, p.Height)
-	plane := p.Width * p.Height
-	index := func(x, y, c int) int {
-		switch p.Order {
-		case PlanesByColumn:
-			return c*plane + x*p.Height + y
-		case PixelByPixel:
-			return (y*p.Width+x)*p.Channels + c
+	box, right, down, plane := image.Rect(0, 0, p.Width, p.Height), 1, p.Width, p.Width*p.Height
+	switch p.Order {
+	case PlanesByColumn:
+		right, down = p.Height, 1
+	case PixelByPixel:
+		right, down, plane = p.Channels, p.Width*p.Channels, 1
+	}
+
+	grey, colour := image.NewGray(box), image.NewRGBA(box)
+	for i := range p.Width * p.Height {
+		at := i%p.Width*right + i/p.Width*down
+		if p.Channels == 1 {
+			grey.Pix[i] = raw[at]
+		} else {
+			copy(colour.Pix[4*i:], []byte{raw[at], raw[at+plane], raw[at+2*plane], 255})
 		}
-		return c*plane + y*p.Width + x
 	}
 
 	if p.Channels == 1 {
-		img := image.NewGray(box)
-		for y := range p.Height {
-			for x := range p.Width {
-				img.Pix[y*img.Stride+x] = raw[index(x, y, 0)]
-			}
-		}
-		return img
+		return grey
 	}
-
-	img := image.NewRGBA(box)
-	for y := range p.Height {
-		for x := range p.Width {
-			at := y*img.Stride + 4*x
-			for c := range 3 {
-				img.Pix[at+c] = raw[index(x, y, c)]
-			}
-			img.Pix[at+3] = 255
-		}
-	}
-
-	return img
+	return colour
 }
 
 // SetArray uses an array of a pickle as the images.
