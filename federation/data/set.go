@@ -31,7 +31,7 @@ type Example struct {
 	ContentHash ContentHash
 	Stamp       string // changes when the image changes: filestamp.Of, or a description of how the image is drawn
 
-	// The image, or the bytes of an image file inside another file. The first that is set is used, and Path if neither is.
+	// The image, or the bytes of an image file inside another file; Path is read if neither is set.
 	Load  func() (image.Image, error)
 	Bytes func() ([]byte, error)
 }

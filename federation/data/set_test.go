@@ -215,8 +215,8 @@ func TestHashesOfPixels(t *testing.T) {
 	}
 	// Hashes of pixels that code makes are those of one version of it.
 	_, err := c.ContentHashes(context.Background(), made(2), 1, nil)
-	if _, missing := os.Stat(filepath.Join(c.Dir, "contents", Digest(made(2))+fmt.Sprint("-", numerics.Version))); err !=
-		nil || missing != nil {
+	path = filepath.Join(c.Dir, "contents", Digest(made(2))+fmt.Sprint("-", numerics.Version))
+	if _, missing := os.Stat(path); err != nil || missing != nil {
 		t.Error(err, missing)
 	}
 	_, err = Cache{Dir: f["a"].Path}.ContentHashes(context.Background(), []Example{f["a"]}, 1, nil)

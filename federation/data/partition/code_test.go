@@ -13,15 +13,15 @@ func TestEnds(t *testing.T) {
 	if got := evenEnds(7, 3); !slices.Equal(got, []int{3, 5, 7}) {
 		t.Errorf("evenEnds %v", got)
 	}
-	if got := truncatedEnds([]float64{0.1, 0.2, 0.7}, 10); !slices.Equal(got, []int{1, 3, 10}) {
+	if got := partEnds([]float64{0.1, 0.2, 0.7}, 10, 0); !slices.Equal(got, []int{1, 3, 10}) {
 		t.Errorf("truncatedEnds %v", got)
 	}
-	if got := truncatedEnds(slices.Repeat([]float64{0.1}, 10), 10); !slices.Equal(got, []int{1, 2, 3, 4, 5, 6, 7, 7, 9,
+	if got := partEnds(slices.Repeat([]float64{0.1}, 10), 10, 0); !slices.Equal(got, []int{1, 2, 3, 4, 5, 6, 7, 7, 9,
 		10}) {
 		t.Errorf("truncatedEnds %v", got)
 	}
 	nan := math.NaN()
-	if got := truncatedEnds([]float64{nan, nan, nan}, 10); !slices.Equal(got, []int{0, 0, 10}) {
+	if got := partEnds([]float64{nan, nan, nan}, 10, 0); !slices.Equal(got, []int{0, 0, 10}) {
 		t.Errorf("truncatedEnds of NaN %v", got)
 	}
 }

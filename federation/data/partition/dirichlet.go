@@ -10,6 +10,7 @@ import (
 
 	"promptfed/federation/data"
 	"promptfed/federation/data/partition/pyrand"
+	"promptfed/runtime/tensor"
 )
 
 // dirichlet cuts the examples of every class by proportions p ~ Dirichlet(beta) over the clients, the same for all
@@ -32,7 +33,7 @@ func dirichlet(lists []list, classes int, config Config, seed uint64) ([]shares,
 			for l := range lists {
 				index := slices.Clone(grouped[l][k])
 				shuffle(index, rng)
-				assignParts(out, l, nil, index, boundaries(share, len(index)))
+				assignParts(out, l, nil, index, partEnds(share, len(index), rounding))
 			}
 		}
 
@@ -89,9 +90,8 @@ func proportions(out []shares, size int, p Config, rng *rand.Rand) []float64 {
 	n := len(out)
 	share := symmetric(p.Beta, n, rng)
 	room := func(c int) bool { return p.Uncap || float64(len(out[c][0])) < float64(size)/float64(n) }
-	var free, everyone []int
+	var free []int
 	for c := range share {
-		everyone = append(everyone, c)
 		if room(c) {
 			free = append(free, c)
 		} else {
@@ -107,7 +107,7 @@ func proportions(out []shares, size int, p Config, rng *rand.Rand) []float64 {
 	// For tiny beta all draws underflow, or all mass lies on full clients. The limit of the distribution is one client
 	// drawn uniformly; if there is a cap, among the clients with room.
 	if len(free) == 0 {
-		free = everyone
+		free = tensor.Indices(n)
 	}
 
 	clear(share)
@@ -134,7 +134,7 @@ func dirichletOrOneHot(beta float64, n int, rng *rand.Rand) []float64 {
 
 // codeDirichlet is "noniid-labeldir" of the public code.
 func codeDirichlet(job *job) ([]Client, error) {
-	rng, err := job.numpy()
+	rng, err := job.numpy(job.seed)
 	if err != nil {
 		return nil, err
 	}
@@ -161,7 +161,7 @@ func codeDomainDirichlet(j *job) ([]Client, error) { return j.codeEachDomain(j.B
 func codeDomain(j *job) ([]Client, error) { return j.codeEachDomain(0) }
 
 func (j *job) codeEachDomain(beta float64) ([]Client, error) {
-	rng, err := j.numpy()
+	rng, err := j.numpy(j.seed)
 	if err != nil {
 		return nil, err
 	}
@@ -229,7 +229,7 @@ func (j *job) cutClasses(lists []list, clients int, beta float64, most int, next
 					}
 				}
 				divide(share, pyrand.Sum(share))
-				ends = func(n int) []int { return truncatedEnds(share, n) }
+				ends = func(n int) []int { return partEnds(share, n, 0) }
 			}
 
 			for l := range lists {
@@ -244,20 +244,4 @@ func (j *job) cutClasses(lists []list, clients int, beta float64, most int, next
 
 	return nil, fmt.Errorf("none of %d draws with beta %g gave each of %d clients %d training and %d test examples",
 		most, beta, clients, j.MinSize, j.MinSize)
-}
-
-// truncatedEnds returns (cumsum(share) * n).astype(int), and n as the last end. If no share is a number, because the
-// draw underflowed or all shares were set to 0, the last client gets everything.
-func truncatedEnds(share []float64, n int) []int {
-	out := make([]int, len(share))
-	sum := 0.0
-	for i, x := range share {
-		sum += x
-		if !math.IsNaN(sum) {
-			out[i] = min(n, int(sum*float64(n)))
-		}
-	}
-
-	out[len(out)-1] = n
-	return out
 }

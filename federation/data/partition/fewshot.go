@@ -10,14 +10,10 @@ import (
 	"promptfed/runtime/convert"
 )
 
-// FewShot draws k examples of every class among the given indices, by the seed, and returns them in ascending order.
-// Classes with fewer examples keep all, and k = 0 keeps all. labels belong to the whole list that index points into.
-// Applied to the training part of each client, it is the k-shot selection of the few-shot split.
-func FewShot(index, labels []int, k int, seed uint64) []int {
-	if k <= 0 {
-		return slices.Clone(index)
-	}
-
+// drawShots draws k examples of every class among the given indices, by the seed, and returns them in ascending order.
+// Classes with fewer examples keep all. labels belong to the whole list that index points into. Applied to the training
+// part of each client, it is the k-shot selection of the few-shot split.
+func drawShots(index, labels []int, k int, seed uint64) []int {
 	var out []int
 	for _, g := range groups(list{index, labels}) {
 		shuffle(g.index, data.NewRand(seed, "shots", g.class))

@@ -47,7 +47,7 @@ func iidShots(j *job) ([]Client, error) {
 
 // codeIID is the partition "homo" of the public code: a permutation of each list, split evenly.
 func codeIID(job *job) ([]Client, error) {
-	rng, err := job.numpy()
+	rng, err := job.numpy(job.seed)
 	if err != nil {
 		return nil, err
 	}

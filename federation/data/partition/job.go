@@ -227,13 +227,20 @@ func allHave(out []shares, size int) bool {
 	return !slices.ContainsFunc(out, func(s shares) bool { return len(s[0]) < size || len(s[len(s)-1]) < size })
 }
 
-// boundaries returns the ends of the clients' parts of a list of n: int(cumulated share * n), and n for the last one.
-func boundaries(share []float64, n int) []int {
+// rounding added to an end makes 10 of 0.1+0.2+0.7 of 10, which is 9 without it.
+const rounding = 1e-9
+
+// partEnds returns the ends of the clients' parts of a list of n: int(cumulated share * n), and n for the last one;
+// with slack 0 they are numpy's (cumsum(share) * n).astype(int). If no share is a number, because the draw underflowed
+// or all shares were set to 0, the last client gets everything.
+func partEnds(share []float64, n int, slack float64) []int {
 	out := make([]int, len(share))
 	sum := 0.0
 	for i, x := range share {
 		sum += x
-		out[i] = min(n, int(sum*float64(n)+1e-9)) // without 1e-9 0.1+0.2+0.7 of 10 is 9
+		if !math.IsNaN(sum) {
+			out[i] = min(n, int(sum*float64(n)+slack))
+		}
 	}
 
 	out[len(out)-1] = n

@@ -33,10 +33,10 @@ var kinds = []Kind{
 		published: codeDirichlet, dirichlet: true},
 	{Name: "labeluni", About: "every client holds partition.classes classes; the owners of a class hold shares drawn " +
 		"from U(0.4, 0.6) and normalised, the same for train and test",
-		Source: "noniid-labeluni of FedOTP and FedPHA", allocate: overall(labelUniform),
+		Source: "noniid-labeluni of FedOTP and FedPHA", allocate: overall(labelSkew(uniformWeight)),
 		published: codeLabelUniform},
 	{Name: "classes", About: "every client holds partition.classes classes; the owners of a class hold equal shares",
-		Source: "Li et al., ICDE 2022: noniid-#labelK of FedOTP and FedPHA", allocate: overall(labelClasses),
+		Source: "Li et al., ICDE 2022: noniid-#labelK of FedOTP and FedPHA", allocate: overall(labelSkew(evenWeight)),
 		published: codeLabelClasses},
 	{Name: "pachinko", About: "every client draws a mix Dirichlet(beta) of superclasses and Dirichlet(fine_beta) of " +
 		"classes in each, and as many examples of train and test together as the others",

@@ -9,43 +9,39 @@ import (
 	"promptfed/federation/data/partition/pyrand"
 )
 
-// labelUniform cuts every class among its owners by shares drawn from U(0.4, 0.6) and normalised, the same for all
-// lists.
-func labelUniform(lists []list, classes int, p Config, seed uint64) ([]shares, error) {
-	return labelSkew(lists, classes, p, seed, func(rng *rand.Rand) float64 { return 0.4 + 0.2*rng.Float64() })
-}
-
-// labelClasses cuts every class among its owners evenly.
-func labelClasses(lists []list, classes int, p Config, seed uint64) ([]shares, error) {
-	return labelSkew(lists, classes, p, seed, func(*rand.Rand) float64 { return 1 })
-}
+// Weights of the owners of a class.
+func uniformWeight(rng *rand.Rand) float64 { return 0.4 + 0.2*rng.Float64() }
+func evenWeight(*rand.Rand) float64        { return 1 }
 
 // labelSkew assigns p.Classes classes to every client, so that the numbers of owners of classes differ by at most one,
-// and cuts the shuffled examples of a class among its owners by weights. A class without owner is an error.
-func labelSkew(lists []list, classes int, p Config, seed uint64, weight func(*rand.Rand) float64) ([]shares, error) {
-	if p.Clients*p.Classes < classes {
-		return nil, fmt.Errorf("%d clients with %d classes each leave some of the %d classes without a client: raise "+
-			"partition.classes or partition.clients", p.Clients, p.Classes, classes)
-	}
-
-	rng := data.NewRand(seed, "owned")
-	owners := owners(p.Clients, p.Classes, classes, rng)
-	grouped := byClass(lists, classes)
-	out := newShares(p.Clients, len(lists))
-	for k, own := range owners {
-		share := make([]float64, len(own))
-		for i := range share {
-			share[i] = weight(rng)
+// and cuts the shuffled examples of a class among its owners by weights, the same for all lists. A class without owner
+// is an error.
+func labelSkew(weight func(*rand.Rand) float64) allocator {
+	return func(lists []list, classes int, p Config, seed uint64) ([]shares, error) {
+		if p.Clients*p.Classes < classes {
+			return nil, fmt.Errorf("%d clients with %d classes each leave some of the %d classes without a client: "+
+				"raise partition.classes or partition.clients", p.Clients, p.Classes, classes)
 		}
-		divide(share, total(share))
-		for l := range lists {
-			index := grouped[l][k]
-			shuffle(index, rng)
-			assignParts(out, l, own, index, boundaries(share, len(index)))
-		}
-	}
 
-	return out, nil
+		rng := data.NewRand(seed, "owned")
+		owners := owners(p.Clients, p.Classes, classes, rng)
+		grouped := byClass(lists, classes)
+		out := newShares(p.Clients, len(lists))
+		for k, own := range owners {
+			share := make([]float64, len(own))
+			for i := range share {
+				share[i] = weight(rng)
+			}
+			divide(share, total(share))
+			for l := range lists {
+				index := grouped[l][k]
+				shuffle(index, rng)
+				assignParts(out, l, own, index, partEnds(share, len(index), rounding))
+			}
+		}
+
+		return out, nil
+	}
 }
 
 // owners returns the clients of every class. Each client in turn takes the classes with the most places left, with ties
@@ -75,7 +71,7 @@ func owners(clients, each, classes int, rng *rand.Rand) [][]int {
 // codeLabelUniform is "noniid-labeluni" of the public code. Parts are rounded down, so a few examples of a class stay
 // unused, and a client may draw one class twice.
 func codeLabelUniform(job *job) ([]Client, error) {
-	rng, err := job.numpy()
+	rng, err := job.numpy(job.seed)
 	if err != nil {
 		return nil, err
 	}
@@ -145,7 +141,7 @@ func codeLabelUniform(job *job) ([]Client, error) {
 // codeLabelClasses is "noniid-#labelK": client i holds class i mod C and further classes that it draws; a repeated
 // class is drawn again.
 func codeLabelClasses(job *job) ([]Client, error) {
-	rng, err := job.numpy()
+	rng, err := job.numpy(job.seed)
 	if err != nil {
 		return nil, err
 	}

@@ -60,7 +60,7 @@ func codeLDS(job *job) ([]Client, error) {
 			len(job.domains))
 	}
 
-	rng, err := job.numpy()
+	rng, err := job.numpy(job.seed)
 	if err != nil {
 		return nil, err
 	}

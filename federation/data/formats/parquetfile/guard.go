@@ -228,7 +228,7 @@ const pqSlack = 1024
 // pqPlainDictionary is the name of RLEDictionary in older writers.
 const pqPlainDictionary = format.Encoding(2)
 
-// checkValues limits the values of a page, and counts those of encodings that can claim more values than the page has bytes.
+// checkValues limits the values of a page, and counts those of encodings that can claim more than the page has bytes.
 func checkValues(encoding format.Encoding, body []byte, n int) error {
 	if n > pqMaxRows {
 		return fmt.Errorf("page of %d rows: expected at most %d", n, pqMaxRows)

@@ -217,8 +217,8 @@ func readUSPS(r io.Reader) (labels []float64, raw []byte, err error) {
 			i, err := strconv.Atoi(at)
 			v, bad := strconv.ParseFloat(text, 64)
 			if !ok || err != nil || bad != nil || i < 1 || i > len(img) || !(v >= -1 && v <= 1) {
-				return nil, nil, fmt.Errorf("line %d: %.80q: expected an index from 1 to 256, a colon and a value from "+
-					"-1 to 1", line, field)
+				return nil, nil, fmt.Errorf("line %d: %.80q: expected an index from 1 to 256, a colon and a value "+
+					"from -1 to 1", line, field)
 			}
 			img[i-1] = byte((v + 1) / 2 * 255)
 		}
