@@ -266,12 +266,12 @@ func (m FedMVP) plain(scope *method.Scope) graph.Node {
 }
 
 // AdjustGradients changes no gradient, but freezes the low-rank changes before round lora_round, and from then on
-// everything else.
-func (m FedMVP) AdjustGradients(local *method.Local, g tensor.Map) error {
+// the rest of the network.
+func (m FedMVP) AdjustGradients(local *method.Local, _ tensor.Map) error {
 	on := local.Broadcast[mvpOn]
-	for _, name := range g.Names() {
-		if strings.HasPrefix(name, mvpLoRA+"/") != (on != nil && on.Data[0] == 1) {
-			local.Frozen = append(local.Frozen, name)
+	for _, p := range m.Params(local.Task) { // gradients may be of a wrapper's parameters too
+		if strings.HasPrefix(p.Name, mvpLoRA+"/") != (on != nil && on.Data[0] == 1) {
+			local.Frozen = append(local.Frozen, p.Name)
 		}
 	}
 

@@ -45,16 +45,22 @@ func twoModels(local *method.Local) error {
 	return nil
 }
 
-// adjustCopies lets a base method adjust the gradients of copies as it adjusts those of its parameters.
+// adjustCopies lets a base method adjust the gradients of copies, and freeze copies, as it does with its parameters.
 func adjustCopies(base method.Method, local *method.Local, g tensor.Map, prefix string) error {
 	own := *local
 	own.Shared, own.Private, own.AuxGradients = local.Private.WithoutPrefix(prefix), tensor.Map{},
 		map[string]tensor.Map{}
+	own.Frozen = nil
 	for name, grads := range local.AuxGradients {
 		if auxiliary, ok := strings.CutSuffix(name, " "+personal); ok {
 			own.AuxGradients[auxiliary] = grads.WithoutPrefix(prefix)
 		}
 	}
 
-	return base.AdjustGradients(&own, g.WithoutPrefix(prefix))
+	err := base.AdjustGradients(&own, g.WithoutPrefix(prefix))
+	for _, name := range own.Frozen {
+		local.Frozen = append(local.Frozen, prefix+"/"+name)
+	}
+
+	return err
 }

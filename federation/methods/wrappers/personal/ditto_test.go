@@ -1,6 +1,7 @@
 package personal_test
 
 import (
+	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -44,6 +45,26 @@ func TestOwnModelsByThemselves(t *testing.T) {
 		for i, v := range got["r2/c0/s5/after/"+wrapper+"/ctx"].Data {
 			if math.Abs(float64(v-want.Data[i])) > 1e-6 {
 				t.Errorf("%s: element %d is %v, alone %v", wrapper, i, v, want.Data[i])
+			}
+		}
+	}
+}
+
+// A personal model over FedMVP freezes the parts that the averaged one does: low-rank changes in round 0, and from
+// round 1 on the rest of the network (FedMVP.AdjustGradients).
+func TestOwnModelsAreFrozenAlike(t *testing.T) {
+	for _, wrapper := range []string{"ditto", "apfl"} {
+		got := methodtest.Traced(t, "fedmvp", []string{wrapper}, methodtest.Options{"mult": 1, "lora_round": 2}, 2,
+			methodtest.TwoEpochs)
+		for at, same := range map[string][2]bool{"lora/q/a": {true, false}, "former/proj/w": {false, true}} {
+			for round, want := range same {
+				for _, name := range []string{at, wrapper + "/" + at} {
+					client := fmt.Sprintf("r%d/c0/", round)
+					a, b := got[client+"begin/"+name], got[client+"s5/after/"+name]
+					if slices.Equal(a.Data, b.Data) != want {
+						t.Errorf("%s in round %d stayed: %v", name, round, !want)
+					}
+				}
 			}
 		}
 	}
