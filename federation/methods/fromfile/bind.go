@@ -115,10 +115,12 @@ func (b *binder) operator(op *graph.Op, in []graph.Node, apply func([]graph.Node
 						result.Shape(), f)
 				}
 			}
-			if elements *= max(1, d.N); elements > maxElements {
+			n := max(1, d.N) // may be near the largest int
+			if n > maxElements/elements {
 				return nil, fmt.Errorf("its result has shape %v; at most %d elements are allowed", result.Shape(),
 					maxElements)
 			}
+			elements *= n
 		}
 
 		if *b.size += max(elements, minElements); *b.size > maxAll {
@@ -193,7 +195,9 @@ func (b *binder) input(in port) graph.Node {
 	case "weights":
 		return b.ofUploads(in)
 	case "teacher/logits":
-		return b.method.bind(scope.Received(), ofScores, client).output(port{name: "logits"}).Detach()
+		teacher := b.method.bind(scope.Received(), ofScores, client)
+		teacher.size = b.size
+		return teacher.output(port{name: "logits"}).Detach()
 	}
 
 	switch in.kind {

@@ -125,6 +125,18 @@ func TestBadFiles(t *testing.T) {
 		"is no size": meta(func(m *fromfile.Metadata) {
 			m.Parameters[0].Shape[1].Sym = "Q"
 		}),
+		"B must be the first axis only": meta(func(m *fromfile.Metadata) {
+			m.Noise = map[string]fromfile.Noise{"x": {Distribution: "normal", Shape: []fromfile.Size{{N: 2}, {Sym: "B"}}}}
+		}),
+		"[16777216 w] is too large": meta(func(m *fromfile.Metadata) {
+			m.State["s"] = fromfile.Tensor{Shape: []fromfile.Size{{N: 1 << 24}, {Sym: "w"}}}
+		}),
+		"and all together 134217728": meta(func(m *fromfile.Metadata) { // 8 of 2^24, and others
+			for i := range 8 {
+				m.State[fmt.Sprint(i)] = fromfile.Tensor{Shape: []fromfile.Size{{N: 1 << 24}}}
+			}
+		}),
+		"a state has no std":           meta(func(m *fromfile.Metadata) { m.State["c"] = fromfile.Tensor{Like: "ctx", Std: 1} }),
 		"std is -1":                    meta(func(m *fromfile.Metadata) { m.Parameters[0].Std = -1 }),
 		"mean is":                      meta(func(m *fromfile.Metadata) { m.Mean = "median" }),
 		`input "state/c" is not`:       meta(func(m *fromfile.Metadata) { m.State = nil }),
@@ -198,6 +210,9 @@ func TestBadFiles(t *testing.T) {
 		}),
 		"elements are allowed": plain(func(g *graph.Graph, _, _, z graph.Node) (graph.Node, graph.Node) {
 			return z, z.Mean().Expand(1<<15, 1<<15).Mean()
+		}),
+		"[B,16777216,1099511627776]; at": plain(func(g *graph.Graph, _, _, z graph.Node) (graph.Node, graph.Node) {
+			return z, z.Mean(-1).Reshape(-1, 1, 1).Expand(1, 1<<24, 1<<40).Mean() // 2^64 elements for a row
 		}),
 		"not known before it runs": plain(func(g *graph.Graph, _, _, z graph.Node) (graph.Node, graph.Node) {
 			return z, g.Apply(graph.Standard, "NonZero", nil, z).Cast(graph.Float).Mean()

@@ -119,6 +119,7 @@ const (
 	maxName     = 60      // bytes
 	maxStd      = 1e3
 	maxRank     = 8
+	usualSize   = 256 // of T, w, D and C, before a client's are known
 )
 
 // plainName are names of declared tensors, functions and texts.
@@ -206,7 +207,7 @@ func (m Metadata) check() error {
 		return fmt.Errorf("%d entries of one kind; at most %d are allowed", n, maxDeclared)
 	}
 
-	seen := map[string]bool{}
+	seen, total := map[string]bool{}, 0
 	for _, parameter := range m.Parameters {
 		at := fmt.Sprintf("parameter %.60q", parameter.Name)
 		switch {
@@ -226,7 +227,7 @@ func (m Metadata) check() error {
 		}
 
 		seen[parameter.Name] = true
-		if err := m.checkTensor(parameter.Name, parameter.Tensor, "T", "w", "D", "C"); err != nil {
+		if err := m.checkTensor(parameter.Name, parameter.Tensor, &total, "T", "w", "D", "C"); err != nil {
 			return fmt.Errorf("%s: %w", at, err)
 		}
 	}
@@ -234,7 +235,12 @@ func (m Metadata) check() error {
 	for _, kind := range []string{"state", "down", "up"} {
 		list := m.tensors(port{kind: kind})
 		for _, name := range slices.Sorted(maps.Keys(list)) {
-			if err := m.checkTensor(name, list[name], "w", "D", "C"); err != nil {
+			err, x := m.checkTensor(name, list[name], &total, "w", "D", "C"), list[name]
+			if err == nil && (kind != "down" && x.Std != 0 || kind == "up" && x.Value != 0) {
+				err = fmt.Errorf("std is %g and value %g; a state has no std, and an upload neither: remove them", x.Std,
+					x.Value)
+			}
+			if err != nil {
 				return fmt.Errorf("%s %.60q: %w", kind, name, err)
 			}
 		}
@@ -245,7 +251,7 @@ func (m Metadata) check() error {
 		if n.Distribution != "normal" && n.Distribution != "uniform" {
 			return fmt.Errorf("noise %.60q: distribution is %.20q; use normal or uniform", name, n.Distribution)
 		}
-		if err := m.checkTensor(name, Tensor{Shape: n.Shape}, "B", "w", "D", "C"); err != nil {
+		if err := m.checkTensor(name, Tensor{Shape: n.Shape}, &total, "B", "w", "D", "C"); err != nil {
 			return fmt.Errorf("noise %.60q: %w", name, err)
 		}
 	}
@@ -287,12 +293,14 @@ func (t Tensor) has(sym string) bool {
 	return slices.ContainsFunc(t.Shape, func(s Size) bool { return s.Sym == sym })
 }
 
-func (m Metadata) checkTensor(name string, tensor Tensor, symbols ...string) error {
+// checkTensor checks a tensor, and adds its elements to total.
+func (m Metadata) checkTensor(name string, tensor Tensor, total *int, symbols ...string) error {
 	if err := checkName(name); err != nil {
 		return err
 	}
 
-	if _, ok := m.parameter(tensor.Like); tensor.Like != "" && (!ok || tensor.Shape != nil) {
+	like, ok := m.parameter(tensor.Like)
+	if tensor.Like != "" && (!ok || tensor.Shape != nil) {
 		return fmt.Errorf("like names %.60q; it must be a parameter, and there must be no shape", tensor.Like)
 	}
 
@@ -300,11 +308,20 @@ func (m Metadata) checkTensor(name string, tensor Tensor, symbols ...string) err
 		return fmt.Errorf("a shape of %d axes; at most %d are allowed", len(tensor.Shape), maxRank)
 	}
 
-	for _, s := range tensor.Shape {
+	for i, s := range tensor.Shape {
 		if s.Sym != "" && !slices.Contains(symbols, s.Sym) || s.Sym == "" && (s.N < 1 || s.N > maxElements) {
 			return fmt.Errorf("shape %.100v: %.20v is no size; use a number from 1 or %s", tensor.Shape, s,
 				strings.Join(symbols, ", "))
 		}
+		if s.Sym == "B" && i > 0 {
+			return fmt.Errorf("shape %.100v: B must be the first axis only", tensor.Shape)
+		}
+	}
+
+	n := elements(slices.Concat(tensor.Shape, like.Shape))
+	if *total += n; n > maxElements || *total > maxAll {
+		return fmt.Errorf("shape %.100v is too large: with %d for each of T, w, D and C, a tensor may have %d elements "+
+			"at most, and all together %d", tensor.Shape, usualSize, maxElements, maxAll)
 	}
 
 	if !(tensor.Std >= 0 && tensor.Std <= maxStd) || !(math.Abs(tensor.Value) <= maxStd) {
@@ -312,6 +329,17 @@ func (m Metadata) checkTensor(name string, tensor Tensor, symbols ...string) err
 	}
 
 	return nil
+}
+
+// elements returns the number of elements of a shape with usual sizes and one row, at most maxElements+1.
+func elements(shape []Size) int {
+	n := 1
+	for _, s := range shape {
+		if s.Sym != "B" {
+			n = min(n*cmp.Or(s.N, usualSize), maxElements+1)
+		}
+	}
+	return n
 }
 
 func (m Metadata) parameter(name string) (Parameter, bool) {
