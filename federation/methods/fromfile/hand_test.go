@@ -263,6 +263,12 @@ func TestBadFiles(t *testing.T) {
 			t.Errorf("%v, want %q", err, want)
 		}
 	}
+	if name := fromfile.Name(meta(func(m *fromfile.Metadata) { m.Name = strings.Repeat("x", 61) })); name != "" {
+		t.Errorf("a refused file has the name %s", name)
+	}
+	if _, _, err := layer.EmbedFile(strings.Repeat("x", 300)+".onnx", nil).Content(); err != nil {
+		t.Error(err)
+	}
 	for _, f := range []string{"", "m.onnx", "data:application/octet-stream;name=a/b;base64,AA==",
 		"data:application/octet-stream;name=a;base64,?"} {
 		if _, err := methods.Build("onnx", nil, options{"file": f}); err == nil {

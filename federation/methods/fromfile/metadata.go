@@ -131,7 +131,12 @@ func Name(content []byte) string {
 	if err != nil {
 		return ""
 	}
-	meta, _ := metadataOf(m) // whoever builds the method reports an error
+
+	meta, err := metadataOf(m)
+	if err != nil {
+		return "" // whoever builds the method reports it
+	}
+
 	return meta.Name
 }
 

@@ -17,6 +17,9 @@ type File string
 // MaxFile is the size of the largest file that a configuration may hold, in bytes.
 const MaxFile = 1 << 20
 
+// maxFileName bounds a file's name, in bytes.
+const maxFileName = 200
+
 const (
 	dataURL    = "data:application/octet-stream;name="
 	dataBase64 = ";base64,"
@@ -24,10 +27,10 @@ const (
 
 var fileName = regexp.MustCompile(`[^A-Za-z0-9._-]`)
 
-// EmbedFile returns a File that holds a content, as a data URL (RFC 2397).
+// EmbedFile returns a File that holds a content, as a data URL (RFC 2397), with the last maxFileName bytes of its name.
 func EmbedFile(name string, content []byte) File {
-	return File(dataURL + fileName.ReplaceAllString(name, "_") + dataBase64 +
-		base64.StdEncoding.EncodeToString(content))
+	name = fileName.ReplaceAllString(name, "_")
+	return File(dataURL + name[max(0, len(name)-maxFileName):] + dataBase64 + base64.StdEncoding.EncodeToString(content))
 }
 
 // Embedded reports whether f holds its content.
@@ -43,7 +46,7 @@ func (f File) Content() (name string, content []byte, err error) {
 	case !ok:
 		return "", nil, fmt.Errorf("%.100q was not read; a configuration of another machine must hold its files",
 			string(f))
-	case !found || name == "" || len(name) > 200 || fileName.MatchString(name):
+	case !found || name == "" || len(name) > maxFileName || fileName.MatchString(name):
 		return "", nil, errors.New("its content is not name and base64")
 	case len(text) > base64.StdEncoding.EncodedLen(MaxFile):
 		return "", nil, fmt.Errorf("%s has more than %d bytes", name, MaxFile)
