@@ -27,6 +27,7 @@ func TestBuffers(t *testing.T) {
 		{"promptfl", "scaffold", "scaffold/dc"}, {"promptfl", "feddyn", "feddyn has to correct client drift"},
 		{"promptfl", "fednova", "every client's amount of work"}, {"promptfl", "fedamp", "every client's own"},
 		{"coop", "", "shares nothing"}, {"promptfl", "ggtpc", "ggtpc"},
+		{"fedmgp", "", "fedmgp has to decide where clients start a round"},
 	} {
 		var with []string
 		if c.with != "" {

@@ -67,6 +67,14 @@ const (
 	mgpDrawn  = "/drawn"
 )
 
+// Properties declares the mean of option weighting. It takes the server's step and the start of a round: an upload has
+// the groups that were drawn, no moves of what was sent.
+func (m FedMGP) Properties() method.Properties {
+	properties := m.WeightedMean.Properties()
+	properties.Roles = map[method.Role]string{method.ServerStep: "", method.RoundStart: ""}
+	return properties
+}
+
 func (m FedMGP) towers() []string {
 	if m.Vision == 0 {
 		return []string{prompts.TextTower}

@@ -57,6 +57,15 @@ func (m PromptSRC) Check() (err error) {
 	return err
 }
 
+// Properties takes the server's step where the last round ends with the Gaussian mean: a later step would move it.
+func (m PromptSRC) Properties() method.Properties {
+	properties := m.FedAvg.Properties()
+	if m.GPA != "none" {
+		properties.Roles = map[method.Role]string{method.ServerStep: "set options.gpa: none"}
+	}
+	return properties
+}
+
 // Params declares the prompts of both towers as IVLP does, all shared; see Deep for names and shapes.
 func (m PromptSRC) Params(t method.ClientSpec) []method.Param { return m.Declare(t) }
 

@@ -92,6 +92,16 @@ const (
 	tripWeight  = "trip/weight"
 )
 
+// Properties declares the mean of option weighting, and takes the server's step where its running mean is tested: a
+// later step would not enter it.
+func (m TRIP) Properties() method.Properties {
+	properties := m.WeightedMean.Properties()
+	if m.Average != "none" {
+		properties.Roles = map[method.Role]string{method.ServerStep: "set options.average: none"}
+	}
+	return properties
+}
+
 func (m TRIP) shape(w int) []int { return []int{m.Experts, m.Tokens, w} }
 
 // Params declares the only parameter, "experts" [E,tokens,w], shared; the routing has none.
