@@ -68,6 +68,7 @@ func TestSplitsThatAreRefused(t *testing.T) {
 			`names "ctx"; the base method shares nothing`},
 		{"ivlp", []string{"fedprox", "fedper"}, methodtest.Options{"private": "text"}, "list it before fedprox"},
 		{"powder", []string{"fedper"}, methodtest.Options{"private": "pool/0"}, "needs more than the mean of uploads"},
+		{"fedmgp", []string{"fedrep"}, methodtest.Options{"private": "text/global"}, "decide where clients start"},
 	} {
 		if _, err := methods.Build(c.base, c.with, c.options); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s%v%v: %v; want %q", c.base, c.with, c.options, err, c.want)

@@ -27,8 +27,14 @@ func (Split) LongHelp() map[string]string {
 // check reports names that do not suit a base method.
 func (s Split) check(base method.Method) error {
 	err := besideBase(base)
-	if t := method.PropertiesOf(base); err == nil && t.Mean == "" {
+	properties := method.PropertiesOf(base)
+	if err == nil && properties.Mean == "" {
 		err = errors.New("the base method's server needs more than the mean of uploads; choose another base method")
+	}
+
+	if _, has := properties.Roles[method.RoundStart]; err == nil && has {
+		err = fmt.Errorf("the shared parameters of the base method %s, and have to be sent; choose another base method",
+			method.RoundStart)
 	}
 
 	if err != nil {
