@@ -184,7 +184,7 @@ func (m DPFPL) rand(local *method.Local, gradients tensor.Map) (*rand.Rand, erro
 
 	all := map[string][]float64{}
 	for under, part := range map[string]tensor.Map{"rows/": rows, "gradient/": gradients, "shared/": local.Shared,
-		"private/": local.Private} {
+		"private/": local.Private, "down/": local.Broadcast, "kept/": local.State} { // later steps read the last two
 		for name, t := range part {
 			for _, x := range t.Data {
 				all[under+name] = append(all[under+name], float64(x))
