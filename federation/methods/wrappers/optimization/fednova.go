@@ -3,6 +3,7 @@ package optimization
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"promptfed/federation/method"
 	"promptfed/federation/methods/parts/aggregate"
@@ -23,7 +24,7 @@ import (
 //
 // Wang et al., Tackling the Objective Inconsistency Problem in Heterogeneous Federated Optimization, NeurIPS 2020, eq.
 // 5-6, sections 4 and 5. Notes:
-//   - τ counts the steps that were made, those that data.drop_last or a bound on steps leaves out not;
+//   - τ counts the steps that moved shared parameters, those that data.drop_last or a bound on steps leaves out not;
 //   - a_k ignores weight decay and clipping, and the state that a shared optimizer has from other clients;
 //   - with steps of one number for all it is FedAvg up to rounding;
 //   - p_k: weighting;
@@ -47,8 +48,11 @@ func (m FedNova) Properties() method.Properties {
 	return m.properties(true, "every client's amount of work")
 }
 
-// novaA names what a client uploads.
-const novaA = "nova/a"
+// Names of what a client uploads, and of its number of steps while a turn runs.
+const (
+	novaA     = "nova/a"
+	novaSteps = "nova/steps"
+)
 
 // Extras declares nova/a [1], a client's a_k, beside the extras of the layers inside.
 func (m FedNova) Extras(t method.ClientSpec) []method.Extra {
@@ -90,6 +94,18 @@ func (m FedNova) work(c optim.Config, steps int, rate float64) (float64, error) 
 	return a, nil
 }
 
+// AdjustGradients counts the steps that move shared parameters: FedRep's first passes do not.
+func (m FedNova) AdjustGradients(local *method.Local, gradients tensor.Map) error {
+	err := m.Method.AdjustGradients(local, gradients)
+	frozen := func(name string) bool { return slices.Contains(local.Frozen, name) }
+	if moving := slices.DeleteFunc(local.Shared.Names(), frozen); len(moving) > 0 {
+		steps, _ := local.Cache[novaSteps].(int)
+		local.Cache[novaSteps] = steps + 1
+	}
+
+	return err
+}
+
 // Finish uploads w + (w_k - w)/a_k in place of w_k, so that layers inside average directions, and a_k. Steps that make
 // no progress have no direction: they are an error.
 func (m FedNova) Finish(local *method.Local, up *method.Upload) error {
@@ -97,7 +113,8 @@ func (m FedNova) Finish(local *method.Local, up *method.Upload) error {
 		return err
 	}
 
-	a, err := m.work(local.Optim, local.Steps, local.LR)
+	steps, _ := local.Cache[novaSteps].(int)
+	a, err := m.work(local.Optim, steps, local.LR)
 	if err != nil {
 		return err
 	}
