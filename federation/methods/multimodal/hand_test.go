@@ -1,6 +1,7 @@
 package multimodal_test
 
 import (
+	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -112,6 +113,19 @@ func TestTermsWithoutWeight(t *testing.T) {
 		{"promptsrc", options{"kl_weight": 0.0}, "cross entropy, text features, image features"},
 	} {
 		methodtest.CheckTermNames(t, c.method, c.options, c.want)
+	}
+}
+
+// Deep prompts need a text tower whose blocks were recognised: with depth 2 MaPLe would learn those of depth 1.
+func TestMaPLeNeedsBlocks(t *testing.T) {
+	exported := layer.PlaceholderClient
+	exported.TextLayers = 0
+	for depth, want := range map[int]string{1: "<nil>", 2: "the text tower of backbone , an exported model, does not " +
+		"support deep prompts; set options.depth to 1"} {
+		s, _, _ := method.LossOf(methodtest.Build(t, "maple", nil, options{"depth": depth}), exported)
+		if got := fmt.Sprint(s.Graph().Err()); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
 	}
 }
 

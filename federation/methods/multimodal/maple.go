@@ -80,11 +80,15 @@ func (m MaPLe) Start(global *method.Global) error {
 }
 
 // Logits compares images and texts under their prompts (eq. 1-7). The layer of the first block reads the whole prompt,
-// words and offset. An image tower that takes no deep prompts, of a ResNet or an exported model, fails the graph.
+// words and offset. A tower that takes no deep prompts, of a ResNet or an exported model, fails the graph.
 func (m MaPLe) Logits(scope *method.Scope) graph.Node {
 	t := scope.Task()
 	if err := prompts.TokensUnsupported(t, true); err != "" {
 		return scope.Graph().Fail("%s; maple needs a vision transformer", err)
+	}
+
+	if err := prompts.DeepTextUnsupported(t); m.Depth > 1 && err != "" {
+		return scope.Graph().Fail("%s", err)
 	}
 
 	text := method.Prompt{Ctx: m.Full(scope, prompts.TextTower+prompts.FirstBlock)}

@@ -61,9 +61,8 @@ func (d Deep) Declare(client method.ClientSpec) []method.Param {
 
 // Text returns the class features [C,D].
 func (d Deep) Text(scope *method.Scope) graph.Node {
-	if d.Depth > 1 && scope.Task().TextLayers == 0 {
-		return scope.Graph().Fail("the text tower of backbone %s, an exported model, does not support deep prompts; "+
-			"set options.depth to 1", scope.Task().Backbone)
+	if err := DeepTextUnsupported(scope.Task()); d.Depth > 1 && err != "" {
+		return scope.Graph().Fail("%s", err)
 	}
 
 	p := method.Prompt{Ctx: d.Full(scope, TextTower+FirstBlock), NoPositions: d.Insert == "fedtpg"}
@@ -91,6 +90,15 @@ func (d Deep) Image(scope *method.Scope) graph.Node {
 	}
 
 	return scope.Vision(p)
+}
+
+// DeepTextUnsupported returns the reason why a text tower does not support deep prompts; "" where it does.
+func DeepTextUnsupported(t method.ClientSpec) string {
+	if t.TextLayers > 0 {
+		return ""
+	}
+	return "the text tower of backbone " + t.Backbone + ", an exported model, does not support deep prompts; set " +
+		"options.depth to 1"
 }
 
 // TokensUnsupported returns the reason why an image tower does not support prompt tokens, or deep ones; "" where it
