@@ -59,7 +59,7 @@ var refused = map[string]string{
 var reasons = []string{"does not exist in this base method",
 	"shares nothing", "learns nothing", "needs a shared text prompt", "replace the server's averaging step",
 	"decide where clients start a round",
-	"it changes the owners of the base method's parameters",
+	"or choose a base method without it",
 	"the base method's server needs more than the mean of uploads",
 	"the base method has private parameters already",
 	"needs a base method that changes text features", "must be the last", "that would leave the clients without",

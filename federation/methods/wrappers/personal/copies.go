@@ -14,7 +14,7 @@ const personal = "personal"
 
 // allShared returns an error unless base is a base method that shares all of its parameters.
 func allShared(base method.Method) error {
-	if err := besideBase(base); err != nil {
+	if err := besideBase(base, "keeps a copy of"); err != nil {
 		return err
 	}
 

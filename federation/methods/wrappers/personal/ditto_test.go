@@ -89,7 +89,8 @@ func TestDittoIsKeptNear(t *testing.T) {
 func TestOwnModelsThatAreRefused(t *testing.T) {
 	for stack, want := range map[string]string{"fedpha+ditto": "has private parameters already",
 		"coop+apfl": "has private parameters already", "zeroshot+ditto": "shares nothing",
-		"promptfl+fedprox+apfl": "list it before fedprox"} {
+		"promptfl+fedprox+apfl": "keeps a copy of the base method's parameters; list it before fedprox",
+		"fedappr+ditto":         "or choose a base method without it"} {
 		layers := strings.Split(stack, "+")
 		if _, err := methods.Build(layers[0], layers[1:], nil); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v; want %q", stack, err, want)

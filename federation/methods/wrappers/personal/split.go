@@ -26,7 +26,7 @@ func (Split) LongHelp() map[string]string {
 
 // check reports names that do not suit a base method.
 func (s Split) check(base method.Method) error {
-	err := besideBase(base)
+	err := besideBase(base, "changes the owners of")
 	properties := method.PropertiesOf(base)
 	if err == nil && properties.Mean == "" {
 		err = errors.New("the base method's server needs more than the mean of uploads; choose another base method")
@@ -44,11 +44,11 @@ func (s Split) check(base method.Method) error {
 	return s.matches(base.Params(layer.PlaceholderClient))
 }
 
-// besideBase returns an error unless inner is a base method.
-func besideBase(inner method.Method) error {
+// besideBase returns an error unless inner is a base method. does is what the wrapper does with its parameters.
+func besideBase(inner method.Method, does string) error {
 	if method.Unwrap(inner) != nil {
-		return fmt.Errorf("it changes the owners of the base method's parameters; list it before %s",
-			layer.NameOf(inner))
+		return fmt.Errorf("it %s the base method's parameters; list it before %s, or choose a base method without it",
+			does, layer.NameOf(inner))
 	}
 	return nil
 }
