@@ -92,6 +92,8 @@ func TestRefusesOptions(t *testing.T) {
 			[]string{"scaffold both replace the server's averaging step", "set options.scaffold.server_lr: 1"}},
 		{"promptfl", []string{"fedopt", "scaffold"}, options{"scaffold": options{"server_lr": 0.5}},
 			[]string{"fedopt both replace the server's averaging step", "set options.scaffold.server_lr: 1"}},
+		{"trip", nil, options{"templates": []string{"a {}", "a"}}, []string{`templates: "a" must contain {}`}},
+		{"fedmvp", nil, options{"templates": []string{"a"}}, []string{`templates: "a" must contain {}`}},
 		{"promptsrc", []string{"fedopt"}, nil, []string{"fedopt", "promptsrc both replace", "set options.gpa: none"}},
 		{"trip", []string{"qffl"}, options{"average": "ema"}, []string{"trip both replace", "options.average: none"}},
 		{"fedmgp", []string{"scaffold"}, nil, []string{"fedmgp both decide where clients start a round"}},

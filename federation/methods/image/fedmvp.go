@@ -62,8 +62,8 @@ var fedMVPDef = layer.Def{Name: "fedmvp", Title: "FedMVP",
 	Default: FedMVP{WeightedMean: aggregate.UniformMean, Tokens: 4, Heads: 4, Mult: 4, Alpha: 10,
 		Templates: []string{"imagenet-7"}, Rank: 8}}
 
-// Check reports classes with no attributes or with other numbers of them than the others, and options without any text,
-// neither attributes nor templates.
+// Check reports classes with no attributes or with other numbers of them than the others, options without any text,
+// neither attributes nor templates, and templates without a place {} for the class name.
 func (m FedMVP) Check() (err error) {
 	n := -1
 	for class, list := range m.Attributes {
@@ -79,7 +79,7 @@ func (m FedMVP) Check() (err error) {
 		err = check.Join(err, errors.New("options attributes and templates are empty; give one of the two"))
 	}
 
-	return err
+	return check.Join(err, prompts.CheckEnsemble("templates", m.Templates))
 }
 
 // Properties declares the mean of option weighting, and that low-rank changes wait for round lora_round.

@@ -2,10 +2,8 @@ package multimodal
 
 import (
 	"math"
-	"strings"
 
 	"promptfed/federation/method"
-	"promptfed/federation/methods/parts/check"
 	"promptfed/federation/methods/parts/layer"
 	"promptfed/federation/methods/parts/prompts"
 	"promptfed/runtime/graph"
@@ -48,14 +46,7 @@ var promptSRCDef = layer.Def{Name: "promptsrc", Title: "PromptSRC",
 		KLWeight: 1, GPA: "rounds", GPAMean: 0.75, GPAStd: 0.05}}
 
 // Check reports templates of the ensemble without a place {} for the class name.
-func (m PromptSRC) Check() (err error) {
-	for _, t := range prompts.Ensemble(m.Ensemble) {
-		if !strings.Contains(t, "{}") {
-			err = check.Join(err, check.OptionErrorf("ensemble", ": %q must contain {} for the class", t))
-		}
-	}
-	return err
-}
+func (m PromptSRC) Check() error { return prompts.CheckEnsemble("ensemble", m.Ensemble) }
 
 // Properties takes the server's step where the last round ends with the Gaussian mean: a later step would move it.
 func (m PromptSRC) Properties() method.Properties {

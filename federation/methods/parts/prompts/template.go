@@ -81,3 +81,13 @@ func Ensemble(list []string) (texts []string) {
 
 	return texts
 }
+
+// CheckEnsemble reports templates of an option's list without a place {} for the class name.
+func CheckEnsemble(option string, list []string) (err error) {
+	for _, t := range Ensemble(list) {
+		if !strings.Contains(t, "{}") {
+			err = check.Join(err, check.OptionErrorf(option, ": %q must contain {} for the class", t))
+		}
+	}
+	return err
+}

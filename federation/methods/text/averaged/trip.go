@@ -92,6 +92,9 @@ const (
 	tripWeight  = "trip/weight"
 )
 
+// Check reports templates without a place {} for the class name.
+func (m TRIP) Check() error { return prompts.CheckEnsemble("templates", m.Templates) }
+
 // Properties declares the mean of option weighting, and takes the server's step where its running mean is tested: a
 // later step would not enter it.
 func (m TRIP) Properties() method.Properties {
