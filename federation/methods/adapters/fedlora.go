@@ -41,9 +41,9 @@ var fedLoRADef = layer.Def{Name: "fedlora", Title: "FLoRA",
 
 // site is one map of a tower with its changes in all blocks.
 type site struct {
-	tower          string
-	layer          clip.LinearMap
-	index, in, out int // n blocks
+	tower           string
+	layer           clip.LinearMap
+	blocks, in, out int
 }
 
 func (s site) name() string { return s.tower + "/" + string(s.layer) }
@@ -64,9 +64,9 @@ func (m FedLoRA) sites(client method.ClientSpec) (out []site) {
 			if !slices.Contains(m.Maps, "all") && !slices.Contains(m.Maps, string(linearMap)) {
 				continue
 			}
-			s := site{tower: tower.name, layer: linearMap, index: tower.blocks}
+			s := site{tower: tower.name, layer: linearMap, blocks: tower.blocks}
 			if linearMap == clip.Head {
-				s.index = 1
+				s.blocks = 1
 			}
 			s.in, s.out = linearMap.Sizes(tower.width, tower.units, client.Dim)
 			out = append(out, s)
@@ -81,9 +81,9 @@ func (m FedLoRA) sites(client method.ClientSpec) (out []site) {
 // normal numbers of the variance 1/rank, B at 0, as in the code: the first scores are zero-shot CLIP's.
 func (m FedLoRA) Params(t method.ClientSpec) (out []method.Param) {
 	for _, s := range m.sites(t) {
-		out = append(out, method.Param{Name: s.name() + "/a", Shape: []int{s.index, s.in, m.Rank},
+		out = append(out, method.Param{Name: s.name() + "/a", Shape: []int{s.blocks, s.in, m.Rank},
 			Std: 1 / math.Sqrt(float64(m.Rank))},
-			method.Param{Name: s.name() + "/b", Shape: []int{s.index, m.Rank, s.out}})
+			method.Param{Name: s.name() + "/b", Shape: []int{s.blocks, m.Rank, s.out}})
 	}
 	return out
 }

@@ -201,7 +201,7 @@ func (m FedMVP) prompt(scope *method.Scope, texts []graph.Node) graph.Node {
 	return scope.Graph().Const(runs(m.Tokens, scope.Task().Patches)).MatMul(h)
 }
 
-// runs returns a matrix [n,of] that takes the means of n runs of rows, as torch.nn.AdaptiveAvgPool1d cuts them.
+// runs returns a matrix [n,rows] that takes the means of n runs of rows, as torch.nn.AdaptiveAvgPool1d cuts them.
 func runs(n, rows int) *tensor.Tensor {
 	out := tensor.New(n, rows)
 	for i := range n {

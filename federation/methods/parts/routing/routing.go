@@ -20,7 +20,8 @@ import (
 // and gets in if fewer tokens than there is room for name the same one at less cost; others are dropped. Then each
 // multiplier grows by 1e-4 (size - room), and each centroid is the mean of its tokens; an empty cluster takes the token
 // farthest from all centroids, and the multiplier 0. Clusters and keys are matched one to one so that the sum of their
-// cosines is largest. All of it is a constant for gradients. Ties go to who comes first.
+// cosines is largest. All of it is a constant for gradients. Ties go to who comes first; of tokens
+// that are equally far, an empty cluster takes the mean.
 //
 // The public code begins at tokens drawn from a stream that depends on the order of images; ours are evenly spaced, so
 // that weights are the image's alone.

@@ -40,12 +40,13 @@ import (
 //     same where a turn has one step (train.epochs: 1 and a batch of all examples, plain SGD): a dp with
 //     clip lr C and noise z then adds the code's noise on the mean;
 //   - noise is over C; the code's sigma is that of one example in a batch of B, z = sigma/B;
-//   - noisy: all has clients put noise on the gradient of global too, so that nothing leaves them without.
+//   - noisy: all has clients put noise on the gradient of global too, so that no parameter leaves them without; losses,
+//     and what wrappers upload beside parameters, have none.
 //
 // The code assumes that sqrt(R ln(1/delta))/epsilon is the noise of one example in R batches, but it clips the gradient
 // of the batch, which one example can turn round, and makes more releases than one a round. Here each record notes
-// epsilon_local, for delta and all rounds so far: what local, or with noisy: all everything that leaves a client,
-// reveals of all of its examples together. Each of the steps releases the clipped gradients, of which other examples
+// epsilon_local, for delta and all rounds so far: what local, or with noisy: all both prompts, reveal of all of a
+// client's examples together. Each of the steps releases the clipped gradients, of which other examples
 // change each by 2C at most. A client takes no more steps in a round than epsilon assumes, and has trained in every
 // round at worst. Without noise: all, local is made beside the global prompts, whose own epsilon (dp) adds to this one
 // against those who see both. The noise comes from a secret of the client across machines (Local.Noise); in one process

@@ -57,7 +57,7 @@ func (FedProto) sent(global *method.Global, clients []int) (mean, n *tensor.Tens
 	return from[protoMean].Clone(), from[protoN].Clone()
 }
 
-// resend lets of change the prototypes of every group, and sends them.
+// resend lets a function change the prototypes of every group, and sends them.
 func (m FedProto) resend(global *method.Global, send func(clients []int, mean, n *tensor.Tensor) error) error {
 	if m.Lambda == 0 {
 		return nil

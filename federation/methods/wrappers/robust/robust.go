@@ -137,7 +137,8 @@ func alike(ups []method.Upload, shared tensor.Map) []method.Upload {
 	return out
 }
 
-// coordinates returns a statistic of each number of the shared parameters over uploads. of gets sorted values.
+// coordinates returns a statistic of each number of the shared parameters over uploads; merged gets sorted
+// values.
 func coordinates(ups []method.Upload, merged func([]float64) float64) tensor.Map {
 	out, v := tensor.Map{}, make([]float64, len(ups))
 	for name, first := range ups[0].Shared {
