@@ -10,7 +10,9 @@ import (
 
 	"promptfed/federation/method"
 	"promptfed/federation/methods/parts/layer"
+	"promptfed/federation/methods/text/personalized"
 	"promptfed/federation/methods/wrappers/robust"
+	"promptfed/federation/methods/wrappers/uploads"
 )
 
 // AveragedUploads returns how clients count in the server's mean, for a stack whose server needs nothing but that mean
@@ -142,13 +144,22 @@ func HidesClients(m method.Method) bool {
 }
 
 // RobustLayer returns the layer of robust aggregation of a stack, if it has one.
-func RobustLayer(m method.Method) (r robust.Robust, has bool) {
-	for l := range method.Layers(m) {
-		if r, has = l.(robust.Robust); has {
-			break
-		}
+func RobustLayer(m method.Method) (robust.Robust, bool) { return layer.Of[robust.Robust](m) }
+
+// DPLayer returns the layer of differential privacy of a stack, and whether it is on; it is always the outermost layer.
+func DPLayer(m method.Method) (uploads.DP, bool) {
+	d, has := layer.Of[uploads.DP](m)
+	return d, has && d.On()
+}
+
+// EpsilonLocal returns the epsilon of that many rounds against those who see a client's private parameters, infinite
+// where nothing bounds it. It returns false where private parameters are trained without noise.
+func EpsilonLocal(m method.Method, rounds int) (float64, bool) {
+	d, has := layer.Of[personalized.DPFPL](m)
+	if !has || d.Noise == 0 {
+		return 0, false
 	}
-	return r, has
+	return d.Epsilon(rounds), true
 }
 
 // AddsNoise reports whether a layer of a stack adds noise of differential privacy.

@@ -149,7 +149,8 @@ func TestWrappers(t *testing.T) {
 			t.Errorf("%v, %v", m, err)
 		}
 	}
-	if !HasLayer[base](around{b}) || !HasLayer[around](around{b}) || HasLayer[lossy](around{b}) {
+	inner, has := Of[base](around{b})
+	if _, hasLossy := Of[lossy](around{b}); !has || !reflect.DeepEqual(inner, b) || hasLossy {
 		t.Error("layers are not found")
 	}
 	if NameOf(around{}) != "around" || NameOf(&hidden{}) != "hidden" {

@@ -9,14 +9,14 @@ import (
 	"promptfed/federation/method"
 )
 
-// HasLayer reports whether a stack has a layer of type T.
-func HasLayer[T method.Method](m method.Method) bool {
+// Of returns the outermost layer of type T of a stack, if it has one.
+func Of[T method.Method](m method.Method) (layer T, has bool) {
 	for l := range method.Layers(m) {
-		if _, ok := l.(T); ok {
-			return true
+		if layer, has = l.(T); has {
+			break
 		}
 	}
-	return false
+	return layer, has
 }
 
 // NameOf returns the name of a layer in the table, which is the name of its type in lower case.

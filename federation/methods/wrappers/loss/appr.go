@@ -56,7 +56,7 @@ var sharedPromptNames = []string{"ctx", "global", "sigma", "text/shared"}
 
 // Build finds the prompts in the base method.
 func (m *Appr) Build() (method.Method, error) {
-	if layer.HasLayer[Appr](m.Method) {
+	if _, has := layer.Of[Appr](m.Method); has {
 		return nil, fmt.Errorf("the base method has these terms already; remove the wrapper")
 	}
 

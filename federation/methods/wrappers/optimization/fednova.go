@@ -61,10 +61,8 @@ func (m FedNova) Extras(t method.ClientSpec) []method.Extra {
 
 // pull returns mu of a FedProx inside, whose proximal term has a gradient; 0 without one.
 func (m FedNova) pull() float64 {
-	for l := range method.Layers(m.Method) {
-		if p, ok := l.(FedProx); ok && !p.Detached {
-			return p.Mu
-		}
+	if p, has := layer.Of[FedProx](m.Method); has && !p.Detached {
+		return p.Mu
 	}
 	return 0
 }
