@@ -2,6 +2,7 @@ package aggregate
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	"promptfed/federation/method"
@@ -16,4 +17,25 @@ func Extra(u method.Upload, name string, shape ...int) (*tensor.Tensor, error) {
 			"experiment", u.Client, t, name, shape)
 	}
 	return t, nil
+}
+
+// Send sends tensors to everyone, or else to some clients, who keep no others of these names.
+func Send(global *method.Global, everyone bool, clients []int, tensors tensor.Map) {
+	for name := range tensors {
+		delete(global.Broadcast, name)
+	}
+
+	if everyone {
+		maps.Copy(global.Broadcast, tensors)
+	}
+
+	for _, k := range clients {
+		sent := global.ExtrasFor(k)
+		for name := range tensors {
+			delete(sent, name)
+		}
+		if !everyone {
+			maps.Copy(sent, tensors)
+		}
+	}
 }

@@ -12,6 +12,7 @@ import (
 	"gonum.org/v1/gonum/mat"
 
 	"promptfed/federation/method"
+	"promptfed/federation/methods/parts/aggregate"
 	"promptfed/runtime/tensor"
 )
 
@@ -71,26 +72,17 @@ func (m GGTPC) tell(global *method.Global, backbone string, only bool, answers [
 		}
 	}
 
-	for name := range prior {
-		delete(global.Broadcast, name)
-	}
-
-	if only {
-		maps.Copy(global.Broadcast, prior)
-	}
-
+	var clients []int
 	for k := range global.Clients {
-		if global.Info(k).Backbone != backbone {
-			continue
+		if global.Info(k).Backbone == backbone {
+			clients = append(clients, k)
 		}
-		sent := global.ExtrasFor(k)
-		for name := range prior {
-			delete(sent, name)
-		}
-		if !only {
-			maps.Copy(sent, prior)
-		}
-		if m.Prototypes {
+	}
+
+	aggregate.Send(global, only, clients, prior)
+	if m.Prototypes {
+		for _, k := range clients {
+			sent := global.ExtrasFor(k)
 			sent[ggtpcPlaces], sent[ggtpcLabels] = prototypes(global, k, answers)
 		}
 	}

@@ -20,26 +20,6 @@ func groups(global *method.Global) map[string][]int {
 	return out
 }
 
-// send sends a group its prototypes: to everyone where there is only one group and all clients are known, else to each
-// client.
-func (FedProto) send(global *method.Global, only bool, clients []int, mean, counts *tensor.Tensor) {
-	if only = only && global.AllJoined(); only {
-		global.Broadcast[protoMean], global.Broadcast[protoN] = mean, counts
-	} else {
-		delete(global.Broadcast, protoMean)
-		delete(global.Broadcast, protoN)
-	}
-
-	for _, k := range clients {
-		if sent := global.ExtrasFor(k); only {
-			delete(sent, protoMean)
-			delete(sent, protoN)
-		} else {
-			sent[protoMean], sent[protoN] = mean, counts
-		}
-	}
-}
-
 // sent returns copies of the prototypes that a group was sent last, without any prototype where it was sent none.
 func (FedProto) sent(global *method.Global, clients []int) (mean, n *tensor.Tensor) {
 	from := global.Broadcast
@@ -63,19 +43,17 @@ func (m FedProto) resend(global *method.Global, send func(clients []int, mean, n
 		return nil
 	}
 
-	groups := groups(global)
-	type proto struct{ mean, n *tensor.Tensor }
-	next := map[string]proto{}
+	groups, next := groups(global), map[string]tensor.Map{}
 	for key, clients := range groups { // all before any is sent, which may take others' away
 		mean, n := m.sent(global, clients)
 		if err := send(clients, mean, n); err != nil {
 			return err
 		}
-		next[key] = proto{mean, n}
+		next[key] = tensor.Map{protoMean: mean, protoN: n}
 	}
 
-	for key, p := range next {
-		m.send(global, len(groups) == 1, groups[key], p.mean, p.n)
+	for key, prototypes := range next { // of one group to everyone, once all clients are known
+		aggregate.Send(global, len(groups) == 1 && global.AllJoined(), groups[key], prototypes)
 	}
 
 	return nil
