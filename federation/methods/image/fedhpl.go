@@ -1,6 +1,8 @@
 package image
 
 import (
+	"slices"
+
 	"promptfed/federation/method"
 	"promptfed/federation/methods/parts/aggregate"
 	"promptfed/federation/methods/parts/layer"
@@ -81,7 +83,7 @@ func (m FedHPL) Finish(local *method.Local, up *method.Upload) error {
 	c := local.Task.Classes
 	mean, n, sums := tensor.New(c, c), tensor.New(c, 1), make([]float64, c*c)
 	for i, y := range local.Data.Labels() {
-		if row := z.Row(i); argmax(row.Data) == int(y) {
+		if row := z.Row(i); slices.Index(row.Data, slices.Max(row.Data)) == int(y) {
 			n.Data[y]++
 			linalg.AddRow(sums[int(y)*c:], row, 1)
 		}
@@ -114,15 +116,4 @@ func (m FedHPL) Merge(global *method.Global, ups []method.Upload) error {
 	logits, n := global.Broadcast[hplLogits].Clone(), global.Broadcast[hplN].Clone()
 	global.Broadcast[hplLogits], global.Broadcast[hplN] = logits, n
 	return aggregate.RenewClassMeans(logits, n, ups, hplLogits, hplN, m.Weighting.Weighting == "uniform")
-}
-
-// argmax returns the index of the largest value, the first among equals.
-func argmax(row []float32) int {
-	best := 0
-	for i, v := range row {
-		if v > row[best] {
-			best = i
-		}
-	}
-	return best
 }

@@ -151,13 +151,7 @@ func (m NLPrompt) divide(local *method.Local, labels []int64) ([]bool, error) {
 	plan := optimaltransport.Sinkhorn(scores, m.masses(labels, scores.Shape[1]), m.Eps, m.Iters)
 	out := make([]bool, len(labels))
 	for i, row := range plan {
-		best := 0
-		for c, v := range row {
-			if v > row[best] {
-				best = c
-			}
-		}
-		out[i] = int64(best) == labels[i]
+		out[i] = int64(slices.Index(row, slices.Max(row))) == labels[i]
 	}
 
 	return out, nil
