@@ -32,7 +32,7 @@ func ParseRequirements(text string) ([]Requirement, error) {
 				"!=, <=, >=, < or >", part)
 		}
 		r := Requirement{m[1], m[2], m[3]}
-		if _, err := strconv.ParseFloat(r.Value, 64); err != nil && r.ordered() {
+		if _, ok := numeral(r.Value); !ok && strings.ContainsAny(r.Op, "<>") {
 			return nil, fmt.Errorf("%q compares with %q, which is not a number", part, r.Value)
 		}
 		out = append(out, r)
@@ -41,7 +41,14 @@ func ParseRequirements(text string) ([]Requirement, error) {
 	return out, nil
 }
 
-func (r Requirement) ordered() bool { return strings.ContainsAny(r.Op, "<>") }
+// numeral reads a number as people write it: infinite is the Text of no bound.
+func numeral(text string) (v float64, ok bool) {
+	if text == "infinite" {
+		return math.Inf(1), true
+	}
+	v, err := strconv.ParseFloat(text, 64)
+	return v, err == nil && !math.IsNaN(v)
+}
 
 // String returns the condition in its written form, without spaces.
 func (r Requirement) String() string { return r.Key + r.Op + r.Value }
@@ -58,9 +65,9 @@ func (r Requirement) Holds(value any) bool {
 		return !r.equals(value)
 	}
 
-	have, ok := number(value)
-	want, err := strconv.ParseFloat(r.Value, 64)
-	if !ok || err != nil {
+	have, isNumber := number(value)
+	want, ok := numeral(r.Value)
+	if !isNumber || !ok {
 		return false
 	}
 
@@ -87,8 +94,8 @@ func (r Requirement) equals(value any) bool {
 	}
 
 	if have, ok := number(value); ok {
-		want, err := strconv.ParseFloat(r.Value, 64)
-		return err == nil && have == want
+		want, ok := numeral(r.Value)
+		return ok && have == want
 	}
 
 	return fmt.Sprint(value) == r.Value
@@ -135,7 +142,10 @@ func (f Facts) Meets(list []Requirement, keys map[string]any, whose string) erro
 				return f.Unknown(r.Key)
 			}
 		}
-		if !r.Holds(fact.Value) {
+		_, isNumber := number(fact.Value)
+		if _, ok := numeral(r.Value); isNumber && !ok && r.Op != "" && r.Value != "none" {
+			errs = append(errs, fmt.Errorf("--require %s: %s is a number, %q is none", r, r.Key, r.Value))
+		} else if !r.Holds(fact.Value) {
 			errs = append(errs, fmt.Errorf("--require %s does not hold: %s has %s: %s", r, whose, r.Key, fact.Text()))
 		}
 	}
