@@ -30,7 +30,7 @@ func (r roster) checkFixed(set Settings, request wire.JoinRequest) error {
 	}
 
 	if len(set.Backbones) > 0 || r.began {
-		return r.checkDim(set, request)
+		return r.dimCheck(set)(request)
 	}
 
 	return nil
@@ -66,15 +66,18 @@ func (r roster) usualDim(set Settings) (dim int, whose string) {
 	return dims[(len(dims)-1)/2], "half of the clients"
 }
 
-// checkDim refuses a client whose feature dimension is much larger than the usual one.
-func (r roster) checkDim(set Settings, c wire.JoinRequest) error {
+// dimCheck returns a function that refuses a client whose feature dimension is much larger than the usual one.
+func (r roster) dimCheck(set Settings) func(wire.JoinRequest) error {
 	usual, whose := r.usualDim(set)
-	if most := max(freeDim, dimFactor*usual); usual > 0 && c.Participant.Task.Dim > most {
-		return fmt.Errorf("backbone %s has features of dimension %d; at most %d are accepted, as those of %s have %d "+
-			"or fewer: use another backbone, or give the server the files of this one", c.Participant.Task.Backbone,
-			c.Participant.Task.Dim, most, whose, usual)
+	most := max(freeDim, dimFactor*usual)
+	return func(c wire.JoinRequest) error {
+		if usual > 0 && c.Participant.Task.Dim > most {
+			return fmt.Errorf("backbone %s has features of dimension %d; at most %d are accepted, as those of %s "+
+				"have %d or fewer: use another backbone, or give the server the files of this one",
+				c.Participant.Task.Backbone, c.Participant.Task.Dim, most, whose, usual)
+		}
+		return nil
 	}
-	return nil
 }
 
 // checkOwn reports how a client's backbone differs from the server's own one of the same name.
@@ -208,8 +211,8 @@ func majority(members []int, text func(client int) string) []int {
 
 // decide returns the clients that take part: those with the terms of the majority of all that joined, and of these the
 // ones with the files of the majority of all with the same backbone. If they are not more than half of all that joined,
-// nobody takes part. outvoted are the clients that differ from a majority; others wait.
-func (r roster) decide(set Settings) (members, outvoted []int) {
+// nobody takes part. outvoted are the clients that differ from a majority; wait are the others that joined.
+func (r roster) decide(set Settings) (members, outvoted, wait []int) {
 	var all []int
 	for k, m := range r.clients {
 		if m.counts() {
@@ -217,34 +220,38 @@ func (r roster) decide(set Settings) (members, outvoted []int) {
 		}
 	}
 
-	agreed := majority(all, func(k int) string { return r.clients[k].experiment })
-	byName := map[string][]int{}
-	for _, k := range agreed {
-		if r.checkDim(set, r.clients[k].JoinRequest) == nil {
+	check := r.dimCheck(set)
+	fits, byName := map[int]bool{}, map[string][]int{}
+	for _, k := range majority(all, func(k int) string { return r.clients[k].experiment }) {
+		if check(r.clients[k].JoinRequest) == nil {
 			name := r.clients[k].Participant.Task.Backbone
-			byName[name] = append(byName[name], k)
+			fits[k], byName[name] = true, append(byName[name], k)
 		}
 	}
 
-	for _, k := range all {
-		alike := byName[r.clients[k].Participant.Task.Backbone]
-		if !slices.Contains(agreed, k) || r.checkDim(set, r.clients[k].JoinRequest) != nil {
-			outvoted = append(outvoted, k)
-			continue
+	takesPart, decided := map[int]bool{}, map[string]bool{}
+	for name, alike := range byName {
+		for _, k := range majority(alike, func(k int) string { return r.clients[k].files }) {
+			takesPart[k], decided[name] = true, true
 		}
-		same := majority(alike, func(k int) string { return r.clients[k].files })
-		if slices.Contains(same, k) {
+	}
+
+	for k, m := range r.clients {
+		switch {
+		case takesPart[k]:
 			members = append(members, k)
-		} else if same != nil {
+		case m.counts() && (!fits[k] || decided[m.Participant.Task.Backbone]):
 			outvoted = append(outvoted, k)
+		case m.joined:
+			wait = append(wait, k)
 		}
 	}
 
 	if 2*len(members) <= len(all) {
-		return nil, nil
+		return nil, nil, nil
 	}
 
-	return members, outvoted
+	return members, outvoted, wait
 }
 
 // begin makes the decision once so many clients are known, and reports whether the run can start. A revoked or excluded
@@ -267,16 +274,9 @@ func (h *Server) begin(clients int) (ready bool, err error) {
 			return known >= clients && joined > 0, nil
 		}
 
-		if members, outvoted = roster.decide(h.set); len(members) == 0 {
+		if members, outvoted, wait = roster.decide(h.set); len(members) == 0 {
 			h.logDisagreement(roster)
 			return false, nil
-		}
-
-		wait = nil
-		for k, m := range roster.clients {
-			if m.joined && !slices.Contains(members, k) && !slices.Contains(outvoted, k) {
-				wait = append(wait, k)
-			}
 		}
 
 		agreed = h.members.agree(roster.version, roster.clients[members[0]].RunSpec, outvoted, wait)
@@ -303,7 +303,7 @@ func (h *Server) begin(clients int) (ready bool, err error) {
 
 // outvoted returns how a client differs from those that take part.
 func (h *Server) outvoted(r roster, client int, members []int) string {
-	why := r.checkDim(h.set, r.clients[client].JoinRequest)
+	why := r.dimCheck(h.set)(r.clients[client].JoinRequest)
 	for _, other := range members {
 		if why == nil {
 			why = h.differs(client, r.clients[client].card, other, r.clients[other].card)

@@ -158,13 +158,24 @@ func TestMajorityDecides(t *testing.T) {
 	}
 }
 
-// No client waits if all agree.
+// No client waits if all agree. What is the same for all clients is computed once, not for each of 1,000. A client that
+// leaves does not change what others are judged by.
 func TestAllAgree(t *testing.T) {
 	h := newElection(t)
 	for k := range 5 {
 		h.says(t, k, request(), "in")
 	}
 	h.begins(t, 5, true, 0, 1, 2, 3, 4)
+
+	roster := h.members.roster()
+	h.members.change(0, func(m *member) { m.session, m.left = nil, true })
+	if now := h.members.roster().version; now != roster.version {
+		t.Errorf("version %d, want %d", now, roster.version)
+	}
+	roster.clients = slices.Repeat(roster.clients, 200)
+	if got := testing.AllocsPerRun(1, func() { roster.decide(h.set) }); got > 1000 {
+		t.Errorf("a decision of 1,000 clients makes %v allocations", got)
+	}
 }
 
 // Without a majority the run waits and logs that once. It starts when another client agrees with one of two, when one

@@ -43,7 +43,7 @@ func (m *member) counts() bool { return m.joined && m.lapsed == "" }
 
 // roster is all clients and their agreement at one moment.
 type roster struct {
-	version int // number of changes since the server started
+	version int // number of changes of what others are judged by, since the server started
 	clients []member
 	began   bool         // the clients agreed on terms
 	terms   spec.RunSpec // before that, the terms of the configuration
@@ -110,12 +110,15 @@ func (m *members) admit(over context.Context, version, client int, c *card, inst
 	return fresh, true
 }
 
-// change changes the state of a client.
+// change changes the state of a client. Only what others are judged by makes a new version.
 func (m *members) change(client int, do func(m *member)) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.now.version++
-	do(&m.now.clients[client])
+	one := &m.now.clients[client]
+	before := *one
+	if do(one); one.card != before.card || one.joined != before.joined || one.lapsed != before.lapsed {
+		m.now.version++
+	}
 }
 
 // agree sets the terms on which clients agreed, unless the roster has changed. Clients that are left out must join
