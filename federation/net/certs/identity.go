@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // Identity is the signing key of one side of a run and its way to recognise the other side.
@@ -89,7 +90,7 @@ func (i Identity) VerifierOf(p Proof, name string) (Verifier, error) {
 		return keyOf(p.Key)
 	}
 
-	v, key, err := i.verifierOf(slices.Concat(p.Chain...), name)
+	v, key, err := i.verifierOf(slices.Concat(p.Chain...), name, 0)
 	if err == nil && !bytes.Equal(key, p.Key) {
 		err = fmt.Errorf("the key does not belong to the certificate of %s", name)
 	}
@@ -97,8 +98,10 @@ func (i Identity) VerifierOf(p Proof, name string) (Verifier, error) {
 	return v, err
 }
 
-// verifierOf returns the key of a certificate with a name, which the chain begins with, and its encoding (PKIX).
-func (i Identity) verifierOf(chain []byte, name string) (verifier Verifier, key []byte, err error) {
+// verifierOf returns the key of a certificate with a name, which the chain begins with, and its encoding (PKIX). The
+// certificate may have ended so long ago as grace.
+func (i Identity) verifierOf(chain []byte, name string, grace time.Duration) (verifier Verifier, key []byte,
+	err error) {
 	list, err := x509.ParseCertificates(chain)
 	switch {
 	case err != nil || len(list) == 0 || len(list) > 8:
@@ -113,7 +116,12 @@ func (i Identity) verifierOf(chain []byte, name string) (verifier Verifier, key 
 		between.AddCert(c)
 	}
 
-	if _, err := list[0].Verify(x509.VerifyOptions{Roots: i.roots, Intermediates: between,
+	at := time.Now()
+	if end := list[0].NotAfter; at.After(end) && at.Sub(end) < grace {
+		at = end
+	}
+
+	if _, err := list[0].Verify(x509.VerifyOptions{Roots: i.roots, Intermediates: between, CurrentTime: at,
 		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}}); err != nil {
 		return verifier, nil, fmt.Errorf("the certificate of %s: %w", name, err)
 	}
@@ -123,7 +131,7 @@ func (i Identity) verifierOf(chain []byte, name string) (verifier Verifier, key 
 	}
 
 	if err == nil {
-		verifier.chain, verifier.revoked = list, i.Revoked
+		verifier.chain, verifier.revoked, verifier.grace = list, i.Revoked, grace
 		err = verifier.Valid()
 	}
 
@@ -135,10 +143,11 @@ type Verifier struct {
 	Key     crypto.PublicKey
 	chain   []*x509.Certificate // certificates of the key; none without
 	revoked *RevocationList
+	grace   time.Duration // how long the certificates count after their end
 }
 
 // Valid returns why the certificate of the key is not valid any more.
-func (v Verifier) Valid() error { return v.revoked.Check(v.chain) }
+func (v Verifier) Valid() error { return v.revoked.check(v.chain, v.grace) }
 
 // ErrForged is the error of Signatures.Verify for a signature that is not of the client's key.
 var ErrForged = errors.New("the signature does not belong to the expected sender, or the message is damaged")

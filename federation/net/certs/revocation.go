@@ -113,8 +113,12 @@ func ReadRevocationList(path string, authority []*x509.Certificate) (*x509.Revoc
 
 // Check returns why one of these certificates is not valid any more.
 func (r *RevocationList) Check(certificates []*x509.Certificate) error {
+	return r.check(certificates, 0)
+}
+
+func (r *RevocationList) check(certificates []*x509.Certificate, grace time.Duration) error {
 	for _, cert := range certificates {
-		if time.Now().After(cert.NotAfter) {
+		if time.Since(cert.NotAfter) > grace {
 			return fmt.Errorf("the certificate of %.60s expired on %s", cert.Subject.CommonName,
 				cert.NotAfter.Format(time.RFC3339))
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 )
 
 // Signatures sign and verify messages between clients that pass through the server, as in secure aggregation.
@@ -75,11 +76,15 @@ func (s *Signatures) Verify(client int, proof, message, signature []byte) error 
 	return nil
 }
 
+// grace is how long after the end of a certificate its messages count among clients. The server accepts none after the
+// end, but the other clients verify later, and all would refuse the round.
+const grace = time.Hour
+
 func (s *Signatures) keyOf(client int, shown []byte) (v Verifier, err error) {
 	if !s.who.Certified() {
 		return keyOf(shown)
 	}
-	v, _, err = s.who.verifierOf(shown, UserOf(client))
+	v, _, err = s.who.verifierOf(shown, UserOf(client), grace)
 	return v, err
 }
 

@@ -4,6 +4,7 @@ import (
 	"os"
 	"slices"
 	"testing"
+	"time"
 
 	"promptfed/federation/net/certs"
 	"promptfed/federation/net/nettest"
@@ -29,8 +30,8 @@ func signing(t testing.TB, who certs.Identity, message string) (s *certs.Signatu
 	return s, proof, signature
 }
 
-// A client knows another by a certificate of the same authority with its name, or by its key where there are none; what
-// that did not sign is refused.
+// A client knows another by a certificate of the same authority with its name, also of one that ended a moment ago, or by
+// its key where there are none; what that did not sign is refused.
 func TestSignatures(t *testing.T) {
 	ca, other := nettest.NewAuthority(t), nettest.NewAuthority(t)
 	one, _, _ := signing(t, ca.Identity("client-1"), "")
@@ -52,6 +53,12 @@ func TestSignatures(t *testing.T) {
 		"client-3 sent no certificate":                 {3, nil, nil, "keys"},
 	} {
 		goldentest.WantError(t, one.Verify(c.client, c.proof, []byte(c.message), c.signature), words)
+	}
+	issuer := newIssuer(t)
+	reader, _, _ := signing(t, issuer.named(t, "client-1"), "")
+	for ago, want := range map[time.Duration]string{time.Minute: "", 2 * time.Hour: "expired"} {
+		_, proof, signature := signing(t, issuer.identity(t, "client-2", 7, time.Now().Add(-ago)), "keys")
+		says(t, ago.String(), reader.Verify(2, proof, []byte("keys"), signature), want)
 	}
 	free, _, _ := signing(t, certs.Identity{}, "")
 	if free.Certified() || free.Verify(7, bare, []byte("keys"), byBare) != nil {

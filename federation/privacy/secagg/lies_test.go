@@ -297,6 +297,12 @@ func TestRestarts(t *testing.T) {
 	if out, err := s.clients[0].Check(in[0]); err != nil || len(out) > 0 {
 		t.Errorf("other complaints after a restart: %v, %v", out, err)
 	}
+	known := s.peers[0][1]
+	s.peers[0][1] = nil // as if its certificate had lapsed, nothing that it signed verifies any more
+	if s.restart(0); s.clients[0].seedShares[1] == nil {
+		t.Error("after a restart a client has no share of a dealer that it verified before")
+	}
+	s.peers[0][1] = known
 	if again := s.server.Senders(); !slices.Equal(again, senders) {
 		t.Errorf("other senders after a restart: %v", again)
 	}

@@ -207,6 +207,9 @@ func TestDamagedState(t *testing.T) {
 	m.Shares = m.Shares[:1]
 	_, err = Restore(0, m, s.who, Peers{}, rand.Reader)
 	says(t, err, "this client's saved state of the session is damaged: it has 1 shares of its own")
+	m.Roster, m.Shares, m.Inbox = nil, nil, EncryptedShares{}.Encode()
+	_, err = Restore(0, m, s.who, Peers{}, rand.Reader)
+	says(t, err, "it has 0 shares of its own")
 	m.Seed = m.Seed[1:]
 	_, err = Restore(0, m, s.who, Peers{}, rand.Reader)
 	says(t, err, "31 bytes; it must have 32")

@@ -153,7 +153,7 @@ func TestEncryptedShares(t *testing.T) {
 	refused := func(what string, l EncryptedShare) {
 		t.Helper()
 		c := s.clients[1]
-		out, err := c.open(EncryptedShares{0: l})
+		out, err := c.open(EncryptedShares{0: l}, nil)
 		if x, ok := out[0]; err != nil || !ok || len(x.Shared)+len(x.Proof) > 0 || c.seedShares[0] != nil {
 			t.Errorf("%s: %v, %v", what, out, err)
 		}
