@@ -3,6 +3,7 @@ package bench
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"math"
 	"os"
 	"path/filepath"
@@ -206,6 +207,26 @@ func TestRefuses(t *testing.T) {
 			t.Errorf("%v instead of an error with %q", err, want)
 		}
 	}
+}
+
+// TestSimulationStops: a simulation that is stopped says so, and closes. One that waits for ever is a deadlock here.
+func TestSimulationStops(t *testing.T) {
+	w := workload{Clients: 2, Cohort: 1, Train: 2, Test: 1, Batch: 2, TestEvery: 9, Rounds: 9}
+	tower, err := randomTower("random", small, clip.VisionArch{}, t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	experiment, err := w.experiment(tower)
+	synctest.Test(t, func(t *testing.T) {
+		ctx, stop := context.WithCancel(context.Background())
+		simulation := Options{Workers: 1}.simulate(ctx, experiment, t.TempDir(), true)
+		first := simulation.rounds(1)
+		stop()
+		if second := simulation.rounds(1); err != nil || first != nil || !errors.Is(second, context.Canceled) {
+			t.Errorf("%v, the rounds end with %v and %v", err, first, second)
+		}
+		simulation.close()
+	})
 }
 
 func TestStops(t *testing.T) {

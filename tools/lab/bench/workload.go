@@ -155,6 +155,7 @@ func (o Options) simulate(ctx context.Context, experiment *spec.Experiment, dir 
 	}
 
 	go func() {
+		defer close(simulation.done)
 		wait()
 		_, err := engine.Run(ctx, experiment, set)
 		simulation.done <- err
@@ -162,10 +163,14 @@ func (o Options) simulate(ctx context.Context, experiment *spec.Experiment, dir 
 	return simulation
 }
 
-// rounds runs so many rounds more.
+// rounds runs so many rounds more. It is not called again after an error.
 func (s *simulation) rounds(n int) error {
-	s.more <- n
-	return <-s.done
+	select {
+	case s.more <- n:
+		return <-s.done
+	case err := <-s.done: // the run has ended already
+		return err
+	}
 }
 
 func (s *simulation) close() error {
