@@ -1,7 +1,7 @@
 """The work of a client and of the server in the simulations of sim_flower.py and sim_pfl.py: PromptFL on image features, with the text
 tower of step_torch.py.
 
-FOLDER has the files of step_torch.py, workload.json (clients, cohort, train, test, batch, rounds, test_every, empty, lr, momentum,
+FOLDER has the files of step_torch.py, workload.json (clients, cohort, train, test, batch, test_every, empty, lr, momentum,
 weight_decay) and clients.safetensors: image [N,D] and label [N] of all clients, each with its training images and then its test images.
 Standard output begins with a line of JSON, {"version": text, "how": text}. Standard input has commands, each answered with a line:
 "rounds N" runs N rounds, "prompt FILE" writes the merged prompt as float32.

@@ -65,7 +65,8 @@ func CompareSimulator(ctx context.Context, options Options, name, python string)
 		}
 
 		workload.TestEvery = min(workload.TestEvery, setup.rounds)
-		versus, err := options.versus(ctx, workload, setup.arch, setup.rounds/workload.TestEvery, name, python)
+		runs := setup.rounds / workload.TestEvery
+		versus, err := options.versus(ctx, workload, setup.arch, runs, name, python)
 		if err != nil {
 			return report, fmt.Errorf("%s: %w", cmp.Or(setup.what, "empty turns"), err)
 		}
@@ -90,7 +91,7 @@ func CompareSimulator(ctx context.Context, options Options, name, python string)
 		}
 
 		rate := func(c contestant) Number { return tenths(jobs / median(c.seconds)) }
-		turns.add(setup.what, setup.rounds, rate(versus.ours), rate(versus.theirs), factor(faster),
+		turns.add(setup.what, runs*workload.TestEvery, rate(versus.ours), rate(versus.theirs), factor(faster),
 			megabytes(versus.memory[0]),
 			megabytes(versus.memory[1]), scientific(versus.differ))
 	}
