@@ -30,34 +30,56 @@ type rivals struct {
 	slow     time.Duration // limit of a command where torch.compile runs
 }
 
-// ask sends a command for a workload to the process of a mode, within a limit. A process that no longer answers is
-// replaced.
-func (r *rivals) ask(mode string, duel *duel, opening, what string) (string, error) {
-	opponent, limit := r.byMode[mode], time.Minute
-	if mode == "compiled" {
+// prepared returns the process of a rival's mode with the workload open and the rival's form warmed up, and the limit of
+// its next command. A process that no longer answers is replaced.
+func (r *rivals) prepared(rival *rival, duel *duel, opening string) (*opponent, time.Duration, error) {
+	opponent, limit := r.byMode[rival.mode], time.Minute
+	if rival.mode == "compiled" {
 		limit = r.slow
 	}
 
 	if limit = min(limit, time.Until(r.deadline)); limit <= 0 {
-		return "", errors.New("no time left")
+		return nil, 0, errors.New("no time left")
 	}
 
 	if opponent == nil || opponent.dead {
 		var err error
 		if opponent, err = r.start(); err != nil {
-			return "", err
+			return nil, 0, err
 		}
-		r.byMode[mode] = opponent
+		r.byMode[rival.mode] = opponent
 	}
 
 	if opponent.opened != duel || opponent.opening != opening {
 		if _, err := opponent.within(limit, opening); err != nil {
-			return "", err
+			return nil, 0, err
 		}
-		opponent.opened, opponent.opening = duel, opening
+		opponent.opened, opponent.opening, opponent.forms = duel, opening, nil
 	}
 
-	return opponent.within(limit, what)
+	if !slices.Contains(opponent.forms, rival.form) {
+		if _, err := opponent.within(limit, "prepare "+rival.what()); err != nil {
+			return nil, 0, err
+		}
+		opponent.forms = append(opponent.forms, rival.form)
+	}
+
+	return opponent, limit, nil
+}
+
+// step returns the seconds of a step of a rival.
+func (r *rivals) step(rival *rival, duel *duel, opening string) (seconds float64, err error) {
+	process, limit, err := r.prepared(rival, duel, opening)
+	if err != nil {
+		return 0, err
+	}
+
+	said, err := process.within(limit, "step "+rival.what())
+	if err == nil {
+		_, err = fmt.Sscan(said, &seconds)
+	}
+
+	return seconds, err
 }
 
 func (r *rivals) close() {
@@ -72,6 +94,9 @@ type rival struct {
 	form, mode string
 	differ     float64 // its gradient or features, from those of the reference
 }
+
+// what names the rival in commands of step_torch.py.
+func (r *rival) what() string { return r.form + " " + r.mode }
 
 // ComparePyTorch measures workloads and the same ones in PyTorch, of tools/golden/step_torch.py, in turns, on the same
 // random weights, prompts and images: on the CPU the step of a text prompt, on a device also FedPHA's step of two, that
@@ -205,16 +230,10 @@ func (o Options) duel(ctx context.Context, duel *duel, precision string, threads
 	for _, form := range duel.forms {
 		for _, mode := range o.modes(duel, form, precision) {
 			rival := &rival{form: form, mode: mode, differ: math.NaN()}
-			what := form + " " + mode
-			rival.own = func() (seconds float64, err error) {
-				said, err := theirs.ask(mode, duel, opening, "step "+what)
-				if err == nil {
-					_, err = fmt.Sscan(said, &seconds)
-				}
-				return seconds, err
-			}
-			if _, rival.failed = theirs.ask(mode, duel, opening, "prepare "+what); rival.failed == nil && like != nil {
-				rival.failed = duel.compare(rival, theirs.byMode[mode], what, precision, like.Shape)
+			rival.own = func() (float64, error) { return theirs.step(rival, duel, opening) }
+			var process *opponent
+			if process, _, rival.failed = theirs.prepared(rival, duel, opening); rival.failed == nil && like != nil {
+				rival.failed = duel.compare(rival, process, precision, like.Shape)
 			}
 			all = append(all, rival)
 		}
@@ -258,8 +277,8 @@ func (o Options) modes(d *duel, form, precision string) []string {
 
 // compare sets the difference of a rival's result, of a shape, from the reference. The first result in float32 is the
 // reference.
-func (d *duel) compare(rival *rival, p *opponent, what, precision string, shape []int) error {
-	got, err := p.tensor("result "+what, filepath.Join(d.dir, "result"), shape)
+func (d *duel) compare(rival *rival, p *opponent, precision string, shape []int) error {
+	got, err := p.tensor("result "+rival.what(), filepath.Join(d.dir, "result"), shape)
 	if err != nil {
 		return err
 	}

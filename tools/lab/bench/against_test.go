@@ -6,10 +6,13 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"promptfed/models/clip"
+	"promptfed/runtime/filetest"
 	"promptfed/runtime/goldentest"
 )
 
@@ -106,6 +109,23 @@ func TestComparePyTorchRefuses(t *testing.T) {
 			_, err := ComparePyTorch(context.Background(), o, x.python)
 			goldentest.WantError(t, err, x.words)
 		})
+	}
+}
+
+// TestRivals: what a process had prepared when it ended is prepared again in the next one.
+func TestRivals(t *testing.T) {
+	script := filetest.Write(t, filepath.Join(t.TempDir(), "rival.sh"), `echo {}; while read verb form mode; do
+		case "$verb$ready" in prepare) ready=$form; echo done;; step) echo failed KeyError;; *) echo done 2; esac
+	done`)
+	start := func() (*opponent, error) { return startOpponent(t.Context(), program{script: script}, "sh") }
+	theirs := &rivals{byMode: map[string]*opponent{}, deadline: time.Now().Add(time.Hour), start: start}
+	defer theirs.close()
+	form, work := &rival{form: "shared", mode: "eager"}, &duel{}
+	for range 2 {
+		if seconds, err := theirs.step(form, work, "open"); seconds != 2 || err != nil {
+			t.Errorf("a step of %v s: %v", seconds, err)
+		}
+		theirs.byMode["eager"].dead = true
 	}
 }
 

@@ -43,6 +43,7 @@ type opponent struct {
 
 	opened  *duel // of PyTorch, the last workload
 	opening string
+	forms   []string // those prepared since
 }
 
 // startOpponent starts a program with arguments. The working folder must be a checkout of the source.
