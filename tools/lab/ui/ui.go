@@ -71,11 +71,12 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // Watch checks for changes while pages are open, until the context ends.
 func (s *Server) Watch(ctx context.Context, every time.Duration) {
+	pause := every
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(every):
+		case <-time.After(pause):
 		}
 
 		s.mu.Lock()
@@ -89,7 +90,7 @@ func (s *Server) Watch(ctx context.Context, every time.Duration) {
 					}
 				}
 			}
-			every = max(every, 5*time.Since(began)) // large trees and slow drives are looked at less often
+			pause = max(every, 5*time.Since(began)) // large trees and slow drives are looked at less often
 		}
 
 		s.mu.Unlock()
@@ -195,8 +196,14 @@ func (s *Server) samples(w http.ResponseWriter, r *http.Request) {
 func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 	flush := http.NewResponseController(w)
 	wake := make(chan struct{}, 1)
+	since := cmp.Or(r.Header.Get("Last-Event-ID"), r.URL.Query().Get("since"))
 	s.mu.Lock()
 	known, err := s.current()
+	if err != nil || since != known.Version {
+		known = nil // the page has an older version
+		wake <- struct{}{}
+	}
+
 	s.readers[wake] = true
 	s.mu.Unlock()
 	defer func() {
@@ -206,12 +213,6 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 	}()
 
 	w.Header().Set("Content-Type", "text/event-stream")
-	since := cmp.Or(r.Header.Get("Last-Event-ID"), r.URL.Query().Get("since"))
-	if err != nil || since != known.Version {
-		known = nil // the page has an older version
-		wake <- struct{}{}
-	}
-
 	beat := time.NewTicker(heartbeat)
 	defer beat.Stop()
 	const nothing = ": \n\n"

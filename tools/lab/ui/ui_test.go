@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"promptfed/runtime/busytest"
@@ -243,4 +244,39 @@ func TestEvents(t *testing.T) {
 	if event, id, _ := listen(t, address+"/events?since=1").next(); event != "page" || id != "2" {
 		t.Errorf("an older page hears %s %s", event, id)
 	}
+}
+
+// TestWatch: a page that is woken while it opens does not hang. The pause after a look of six seconds is 30 s, and then a
+// second again: 3 looks up to 38 s, 21 up to 59 s.
+func TestWatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source, looks := (&made{}).source(), 0
+		source.Version = func() uint64 {
+			if looks++; looks == 4 { // the second of the last Watch
+				time.Sleep(6 * time.Second)
+			}
+			return 0
+		}
+		s := New(source)
+		s.events(waking{nil, s}, httptest.NewRequest("GET", "/events?since=old", nil))
+		s.readers[nil] = true
+		if s.watch(59500 * time.Millisecond); looks != 2+24 {
+			t.Errorf("%d looks", looks)
+		}
+	})
+}
+
+// waking is the writer of a page that Watch wakes once while it opens, and that is closed then.
+type waking struct {
+	http.ResponseWriter
+	*Server
+}
+
+func (w waking) Header() http.Header     { w.watch(1500 * time.Millisecond); return http.Header{} }
+func (waking) Write([]byte) (int, error) { return 0, io.EOF }
+
+func (s *Server) watch(limit time.Duration) {
+	ctx, stop := context.WithTimeout(context.Background(), limit)
+	defer stop()
+	s.Watch(ctx, time.Second)
 }
