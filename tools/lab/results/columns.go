@@ -3,6 +3,7 @@ package results
 import (
 	"slices"
 	"strconv"
+	"strings"
 
 	"promptfed/federation/engine/metrics"
 	"promptfed/runtime/convert"
@@ -114,7 +115,7 @@ func MainMetrics(asked string, groups []*Group) []string {
 			continue
 		case definition.Name == metrics.Note:
 			names = slices.DeleteFunc(names, func(name string) bool {
-				return !slices.Contains(epsilons, name[len(metrics.Note)+1:])
+				return !slices.Contains(epsilons, strings.TrimPrefix(name, metrics.Note+":"))
 			})
 		}
 

@@ -286,6 +286,8 @@ func FuzzRunFolder(f *testing.F) {
 	f.Add([]byte(`{"format":2,"round":0,"tested":true,"per_client":[1],"f1":0.5,"sets":{"new":{"accuracy":1}},`+
 		`"per_domain":{"a":1}}`+"\n"), []byte("with: [a]\nseed: -1"), []byte("{}"), []byte("{}"),
 		[]byte(`{"card":{"numbers":{"values":{"a":null}}}}`))
+	f.Add([]byte(`{"format":2,"round":0,"notes":{"":1}}`+"\n"), []byte(config("a", "b", 1, 1)), []byte("{}"), []byte("{}"),
+		[]byte(plan))
 	f.Add([]byte("\n\n"), []byte("&a [*a]"), []byte("null"), []byte("null"), []byte("null"))
 	f.Fuzz(func(t *testing.T, rounds, config, summary, clients, sweep []byte) {
 		dir := t.TempDir()
@@ -295,6 +297,7 @@ func FuzzRunFolder(f *testing.F) {
 		if err != nil {
 			return // the plan has other cells
 		}
+		MainMetrics("last", r.Groups)
 		for _, g := range r.Groups {
 			for _, name := range []string{"last", "best", "last5", "last10", "global@best", "personal", "weighted",
 				"f1", "worst", "domain:a", "domain-std", "set:new", "loss", "bytes", "seconds@last5"} {
