@@ -16,7 +16,7 @@ const (
 	maxCurveNumbers  = 600_000   // over all runs and metrics; longer curves are thinned
 	maxClientNumbers = 1_200_000 // per-client curves; further runs have none
 	maxCounts        = 800_000   // numbers of examples; further runs have no clients
-	maxDetails       = 4 << 20   // bytes; further runs have none
+	maxDetails       = 4 << 20   // bytes; runs with more have none
 )
 
 // mapSteps is the number of colours of the map of shares and counts.
@@ -102,9 +102,11 @@ func newBlock(report Report) (data block, left []string, err error) {
 			}
 		}
 
-		if details += len(run.Details); details > maxDetails {
+		if details+len(run.Details) > maxDetails {
 			packed.Details = nil
 			withoutDetails++
+		} else {
+			details += len(run.Details)
 		}
 
 		if run.Clients != nil && len(run.Clients.Clients) > 0 {

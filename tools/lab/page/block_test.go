@@ -78,6 +78,7 @@ func TestLimits(t *testing.T) {
 			Clients: &experiment.Clients{}}
 		if i < 3 {
 			run.PerClient = pc
+			run.Details = make(json.RawMessage, []int{maxDetails + 1, maxDetails, 1}[i])
 		}
 		for k := range 1000 {
 			run.Clients.Clients = append(run.Clients.Clients, experiment.ClientInfo{Train: []int{i + 1, k},
@@ -97,12 +98,16 @@ func TestLimits(t *testing.T) {
 	if b.Runs[1].PerClient == nil || b.Runs[2].PerClient != nil {
 		t.Error("the clients' curves are not those of the first two runs")
 	}
+	if b.Runs[0].Details != nil || b.Runs[1].Details == nil || b.Runs[2].Details != nil {
+		t.Error("the details are not those of the second run, which are as large as the limit")
+	}
 	if len(b.Parts) != 20 || b.Runs[24].Part != -1 {
 		t.Errorf("%d partitions", len(b.Parts))
 	}
 	want := []string{"The curves show one round in 3: all of them would make the page too large.",
 		"The lines of single clients of 1 of 25 runs are left out, to keep the page small.",
-		"The partitions of 5 of 25 runs are left out, to keep the page small."}
+		"The partitions of 5 of 25 runs are left out, to keep the page small.",
+		"The configurations, logs and other details of 2 of 25 runs are left out, to keep the page small."}
 	if d := cmp.Diff(want, left); d != "" {
 		t.Error(d)
 	}
