@@ -7,7 +7,7 @@ import (
 )
 
 // searches are the functions of strings, and the methods of a regular expression, that look for something in a text.
-var searches = regexp.MustCompile(`\.(Contains|HasPrefix|HasSuffix|Cut|Trim|Index|LastIndex|Match|Find)|^ReplaceAll`)
+var searches = regexp.MustCompile(`\.(Contains|HasPrefix|HasSuffix|Cut|Trim|Index|LastIndex|Match|Find)`)
 
 // ErrorTexts finds places where a Go file searches the text of an error: what an error is about is in its type.
 func ErrorTexts(file string, source []byte) ([]string, error) {

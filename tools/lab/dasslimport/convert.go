@@ -147,7 +147,7 @@ func wrapper(v any) (any, error) {
 	return nil, errors.New("supported: fedavg, FedOTP, fedprox")
 }
 
-var backbone = mapped("supported: ViT-B/16, ViT-B/32, RN50, RN101; for others conversion the checkpoint and name its "+
+var backbone = mapped("supported: ViT-B/16, ViT-B/32, RN50, RN101; for others convert the checkpoint and name its "+
 	"bundle", map[string]any{"vit-b/16": []string{"vit-b16"}, "vit-b/32": []string{"vit-b32"}, "rn50": []string{"rn50"},
 	"rn101": []string{"rn101"}})
 

@@ -111,7 +111,7 @@ func TestEverySettingIsCarriedOverOrSaid(t *testing.T) {
 		"DATASET.SUBSAMPLE_CLASSES base": "classes: base", "OPTIM.NAME rmsprop": "OPTIM.NAME = rmsprop: supported",
 		"TRAINER.COOP.CTX_INIT a_photo": "CTX_INIT = a_photo: this method has random",
 		"TRAINER.COOP.PREC amp":         "PREC = amp: promptfed",
-		"MODEL.BACKBONE.NAME RN50x4":    "RN50x4: supported",
+		"MODEL.BACKBONE.NAME RN50x4":    "RN50, RN101; for others convert the checkpoint",
 		"MODEL.HEAD.NAME mlp":           "MODEL.HEAD.NAME = mlp: unknown setting",
 		"OPTIM.WARMUP_TYPE linear":      "linear: supported: constant",
 		"OPTIM.LR_SCHEDULER other":      "other: supported: single_step",
