@@ -49,14 +49,15 @@ func TestReproduceNamesDownloads(t *testing.T) {
 	}
 }
 
-// With random weights, two of them in the folder of promptfed pull, and a few images of two sets (one of them also
-// pooled), reproduce runs the tables of CLIP and of all five papers. It leaves other files in its folder alone. The
-// result has published numbers, ours and their differences, and says that the weights are not the published ones.
+// With random weights, two of them in the folder of promptfed pull and one in that of runtime.models, and a few images of
+// two sets (one of them also pooled), reproduce runs the tables of CLIP and of all five papers. It leaves other files in
+// its folder alone. The result has published numbers, ours and their differences, and says that the weights are not the
+// published ones.
 func TestReproduceWithRandomWeights(t *testing.T) {
 	t.Parallel()
 	home := t.TempDir()
 	models := filepath.Join(home, "runs", "models")
-	for _, dir := range []string{"runs/models/rn50", "runs/models/rn101", "caches/promptfed/bundles/ViT-B-32",
+	for _, dir := range []string{"weights/rn50", "runs/models/rn101", "caches/promptfed/bundles/ViT-B-32",
 		"caches/promptfed/bundles/ViT-B-16"} {
 		mustRun(t, "convert", "../../../models/bundle/converted/testdata/huggingface", "--out",
 			filepath.Join(home, dir))
@@ -72,7 +73,7 @@ func TestReproduceWithRandomWeights(t *testing.T) {
 	}
 	args := []string{"-models", models, "-data", datatest.Tree(t, names...), "-seeds", "1"}
 	for _, set := range []string{"partition.clients=2", "train.rounds=1", "train.batch=4",
-		"data.duplicates=keep"} {
+		"data.duplicates=keep", "runtime.models=" + filepath.Join(home, "weights")} {
 		args = append(args, "-set", set)
 	}
 	out, err := reproduce(t, home, args...)

@@ -149,12 +149,12 @@ func rounded(v float64) *float64 {
 // weights describes the backbones of the tables that ran. Weights are published ones if promptfed pull fetched them,
 // which compares their sums.
 func (s *stock) weights(ran []table) (all []weights, words string, err error) {
-	used := map[string]bool{}
+	used := map[string]string{} // folders of backbones, runtime.models, by their names
 	for _, t := range ran {
 		if t.sweep != nil {
 			for _, c := range t.sweep.Cells {
 				for _, name := range c.Config.Backbones {
-					used[name] = true
+					used[name] = c.Config.Runtime.Models
 				}
 			}
 		}
@@ -162,7 +162,7 @@ func (s *stock) weights(ran []table) (all []weights, words string, err error) {
 
 	var unknown []string
 	for _, name := range slices.Sorted(maps.Keys(used)) {
-		model, err := bundle.Find(name)
+		model, err := bundle.Find(name, used[name])
 		if err != nil {
 			return nil, "", err
 		}
