@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -21,6 +22,7 @@ func (t *trainer) fingerprint() string {
 	c := t.cfg
 	c.Out, c.Checkpoint = "", 0
 	h := sha256.New()
+	io.WriteString(h, t.started.SHA256)
 	for _, s := range t.data.samplers {
 		if l, ok := s.(*lister); ok {
 			fmt.Fprintf(h, "%s %v %q %q\n", data.Digest(l.list), data.Labels(l.list), l.set.Classes, l.set.Domains)
@@ -61,8 +63,8 @@ func (t *trainer) resume() error {
 	}
 
 	if meta["config"] != t.fingerprint() {
-		return fmt.Errorf("%s was written with another configuration or other images: remove it, or set another out",
-			path)
+		return fmt.Errorf("%s was written with another configuration, other images or other weights of start: "+
+			"remove it, or set another out", path)
 	}
 
 	weights, moments := tensors.WithoutPrefix("weight"), tensors.WithoutPrefix("moment")

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"promptfed/federation/data"
+	"promptfed/models/bundle"
 	"promptfed/runtime/optim"
 	"promptfed/runtime/ort"
 	"promptfed/runtime/tensor"
@@ -42,7 +43,8 @@ type trainer struct {
 	rate    optim.Rate
 	opt     *optim.Optimizer
 	weights tensor.Map
-	moments tensor.Map // running means and variances of the image tower's batch normalisations
+	moments tensor.Map  // running means and variances of the image tower's batch normalisations
+	started bundle.File // the weights of Config.Start
 	step    int
 	losses  []float64 // of the last steps
 }
@@ -98,6 +100,12 @@ func newTrainer(cfg Config) (*trainer, error) {
 		moments: freshMoments(cfg.image())}
 	if err := start(cfg.Start, cfg.Take, trainer.weights, trainer.moments); err != nil {
 		return nil, err
+	}
+
+	if cfg.Start != "" {
+		if trainer.started, err = (bundle.Hashes{}).File(context.Background(), cfg.Start, weightsFile); err != nil {
+			return nil, err
+		}
 	}
 
 	if trainer.rate, err = cfg.Train.rate(); err != nil {

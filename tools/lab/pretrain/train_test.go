@@ -137,6 +137,12 @@ func TestStart(t *testing.T) {
 			t.Errorf("%s: taken over is %v", name, same)
 		}
 	}
+	if err := Export(first, fresh(first.text(), first.image(), tok.VocabSize(), 6)); err != nil {
+		t.Fatal(err)
+	}
+	if other, err := newTrainer(second); err != nil || other.fingerprint() == got.fingerprint() {
+		t.Errorf("a training from other weights has the checkpoints of the first: %v", err)
+	}
 	second.Take = takeAll
 	if _, err := newTrainer(second); err == nil || !strings.Contains(err.Error(), "text_projection") {
 		t.Errorf("another embedding dimension gives %v", err)
