@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -12,6 +11,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"promptfed/federation/experiment"
+	"promptfed/runtime/atomicfile"
 	"promptfed/runtime/convert"
 	"promptfed/runtime/oneline"
 )
@@ -59,10 +59,12 @@ func (p Plan) JSON() ([]byte, error) {
 	return append(b, '\n'), err
 }
 
+const maxPlan = 64 << 20 // bytes; a cell has some 300
+
 // ReadPlan reads sweep.json in the folder of a sweep. The folder of a cell outside the folder of the sweep is an error.
 func ReadPlan(dir string) (*Plan, error) {
 	path := filepath.Join(dir, PlanFile)
-	text, err := os.ReadFile(path)
+	text, err := atomicfile.ReadAtMost(path, maxPlan)
 	if err != nil {
 		return nil, err
 	}

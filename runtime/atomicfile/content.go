@@ -42,9 +42,9 @@ func ReadAtMost(path string, limit int64) ([]byte, error) {
 	return b, err
 }
 
-// ReadJSON reads a JSON file, and reports whether it exists.
+// ReadJSON reads a JSON file of at most 1 GiB, and reports whether it exists.
 func ReadJSON(path string, into any) (there bool, err error) {
-	b, err := os.ReadFile(path)
+	b, err := ReadAtMost(path, 1<<30)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}

@@ -3,6 +3,7 @@ package results
 import (
 	"encoding/json"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -227,6 +228,9 @@ func TestLoadDamaged(t *testing.T) {
 	put(t, dir, "sum/summary.json", `{"format":2,"rounds":"many"}`)
 	finished(t, filepath.Join(dir, "conf"), "conf", "m", 3, [2]float64{.5, .7})
 	put(t, dir, "conf/config.yaml", "name: kept\nseed: [\n", "sweep.json", "[]")
+	if err := os.Truncate(filepath.Join(dir, "sweep.json"), 65<<20); err != nil {
+		t.Fatal(err)
+	}
 	r := load(t, dir)
 	states := map[string]State{}
 	for _, g := range r.Groups {
@@ -237,7 +241,7 @@ func TestLoadDamaged(t *testing.T) {
 	if states["short"] != Failed || states["sum"] != Failed || states["conf"] != Done {
 		t.Errorf("states %v", states)
 	}
-	for _, want := range []string{"sweep.json: ", "rounds.jsonl: line 2 is not a round", "summary.json",
+	for _, want := range []string{"sweep.json: it may have at most", "rounds.jsonl: line 2 is not a round", "summary.json",
 		"config.yaml"} {
 		if !strings.Contains(strings.Join(r.Notes, "\n"), want) {
 			t.Errorf("no note says %q: %q", want, r.Notes)
