@@ -142,7 +142,8 @@ func (w *Worker) update(ctx context.Context, turn *turn, in inputs, out tensor.M
 	}
 
 	traced := turn.traceStep(in, grads)
-	if local.Frozen = nil; err == nil {
+	local.Frozen = nil // every layer adds what it freezes
+	if err == nil {
 		err = w.Experiment.Method.AdjustGradients(local, grads)
 	}
 
