@@ -1,7 +1,6 @@
 package preprocess
 
 import (
-	"image"
 	"math"
 	"math/rand/v2"
 )
@@ -14,13 +13,6 @@ const (
 
 // cropTries is the number of random boxes that are tried before the central one is used.
 const cropTries = 10
-
-// Augment returns one random view of an image, [3,Size,Size] as in Pixels: a box of 8 to 100 % of the area and of
-// aspect ratio 3:4 to 4:3, resized to the square with the bicubic filter, and mirrored half of the time (torchvision's
-// RandomResizedCrop and RandomHorizontalFlip). Equal images and states of rng give equal bytes.
-func (p Preprocess) Augment(img image.Image, rng *rand.Rand) []float32 {
-	return p.Normalise(p.Levels(img, rng))
-}
 
 func (p Preprocess) augmented(src *raster, rng *rand.Rand) []byte {
 	b := randomBox(src.w, src.h, rng.Float64)

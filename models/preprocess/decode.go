@@ -23,8 +23,8 @@ const (
 	maxSide   = 1 << 20
 )
 
-// Decode reads a JPEG, PNG, GIF (its first frame), WebP, BMP or TIFF image, with its colours converted for Pixels and
-// Augment. It checks the size before it decodes pixels.
+// Decode reads a JPEG, PNG, GIF (its first frame), WebP, BMP or TIFF image, with its colours converted for Levels.
+// It checks the size before it decodes pixels.
 func Decode(r io.Reader) (image.Image, error) { return DecodeIf(r, func(int) error { return nil }) }
 
 // DecodeIf is Decode with a condition: allow gets the number of pixels before any pixel is decoded, and DecodeIf
