@@ -168,7 +168,7 @@ func (b *Bundle) suffixesOf(classes []string, behind string) (*clip.Suffixes, er
 		return nil, b.wrap(err)
 	}
 
-	suffixes, err := clip.SuffixesOf(classes, ids, clip.SpecialTokens{SOS: b.tokens.SOS(), Pad: b.tokens.Pad(),
+	suffixes, err := clip.NewSuffixes(classes, ids, clip.SpecialTokens{SOS: b.tokens.SOS(), Pad: b.tokens.Pad(),
 		NoStop: len(stop) == 0},
 		b.Text.Width, b.Embed)
 	if err != nil {

@@ -198,8 +198,8 @@ func BenchmarkTextStep(b *testing.B) {
 		name    string
 		classes clip.NamedClasses
 	}{{"cifar10", clip.CIFAR10}, {"cifar100", clip.CIFAR100}} {
-		s, err := clip.NewSuffixes(set.classes.Names(), set.classes.Suffixes(), clip.StartID, clip.TextB.Width,
-			embedding(clip.TextB.Width))
+		s, err := clip.NewSuffixes(set.classes.Names(), set.classes.Suffixes(),
+			clip.SpecialTokens{SOS: clip.StartID}, clip.TextB.Width, embedding(clip.TextB.Width))
 		if err != nil {
 			b.Fatal(err)
 		}

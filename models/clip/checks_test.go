@@ -103,9 +103,7 @@ func TestStepFLOPsOfMiddleBlocks(t *testing.T) {
 // By hand: one class of 2 tokens and a prompt of 1 are 4 rows, for width 2 with 8 units, 3 blocks and a head. Attention
 // of an image's own prompt is over all 4 rows. Prompts for each class are read at the end of 4 positions.
 func TestStepBytes(t *testing.T) {
-	s, err := clip.NewSuffixes([]string{"a"}, [][]int{{1, 2}}, 3, 2, func(ids []int) ([]float32, error) {
-		return make([]float32, 2*len(ids)), nil
-	})
+	s, err := clip.NewSuffixes([]string{"a"}, [][]int{{1, 2}}, clip.SpecialTokens{SOS: 3}, 2, embedding(2))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -53,17 +53,10 @@ func (t Text) StepFLOPs(s *Suffixes, prompts []Prompt) float64 {
 	return 2 * macs
 }
 
-// PlainStepFLOPs counts the operations of the plain form on sequences of the full context.
-func (t Text) PlainStepFLOPs(classes int) float64 {
-	w, l, c := float64(t.Width), float64(t.Context), float64(classes)
-	perLayer := 2*(3*w*w+t.rest())*l + 3*2*w*l*l
-	return 2 * c * (float64(t.Layers)*perLayer + 2*w*float64(t.EmbedDim))
-}
-
 // rest returns the multiply-adds per row in a block's products with weights after the attention: the output projection
 // and the feed-forward layers.
 func (t Text) rest() float64 {
-	return float64(t.Width*t.Width + 2*t.Width*units(t.MLP, t.Width))
+	return float64(t.Width*t.Width + 2*t.Width*t.Units())
 }
 
 // FLOPs counts, as StepFLOPs does, the operations for the features of an image, without patch features, with the given

@@ -1,7 +1,6 @@
 package clip
 
 import (
-	"fmt"
 	"slices"
 
 	"promptfed/runtime/convert"
@@ -11,14 +10,9 @@ import (
 
 // placed computes a prompt in the plain form.
 func (t Text) placed(tw tower, s *Suffixes, p Prompt) graph.Node {
-	longest := 0
-	for _, n := range s.Lengths(p) {
-		longest = max(longest, n)
-	}
-
-	emb, _, read := s.sequences(tw.graph, p, t.length(longest))
+	emb, _, read := s.sequences(tw.graph, p, t.length(slices.Max(s.Lengths(p))))
 	if tw.graph.Err() != nil {
-		return tw.graph.Fail("%w", fmt.Errorf("text tower: class position %s", p.Class))
+		return emb
 	}
 
 	return t.plain(tw, emb, tw.graph.Ints(read...))

@@ -34,8 +34,8 @@ func TestProfile(t *testing.T) {
 	}
 	w := writeFormula(t, t.TempDir(), clip.TextB.Shapes())
 	for name, list := range map[string]clip.NamedClasses{"cifar10": clip.CIFAR10, "cifar100": clip.CIFAR100} {
-		s, err := clip.NewSuffixes(list.Names(), list.Suffixes(), clip.StartID, clip.TextB.Width,
-			embedding(clip.TextB.Width))
+		s, err := clip.NewSuffixes(list.Names(), list.Suffixes(), clip.SpecialTokens{SOS: clip.StartID},
+			clip.TextB.Width, embedding(clip.TextB.Width))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -29,7 +29,7 @@ func classes(t testing.TB, n, width int) *clip.Suffixes {
 		}
 		names, ids = append(names, fmt.Sprintf("class %d", c)), append(ids, append(list, stop, eot))
 	}
-	s, err := clip.NewSuffixes(names, ids, sos, width, embedding(width))
+	s, err := clip.NewSuffixes(names, ids, clip.SpecialTokens{SOS: sos}, width, embedding(width))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +66,7 @@ func sequence(t testing.TB, g *graph.Graph, s *clip.Suffixes, p clip.Prompt, wid
 		used := 1 + n + len(ids)
 		at = append(at, used-1+p.ReadOffset)
 		for range length - used {
-			parts = append(parts, row(clip.PadID))
+			parts = append(parts, row(0))
 		}
 		all = append(all, graph.Concat(0, parts...))
 	}
@@ -222,7 +222,8 @@ func TestOperatorsOfAStep(t *testing.T) {
 	count := func(layers int, list clip.NamedClasses, set graph.KernelSet) int {
 		text := clip.Text{TextArch: clip.TextB}
 		text.Layers = layers
-		s, err := clip.NewSuffixes(list.Names(), list.Suffixes(), clip.StartID, text.Width, embedding(text.Width))
+		s, err := clip.NewSuffixes(list.Names(), list.Suffixes(), clip.SpecialTokens{SOS: clip.StartID}, text.Width,
+			embedding(text.Width))
 		if err != nil {
 			t.Fatal(err)
 		}

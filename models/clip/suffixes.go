@@ -12,7 +12,7 @@ import (
 )
 
 // Suffixes are the constant parts of class prompts: for each class the tokens [name . EOT], and the tokens SOS and
-// padding that all prompts share. NewSuffixes and SuffixesOf make them; many graphs may use them concurrently.
+// padding that all prompts share. NewSuffixes makes them; many graphs may use them concurrently.
 type Suffixes struct {
 	Names []string
 	IDs   [][]int // of each class; the last is EOT, after "." if a prompt may precede it
@@ -26,9 +26,6 @@ type Suffixes struct {
 	memo     map[string]*tensor.Tensor // constants by what they depend on, so that graphs can intern them
 }
 
-// PadID is the padding token of CLIP's tokenizer.
-const PadID = 0
-
 // SpecialTokens holds the special tokens of texts: SOS is the start token, or -1 if there is none, and Pad the padding
 // token. NoStop means that the tokenizer drops the full stop.
 type SpecialTokens struct {
@@ -36,15 +33,9 @@ type SpecialTokens struct {
 	NoStop   bool
 }
 
-// NewSuffixes is SuffixesOf for CLIP's tokenizer.
-func NewSuffixes(names []string, ids [][]int, sos, width int, embed func(ids []int) ([]float32, error)) (*Suffixes,
-	error) {
-	return SuffixesOf(names, ids, SpecialTokens{SOS: sos, Pad: PadID}, width, embed)
-}
-
-// SuffixesOf looks up the embeddings of all classes. ids[c] is [name . EOT] of names[c]; embed returns the rows of the
+// NewSuffixes looks up the embeddings of all classes. ids[c] is [name . EOT] of names[c]; embed returns the rows of the
 // token embedding, width numbers for each id.
-func SuffixesOf(names []string, ids [][]int, special SpecialTokens, width int,
+func NewSuffixes(names []string, ids [][]int, special SpecialTokens, width int,
 	embed func(ids []int) ([]float32, error)) (*Suffixes, error) {
 	if len(names) == 0 || len(names) != len(ids) {
 		return nil, fmt.Errorf("%d class names with %d token lists", len(names), len(ids))

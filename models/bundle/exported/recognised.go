@@ -209,7 +209,8 @@ func (m *model) prove(shared *recognised, run bundle.Runner) error {
 	}
 
 	ids := convert.Slice(proofClasses, func(n int) []int { return append(tokens(n+1), textTower.eotID) })
-	suffixes, err := clip.NewSuffixes(make([]string, len(ids)), ids, textTower.sos, textTower.table.width, m.Embed)
+	suffixes, err := clip.NewSuffixes(make([]string, len(ids)), ids,
+		clip.SpecialTokens{SOS: textTower.sos, Pad: textTower.pad}, textTower.table.width, m.Embed)
 	if err != nil {
 		return err
 	}

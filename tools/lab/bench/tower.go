@@ -277,7 +277,7 @@ func (t *tower) suffixes(classes []string) (*clip.Suffixes, error) {
 	if err != nil {
 		return nil, err
 	}
-	return clip.NewSuffixes(classes, ids, t.sos, t.text().Width, t.Embed)
+	return clip.NewSuffixes(classes, ids, clip.SpecialTokens{SOS: t.sos}, t.text().Width, t.Embed)
 }
 
 // StepBytes reckons with the tokens of Text.
@@ -337,7 +337,7 @@ func (t *tower) sentences(g *graph.Graph, s *clip.Suffixes, prompt clip.Prompt) 
 	behind := t.text().Context - 1 - length
 	var all, last []int
 	for _, ids := range s.IDs {
-		all = append(append(all, ids...), slices.Repeat([]int{clip.PadID}, behind-len(ids))...)
+		all = append(append(all, ids...), make([]int, behind-len(ids))...)
 		last = append(last, length+len(ids)+prompt.ReadOffset)
 	}
 
