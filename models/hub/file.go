@@ -237,22 +237,18 @@ func (h *Hub) download(ctx context.Context, wanted file, part string, progress P
 		return err
 	}
 
+	timer := time.AfterFunc(h.stall, func() { stop(errStalled) })
+	defer timer.Stop()
 	counter := &counter{Writer: out, done: from, report: func(done int64) {
-		progress(wanted.what, done, max(done,
-			total))
+		timer.Reset(h.stall)
+		progress(wanted.what, done, max(done, total))
 	}}
 	most := wanted.limit
 	if total >= 0 {
 		most = total
 	}
 
-	timer := time.AfterFunc(h.stall, func() { stop(errStalled) })
-	defer timer.Stop()
-	body := io.LimitReader(atomicfile.Reader{Context: ctx, R: answer.Body}, most-from+1)
-	_, err = io.Copy(counter, readerFunc(func(p []byte) (int, error) {
-		timer.Reset(h.stall)
-		return body.Read(p)
-	}))
+	_, err = io.Copy(counter, io.LimitReader(atomicfile.Reader{Context: ctx, R: answer.Body}, most-from+1))
 
 	switch {
 	case counter.failed != nil:
@@ -276,10 +272,6 @@ func (h *Hub) download(ctx context.Context, wanted file, part string, progress P
 }
 
 var errStalled = errors.New("no byte for a long time")
-
-type readerFunc func([]byte) (int, error)
-
-func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 
 // counter counts the bytes that arrive in a file, and keeps the error of writing.
 type counter struct {
