@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"math"
 	"path/filepath"
 	"slices"
@@ -73,9 +72,6 @@ func (c *Checkpoint) Path() string { return c.path }
 
 // Dir returns the folder of the checkpoint; empty for a checkpoint in memory.
 func (c *Checkpoint) Dir() string { return c.dir }
-
-// Config returns config.json or open_clip_config.json with numbers as json.Number; nil if there is none.
-func (c *Checkpoint) Config() map[string]any { return maps.Clone(c.config) }
 
 // Names returns the names of the tensors, sorted, without the prefixes of wrappers ("module.", "_orig_mod.").
 func (c *Checkpoint) Names() []string { return keys(c.handles) }

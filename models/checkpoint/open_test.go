@@ -168,8 +168,8 @@ func TestFolderFiles(t *testing.T) {
 		t.Errorf("files %v", c.Files())
 	}
 	one := open(t, "testdata/huggingface/model.safetensors", Options{})
-	if one.Format() != HuggingFace || one.Config()["model_type"] != "clip" {
-		t.Errorf("the weights alone: format %s, config %v", one.Format(), one.Config())
+	if one.Format() != HuggingFace || one.config["model_type"] != "clip" {
+		t.Errorf("the weights alone: format %s, config %v", one.Format(), one.config)
 	}
 }
 

@@ -88,10 +88,6 @@ func readConfig(dir string) (config config, ok bool, err error) {
 
 func parseConfig(data []byte) (config, error) {
 	var config config
-	if old := []byte(`"joint_dim"`); bytes.Contains(data, old) {
-		return config, errors.New("key joint_dim is called embed_dim now: rename it")
-	}
-
 	dec := json.NewDecoder(bytes.NewReader(data))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&config); err != nil {

@@ -32,7 +32,6 @@ func TestConfigErrors(t *testing.T) {
 		{"output of the other tower", both, `{"image": {"output": "text_embeds"}}`, `pixels`},
 		{"wrong width", ids, `{"text_width": 9}`, `bundle.json says text_width 9, text.onnx has 8`},
 		{"wrong embedding dimension", ids, `{"embed_dim": 9}`, `bundle.json says embed_dim 9, text.onnx has 6`},
-		{"key of version 1", ids, `{"joint_dim": 6}`, `key joint_dim is called embed_dim now: rename it`},
 		{"wrong size", ids, `{"image_size": 32}`, `image`},
 		{"wrong context", ids, `{"context_length": 77}`, `77`},
 		{"wrong preprocessing", ids, `{"preprocess": {"size": 32}}`,
