@@ -156,29 +156,16 @@ func TestHostileShards(t *testing.T) {
 		{to: b, want: []string{"is not in the shard " + b}},
 		{to: a, missing: a, want: []string{"its shard", "no such file"}},
 	} {
-		dir := t.TempDir()
-		for _, name := range []string{a, b, "config.json"} {
-			if name == c.missing {
-				continue
-			}
-			if err := os.Link(filepath.Join("testdata/sharded", name), filepath.Join(dir, name)); err != nil {
-				content, err := os.ReadFile(filepath.Join("testdata/sharded", name))
-				if err == nil {
-					err = os.WriteFile(filepath.Join(dir, name), content, 0o644)
-				}
-				if err != nil {
-					t.Fatal(err)
-				}
-			}
+		dir := filetest.Copy(t, t.TempDir(), "testdata/sharded")
+		if c.missing != "" {
+			os.Remove(filepath.Join(dir, c.missing))
 		}
 		m.Weights[first] = c.to
 		raw, err := json.Marshal(m)
-		if err == nil {
-			err = os.WriteFile(filepath.Join(dir, index), raw, 0o644)
-		}
 		if err != nil {
 			t.Fatal(err)
 		}
+		filetest.Write(t, filepath.Join(dir, index), raw)
 		f, err := Open(dir, Options{})
 		if err == nil {
 			f.Close()
@@ -217,17 +204,7 @@ func FuzzIndex(f *testing.F) {
 	f.Add([]byte(`{"weight_map":{"a":"../../../etc/passwd","b":"model.safetensors.index.json"}}`))
 	f.Add([]byte(`{"weight_map":{"a":"model-00001-of-00002.safetensors","a":"model-00009-of-00002.safetensors"}}`))
 	f.Add([]byte(`{"weight_map":{"a":["x"],"b":null}}`))
-	dir := f.TempDir()
-	for _, name := range []string{"model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors",
-		"config.json"} {
-		content, err := os.ReadFile(filepath.Join("testdata/sharded", name))
-		if err == nil {
-			err = os.WriteFile(filepath.Join(dir, name), content, 0o644)
-		}
-		if err != nil {
-			f.Fatal(err)
-		}
-	}
+	dir := filetest.Copy(f, f.TempDir(), "testdata/sharded")
 	f.Fuzz(func(t *testing.T, b []byte) {
 		filetest.Write(t, filepath.Join(dir, index), b)
 		c, err := Open(dir, Options{})
