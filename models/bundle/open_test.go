@@ -325,7 +325,7 @@ func TestTexts(t *testing.T) {
 	}
 	_, err = b.Sentences(g, []string{"cat cat cat cat"})
 	goldentest.WantErrorOf(t, "a long text", err,
-		`bundle b: text "cat cat cat cat" takes 6 tokens with start and end, the context has 5: shorten it`)
+		`bundle b: tokenizer: text "cat cat cat cat" takes 6 tokens with start and end, the context has 5: shorten it`)
 	_, err = b.Sentences(g, nil)
 	goldentest.WantErrorOf(t, "no text", err, "bundle b: no texts")
 	ids, err := b.ClassTokens([]string{"cat"})

@@ -49,16 +49,8 @@ func (b *Bundle) Sentences(g *graph.Graph, texts []string) (graph.Node, error) {
 
 	ids := make([][]int, len(texts))
 	for i, text := range texts {
-		inner, err := tokenizer.Encode(text)
-		if err != nil {
+		if ids[i], err = tokenizer.Whole(text, b.Text.Context); err != nil {
 			return graph.Node{}, b.wrap(err)
-		}
-		if ids[i] = append(inner, tokenizer.EOT()); tokenizer.SOS() >= 0 {
-			ids[i] = append([]int{tokenizer.SOS()}, ids[i]...)
-		}
-		if len(ids[i]) > b.Text.Context {
-			return graph.Node{}, fmt.Errorf("bundle %s: text %.60q takes %d tokens with start and end, the context "+
-				"has %d: shorten it", b.Name, text, len(ids[i]), b.Text.Context)
 		}
 	}
 

@@ -28,10 +28,7 @@ func TestFiles(t *testing.T) {
 		}
 		wrong := 0
 		for i, text := range golden.Texts {
-			got, err := tok.Encode(text)
-			if got = append(got, tok.EOT()); tok.SOS() >= 0 {
-				got = append([]int{tok.SOS()}, got...)
-			}
+			got, err := tok.Whole(text, 2*maxText)
 			if err != nil || !slices.Equal(got, all[i]) {
 				if wrong++; wrong < 4 {
 					t.Errorf("%s: %+q gives %v, %v\nwant %v", name, text, got, err, all[i])

@@ -118,9 +118,9 @@ func (t *Tokenizer) Encode(text string) ([]int, error) {
 	return ids, nil
 }
 
-// Sequence returns SOS, the ids of a text and EOT, padded to context tokens. A text that does not fit is an error:
-// truncation would silently change what is classified.
-func (t *Tokenizer) Sequence(text string, context int) ([]int64, error) {
+// Whole returns SOS, the ids of a text and EOT. A text of more than context tokens is an error: truncation would silently
+// change what is classified.
+func (t *Tokenizer) Whole(text string, context int) ([]int, error) {
 	ids, err := t.Encode(text)
 	if err != nil {
 		return nil, err
@@ -133,6 +133,16 @@ func (t *Tokenizer) Sequence(text string, context int) ([]int64, error) {
 	if len(ids) > context {
 		return nil, fmt.Errorf("tokenizer: text %s takes %d tokens with start and end, the context has %d: shorten it",
 			quote(text), len(ids), context)
+	}
+
+	return ids, nil
+}
+
+// Sequence is Whole, padded to context tokens.
+func (t *Tokenizer) Sequence(text string, context int) ([]int64, error) {
+	ids, err := t.Whole(text, context)
+	if err != nil {
+		return nil, err
 	}
 
 	seq := make([]int64, context)
