@@ -77,7 +77,7 @@ func TestGuessedActivationsOfTwoKinds(t *testing.T) {
 	arch := small("", 1, 3, 2)
 	err := fromNothing(&Checkpoint{}, scheme{bert: true, huggingface: true}, &arch)
 	if err != nil || arch.Text.Activation != GELU || arch.Vision.Activation != QuickGELU ||
-		!strings.Contains(arch.Warnings[0], "gelu of the text tower, quick_gelu of the image tower (--activation sets") {
+		!strings.Contains(arch.Warnings[0], "gelu of the text tower, quick_gelu of the image tower (--activation") {
 		t.Errorf("%+v, %v", arch, err)
 	}
 }

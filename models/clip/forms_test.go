@@ -94,7 +94,8 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 	for want, build := range map[string]func(*graph.Graph) error{
 		`class "pneumonoultra" (62 tokens with the full stop and the end token) after a prompt of 16 tokens needs ` +
 			`79 positions, the text tower has 77`: func(g *graph.Graph) error {
-			s, err := clip.NewSuffixes([]string{"pneumonoultra"}, long(60), clip.SpecialTokens{SOS: sos}, 64, embedding(64))
+			s, err := clip.NewSuffixes([]string{"pneumonoultra"}, long(60), clip.SpecialTokens{SOS: sos}, 64,
+				embedding(64))
 			if err != nil {
 				return err
 			}

@@ -17,7 +17,7 @@ import (
 
 const (
 	// maxBytes and maxPixels limit the cost of one image file: 64 MiB on disk and 64 million pixels when decoded (the
-	// largest cameras have 50). maxSide limits the weights of a resampling, which take 16 bytes for each pixel of a side.
+	// largest cameras have 50). maxSide limits the weights of a resampling, 16 bytes for each pixel of a side.
 	maxBytes  = 64 << 20
 	maxPixels = 64 << 20
 	maxSide   = 1 << 20

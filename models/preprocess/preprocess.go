@@ -92,10 +92,10 @@ func (p Preprocess) Validate() error {
 // never returns, counts as black. Pixels is safe for concurrent use.
 func (p Preprocess) Pixels(img image.Image) []float32 { return p.Normalise(p.Levels(img, nil)) }
 
-// Levels returns the levels of red, green and blue of the tower's input, [Size,Size,3]: those of Pixels, or those of one
-// random view if rng is not nil: a box of 8 to 100 % of the area and of aspect ratio 3:4 to 4:3, resized to the square
-// with the bicubic filter, and mirrored half of the time (torchvision's RandomResizedCrop and RandomHorizontalFlip).
-// Equal images and states of rng give equal bytes.
+// Levels returns the levels of red, green and blue of the tower's input, [Size,Size,3]: those of Pixels, or those of
+// one random view if rng is not nil: a box of 8 to 100 % of the area and of aspect ratio 3:4 to 4:3, resized to the
+// square with the bicubic filter, and mirrored half of the time (torchvision's RandomResizedCrop and
+// RandomHorizontalFlip). Equal images and states of rng give equal bytes.
 func (p Preprocess) Levels(img image.Image, rng *rand.Rand) []byte {
 	src := rasterOf(img)
 	if rng != nil {

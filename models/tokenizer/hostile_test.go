@@ -90,7 +90,7 @@ var hostileFiles = []struct{ data, want string }{
 	{`{"model":{"type":"BPE","vocab":{"a":0,"b":1}},"added_tokens":[{"id":99999999,"content":"x"}],` + post + `}`,
 		"outside 0.."},
 	{`{"model":{"type":"BPE","vocab":{"a":0}},"added_tokens":[{"id":1,"content":"a"}]}`, "has ids 0 and 1"},
-	// As in Gemma's vocabulary, tokens hold white space; the tokenizers library splits a merge at the plain space alone.
+	// As in Gemma's vocabulary, tokens hold white space; the tokenizers library splits a merge at plain spaces alone.
 	{`{"model":{"type":"BPE","vocab":{"\n":0,"\u2003":1,"\n\u2003":2},"merges":["\n \u2003"]},` + post + `}`, ""},
 	{`{"model":{"type":"BPE","vocab":{"a":0,"b":1,"ab":2},"merges":["a  b"]}}`, "where two tokens are wanted"},
 	{`{"model":{"type":"Unigram","vocab":[["a",1e999]]}}`, "JSON of a vocabulary"},

@@ -118,8 +118,8 @@ func (t *Tokenizer) Encode(text string) ([]int, error) {
 	return ids, nil
 }
 
-// Whole returns SOS, the ids of a text and EOT. A text of more than context tokens is an error: truncation would silently
-// change what is classified.
+// Whole returns SOS, the ids of a text and EOT. A text of more than context tokens is an error: truncation would
+// silently change what is classified.
 func (t *Tokenizer) Whole(text string, context int) ([]int, error) {
 	ids, err := t.Encode(text)
 	if err != nil {

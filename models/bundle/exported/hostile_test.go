@@ -196,8 +196,8 @@ func TestTokenTableThatEndsEarly(t *testing.T) {
 	goldentest.WantErrorOf(t, "a table of fewer rows", err, "which take "+strconv.Itoa(530*8*4))
 }
 
-// An .onnx file with the rows of the tokens is a file of the bundle: it is copied. Behind a link, as in Hugging Face's cache,
-// it is read completely.
+// An .onnx file with the rows of the tokens is a file of the bundle: it is copied. Behind a link, as in Hugging Face's
+// cache, it is read completely.
 func TestTokenTableInAnotherModel(t *testing.T) {
 	dir := smallTowers(t, graph.Static(2, 3, 16, 16), graph.Static(2, 32, 8))
 	filetest.Write(t, filepath.Join(dir, bundle.ManifestFile),

@@ -265,8 +265,8 @@ func (s *stream) rest(g *graph.Graph, hidden, from, to graph.Node, count int, in
 	})[0]
 }
 
-// widening follows which axes of each value count tokens when there are count tokens and not rows, and finds the targets
-// of Reshape and Expand that must change.
+// widening follows which axes of each value count tokens when there are count tokens and not rows, and finds the
+// targets of Reshape and Expand that must change.
 type widening struct {
 	*stream
 	count   int

@@ -209,8 +209,8 @@ func (e *embeddingTable) checkType() error {
 	case "F32", "F16", "BF16", "F64":
 		return nil
 	}
-	return fmt.Errorf("the token embedding is stored as %q, as a quantised one is; F32, F16, BF16 and F64 can be read: "+
-		"take a float export", e.dtype)
+	return fmt.Errorf("the token embedding is stored as %q, as a quantised one is; F32, F16, BF16 and F64 can be "+
+		"read: take a float export", e.dtype)
 }
 
 // check checks that the table's file contains it.

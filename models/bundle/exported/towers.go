@@ -46,8 +46,8 @@ func (m *model) ClassFeatures(g *graph.Graph, suffixes *clip.Suffixes, prompts [
 			why = "it trains by " + m.text.box.Name()
 		}
 		return nil, fmt.Errorf("an exported text tower supports no deep prompts, low-rank changes, adapters, prompts "+
-			"for each image, prompts without a class or without positions, or templates, as %s; convert a checkpoint of "+
-			"the model (promptfed convert)", why)
+			"for each image, prompts without a class or without positions, or templates, as %s; convert a checkpoint "+
+			"of the model (promptfed convert)", why)
 	}
 
 	return m.text.prompts(g, suffixes, prompts), g.Err()

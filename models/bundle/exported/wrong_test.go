@@ -176,8 +176,9 @@ func TestWrongGraphs(t *testing.T) {
 			return ones(g, 530, 8).Gather(0, x).Sum(1).MatMul(ones(g, 8, 6))
 		}, []string{"the role of its input types int64[B,32] is not clear", "or export the tower without it"}},
 		{"quantised rows", "text.onnx", func(g *graph.Graph) graph.Node {
-			rows := g.Const(tensor.OfInts(make([]int64, 530*8), 530, 8)).Gather(0, in(g, "x", graph.Int64, batch, n(32)))
-			return rows.Cast(graph.Float).Sum(1).MatMul(ones(g, 8, 6))
+			rows := g.Const(tensor.OfInts(make([]int64, 530*8), 530, 8))
+			x := rows.Gather(0, in(g, "x", graph.Int64, batch, n(32))).Cast(graph.Float)
+			return x.Sum(1).MatMul(ones(g, 8, 6))
 		}, []string{`the token embedding is stored as "I64", as a quantised one is`}},
 		{"a fixed batch behind an axis of 0", "text.onnx", func(g *graph.Graph) graph.Node {
 			x := ones(g, 530, 8).Gather(0, in(g, "x", graph.Int64, n(2), n(32))).Transpose(1, 0, 2)
