@@ -179,6 +179,8 @@ func TestExportedTowersTakeNoDeepPrompts(t *testing.T) {
 			"without a class or without positions, or templates")
 	}
 	g := graph.New()
+	_, err = b.TextFeatures(g, [][]int{{1}, make([]int, b.Text.Context+1)})
+	goldentest.WantErrorOf(t, "a long text", err, "text tower: sequence 1 has ", " tokens, must have 1 to ")
 	pixels := g.Input("pixels", graph.Float, graph.Static(1, 3, b.Vision.Image, b.Vision.Image))
 	_, _, err = b.Image(g, pixels, clip.VisionPrompts{Changes: clip.BlockChanges{LowRank: make([]clip.LowRank, 1)}})
 	goldentest.WantErrorOf(t, "image tower", err, "convert the checkpoint")

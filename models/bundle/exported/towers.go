@@ -59,7 +59,11 @@ func (m *model) TextFeatures(g *graph.Graph, ids [][]int) (graph.Node, error) {
 	}
 
 	longest := 0
-	for _, s := range ids {
+	for i, s := range ids {
+		if len(s) == 0 || len(s) > m.text.context {
+			return graph.Node{}, fmt.Errorf("text tower: sequence %d has %d tokens, must have 1 to %d", i, len(s),
+				m.text.context)
+		}
 		longest = max(longest, len(s))
 	}
 
