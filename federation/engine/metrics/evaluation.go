@@ -181,11 +181,5 @@ func ReadEvaluation(object []byte) (*Evaluation, error) {
 		return nil, err
 	}
 
-	for _, name := range []string{DomainMean, DomainStd} { // format 1 leaves zeros out
-		if _, ok := evaluation.Values[name]; !ok && len(evaluation.PerDomain) > 0 {
-			evaluation.Values[name] = 0
-		}
-	}
-
 	return evaluation, nil
 }
