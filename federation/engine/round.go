@@ -83,11 +83,11 @@ func (s *server) compute(ctx context.Context) {
 	global, task := &s.global, method.ClientSpec{Width: s.global.Width, Clients: s.plan.Clients}
 	global.Optimize = func(params, rows tensor.Map, loss func(*method.Scope) graph.Node, steps int,
 		with optim.Config) (float64, error) {
-		return s.worker.Fit(task, params, rows, loss, steps, with)
+		return s.worker.Fit(ctx, task, params, rows, loss, steps, with)
 	}
 
 	global.Compute = func(rows tensor.Map, build func(*method.Scope) graph.Node) (*tensor.Tensor, error) {
-		return s.worker.Compute(task, rows, build)
+		return s.worker.Compute(ctx, task, rows, build)
 	}
 	global.Interrupted, global.Noise = ctx.Err, s.random.noise(global.Round)
 }
@@ -255,7 +255,7 @@ func (r *round) merge(ctx context.Context, replies []message.Reply) error {
 func (r *round) mergeUploads(ctx context.Context, replies []message.Reply) ([]message.Reply, error) {
 	global, traits := &r.global, r.cohort.Traits()
 	if len(replies) == 1 && replies[0].Sum != nil {
-		return r.mergeSum(replies[0]), nil
+		return r.mergeSum(replies[0]), ctx.Err() // of a run that ends, no round is skipped
 	}
 
 	hides := r.private() && traits.Claimed && !traits.Summed

@@ -79,8 +79,8 @@ func shapeOf(t *tensor.Tensor) string {
 
 // Fit implements method.Global.Optimize: steps of a fresh optimizer on all rows at once. A run resumes from the weights
 // alone.
-func (w *Worker) Fit(task method.ClientSpec, params, rows tensor.Map, loss func(*method.Scope) graph.Node, steps int,
-	config optim.Config) (float64, error) {
+func (w *Worker) Fit(ctx context.Context, task method.ClientSpec, params, rows tensor.Map,
+	loss func(*method.Scope) graph.Node, steps int, config optim.Config) (float64, error) {
 	opt, err := optim.New(config)
 	if err != nil {
 		return 0, err
@@ -99,7 +99,7 @@ func (w *Worker) Fit(task method.ClientSpec, params, rows tensor.Map, loss func(
 
 	in := inputs{local: &method.Local{Broadcast: rows}, now: params, held: ort.Values{}}
 	for step := 0; ; step++ {
-		outs, err := plan.execute(context.Background(), in)
+		outs, err := plan.execute(ctx, in)
 		if err != nil {
 			return 0, err
 		}
@@ -121,8 +121,8 @@ func (w *Worker) Fit(task method.ClientSpec, params, rows tensor.Map, loss func(
 }
 
 // Compute implements method.Global.Compute.
-func (w *Worker) Compute(task method.ClientSpec, rows tensor.Map, build func(*method.Scope) graph.Node) (*tensor.Tensor,
-	error) {
+func (w *Worker) Compute(ctx context.Context, task method.ClientSpec, rows tensor.Map,
+	build func(*method.Scope) graph.Node) (*tensor.Tensor, error) {
 	scope := method.NewScope(task, nil)
 	n := build(scope)
 	if err := scope.Graph().Err(); err != nil {
@@ -134,7 +134,7 @@ func (w *Worker) Compute(task method.ClientSpec, rows tensor.Map, build func(*me
 		return nil, err
 	}
 
-	out, err := (&plan{program: p}).execute(context.Background(), inputs{local: &method.Local{Broadcast: rows},
+	out, err := (&plan{program: p}).execute(ctx, inputs{local: &method.Local{Broadcast: rows},
 		held: ort.Values{}})
 	if err != nil {
 		return nil, err

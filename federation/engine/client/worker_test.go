@@ -357,17 +357,22 @@ func TestFit(t *testing.T) {
 	}
 	for steps, want := range map[int][2]float64{0: {1, 0}, 1: {.2, .4}} {
 		params := tensor.Map{"w": tensor.New(1)}
-		got, err := w.Fit(e.Task(e.Clients[0]), params, tensor.Map{"x": tensor.Of([]float32{1, 3}, 2)}, loss, steps,
-			optim.Config{Name: "sgd", LR: .1})
+		got, err := w.Fit(t.Context(), e.Task(e.Clients[0]), params, tensor.Map{"x": tensor.Of([]float32{1, 3}, 2)},
+			loss, steps, optim.Config{Name: "sgd", LR: .1})
 		if err != nil || math.Abs(got-want[0]) > 1e-6 || math.Abs(float64(params["w"].Data[0])-want[1]) > 1e-6 {
 			t.Errorf("%d steps: loss %v at %v, %v", steps, got, params["w"].Data, err)
 		}
 	}
-	_, err := w.Fit(e.Task(e.Clients[0]), tensor.Map{"w": tensor.New(1)},
+	_, err := w.Fit(t.Context(), e.Task(e.Clients[0]), tensor.Map{"w": tensor.New(1)},
 		tensor.Map{"x": tensor.Of([]float32{1, float32(math.NaN())}, 2)}, loss, 0, optim.Config{Name: "sgd", LR: .1})
 	goldentest.WantError(t, err, "loss holds NaN at element 0")
-	_, err = w.Fit(e.Task(e.Clients[0]), nil, nil, loss, 0, optim.Config{Name: "x"})
+	_, err = w.Fit(t.Context(), e.Task(e.Clients[0]), nil, nil, loss, 0, optim.Config{Name: "x"})
 	goldentest.WantError(t, err, "x")
+	stopped, stop := context.WithCancel(t.Context())
+	stop()
+	_, err = w.Fit(stopped, e.Task(e.Clients[0]), tensor.Map{"w": tensor.New(1)}, tensor.Map{"x": tensor.New(2)}, loss,
+		9, optim.Config{Name: "sgd"})
+	goldentest.WantError(t, err, context.Canceled.Error())
 }
 
 // Training on the server's images is that of a client with these examples, with epochs of its own and a constant rate,
