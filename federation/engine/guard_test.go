@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"context"
+	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"promptfed/federation/engine/client"
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/record"
+	"promptfed/federation/engine/trace"
 	"promptfed/federation/method"
 	"promptfed/runtime/filetest"
 	"promptfed/runtime/goldentest"
@@ -22,6 +24,7 @@ type notesRound struct{ method.Method }
 
 func (m notesRound) Merge(g *method.Global, ups []method.Upload) error {
 	g.Notes["half"] = float64(g.Round) / 2
+	g.Draws.Normal(g.Rand("noise"), "noise", 1)
 	if len(ups) == 0 {
 		return nil
 	}
@@ -55,8 +58,11 @@ func TestPoissonSampling(t *testing.T) {
 	e := toy(t)
 	e.Method, e.Plan.TestEvery = notesRound{e.Method}, 60
 	e.Plan.Rounds, e.Plan.Participation, e.Plan.Poisson = 60, 0.5, true
-	times, sizes := map[int]int{}, map[int]int{}
-	for _, rec := range mustRun(t, e, engine.Settings{}).Records {
+	times, sizes, traced := map[int]int{}, map[int]int{}, trace.NewRecorder()
+	for _, rec := range mustRun(t, e, engine.Settings{Client: client.Settings{Tracer: traced}}).Records {
+		if traced.Tensors[fmt.Sprintf("r%d/draw/noise", rec.Round)] == nil {
+			t.Errorf("round %d of %v has no noise in the trace", rec.Round, rec.Clients)
+		}
 		sizes[len(rec.Clients)]++
 		if !slices.IsSorted(rec.Clients) {
 			t.Errorf("clients %v", rec.Clients)

@@ -53,7 +53,7 @@ type Record struct {
 	LR        float64 `json:"lr"`
 	BytesUp   int     `json:"bytes_up"`   // all clients together
 	BytesDown int     `json:"bytes_down"` // all clients together
-	// numbers in the tensors of uploads that counted, and of the instructions that they answered, all clients together
+	// numbers in the tensors of clients' replies, and of the instructions that they answered, all clients together
 	ParametersUp   int     `json:"parameters_up,omitempty"`
 	ParametersDown int     `json:"parameters_down,omitempty"`
 	Seconds        float64 `json:"seconds"`

@@ -31,10 +31,18 @@ type statistic struct {
 
 // Server returns a layer around a cohort that records the state of the server: the first one with everything that it
 // drew, what the aggregate of each statistic adds or replaces, and after each merge the state and the random numbers
-// that the merge drew. The server's method has started.
+// that the round drew on the server.
 func Server(inner message.Cohort, t Tracer, global *method.Global) message.Cohort {
-	global.Draws = method.NewDraws(nil)
-	return &server{Cohort: inner, tracer: t, global: global}
+	s := &server{Cohort: inner, tracer: t, global: global}
+	s.draw()
+	return s
+}
+
+// draw begins to count the random numbers of the server. Each is recorded under the round that draws it.
+func (s *server) draw() {
+	s.global.Draws = method.NewDraws(func(name string, t *tensor.Tensor) {
+		s.tracer.Put(fmt.Sprintf("r%d/draw/%s", s.global.Round, name), t)
+	})
 }
 
 // Run records what happened since the last instruction.
@@ -61,8 +69,7 @@ func (s *server) Run(ctx context.Context, instruction message.Instruction) ([]me
 	replies, err := s.Cohort.Run(ctx, instruction)
 	if instruction.Kind == message.Train {
 		s.replies = replies
-		at := fmt.Sprintf("r%d/draw/", global.Round)
-		global.Draws = method.NewDraws(func(name string, t *tensor.Tensor) { s.tracer.Put(at+name, t) })
+		s.draw()
 	}
 
 	return replies, err
