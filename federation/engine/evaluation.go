@@ -4,13 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/record"
@@ -139,15 +137,9 @@ func (s *server) keepConfusion(round int) error {
 	return atomicfile.Write(filepath.Join(s.settings.Dir, record.ConfusionFile), atomicfile.JSON(s.confusion, ""))
 }
 
-// bestPrefix and bestSuffix surround the round in the name of the file with the prompts of the best round, in the form
-// of PromptsFile.
-const (
-	bestPrefix = "best-"
-	bestSuffix = ".safetensors"
-)
-
+// bestPath returns the file with the prompts of the best round, in the form of PromptsFile.
 func bestPath(dir string, round int) string {
-	return filepath.Join(dir, record.CheckFolder, fmt.Sprintf("%s%06d%s", bestPrefix, round, bestSuffix))
+	return filepath.Join(dir, record.CheckFolder, fmt.Sprintf("best-%06d.safetensors", round))
 }
 
 // keepBest writes the prompts of a round that is the best so far, before the round is committed.
@@ -185,11 +177,11 @@ func (s *server) sweepBest() {
 		return
 	}
 
-	keep := filepath.Base(bestPath(s.settings.Dir, s.journal.Records[best].Round))
-	entries, _ := os.ReadDir(filepath.Join(s.settings.Dir, record.CheckFolder))
-	for _, f := range entries {
-		if strings.HasPrefix(f.Name(), bestPrefix) && strings.HasSuffix(f.Name(), bestSuffix) && f.Name() != keep {
-			os.Remove(filepath.Join(s.settings.Dir, record.CheckFolder, f.Name()))
+	folder, keep := filepath.Split(bestPath(s.settings.Dir, s.journal.Records[best].Round))
+	files, _ := fs.Glob(os.DirFS(folder), "best-*.safetensors")
+	for _, name := range files {
+		if name != keep {
+			os.Remove(filepath.Join(folder, name))
 		}
 	}
 }
@@ -214,18 +206,4 @@ func (s *server) checkBest() error {
 	}
 
 	return err
-}
-
-// takeBest copies the prompts of the selected round to the prompts of the run.
-func takeBest(dir string, round int) error {
-	in, err := os.Open(bestPath(dir, round))
-	if err != nil {
-		return err
-	}
-	defer in.Close()
-
-	return atomicfile.Write(filepath.Join(dir, record.PromptsFile), func(w io.Writer) error {
-		_, err := io.Copy(w, in)
-		return err
-	})
 }

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 
 	"promptfed/federation/engine/client"
 	"promptfed/federation/engine/message"
@@ -161,11 +160,9 @@ func (s *server) resume() (*record.Journal, error) {
 	}
 
 	for _, where := range []string{s.settings.Dir, dir} { // temporary files of a killed run
-		entries, _ := os.ReadDir(where)
-		for _, f := range entries {
-			if strings.HasPrefix(f.Name(), ".") && strings.HasSuffix(f.Name(), ".tmp") {
-				os.Remove(filepath.Join(where, f.Name()))
-			}
+		files, _ := fs.Glob(os.DirFS(where), ".*.tmp")
+		for _, name := range files {
+			os.Remove(filepath.Join(where, name))
 		}
 	}
 
@@ -272,10 +269,11 @@ func (s *server) finish() (*Result, error) {
 	}
 
 	var err error
+	prompts := filepath.Join(s.settings.Dir, record.PromptsFile)
 	if s.experiment.Evaluate.BestVal {
-		err = takeBest(s.settings.Dir, sum.Selected)
+		_, err = atomicfile.LinkOrCopy(context.Background(), bestPath(s.settings.Dir, sum.Selected), prompts)
 	} else {
-		result.Prompts, err = s.writePrompts(filepath.Join(s.settings.Dir, record.PromptsFile))
+		result.Prompts, err = s.writePrompts(prompts)
 	}
 
 	if err != nil || s.settings.Dir == "" {

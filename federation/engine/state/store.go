@@ -5,12 +5,11 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
-	"strings"
 	"sync"
 
 	"promptfed/federation/engine/message"
@@ -168,10 +167,8 @@ func (s *Store) Accept(round int, clients []int) error {
 	return nil
 }
 
-const statesSuffix = ".states"
-
 func (s *Store) path(round int) string {
-	return filepath.Join(s.dir, fmt.Sprintf("clients-%06d%s", round, statesSuffix))
+	return filepath.Join(s.dir, fmt.Sprintf("clients-%06d.states", round))
 }
 
 // read returns the bytes of a state, and refuses bytes that were changed since.
@@ -236,17 +233,15 @@ func (s *Store) GC() {
 		return
 	}
 
-	live := map[int]bool{}
+	live := map[string]bool{}
 	for _, p := range s.Locations() {
-		live[p.Round] = true
+		live[s.path(p.Round)] = true
 	}
 
-	entries, _ := os.ReadDir(s.dir)
-	for _, e := range entries {
-		n, ok := strings.CutPrefix(e.Name(), "clients-")
-		n, ends := strings.CutSuffix(n, statesSuffix)
-		if r, err := strconv.Atoi(n); ok && ends && err == nil && !live[r] {
-			os.Remove(filepath.Join(s.dir, e.Name()))
+	files, _ := fs.Glob(os.DirFS(s.dir), "clients-*.states")
+	for _, name := range files {
+		if path := filepath.Join(s.dir, name); !live[path] {
+			os.Remove(path)
 		}
 	}
 }
