@@ -25,8 +25,12 @@ func (s *server) dropInvalid(ctx context.Context, global *method.Global, replies
 		return replies, do(global, message.UploadsOf(replies))
 	}
 
+	pass := func(global *method.Global, list []message.Reply) error {
+		return recovered(global, func() error { return do(global, message.UploadsOf(list)) })
+	}
+
 	before := cloneGlobal(global)
-	failed := recovered(do, global, message.UploadsOf(replies))
+	failed := pass(global, replies)
 	if failed == nil {
 		s.failures = 0
 		return replies, nil
@@ -41,7 +45,7 @@ func (s *server) dropInvalid(ctx context.Context, global *method.Global, replies
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		err := recovered(do, cloneGlobal(before), message.UploadsOf(list))
+		err := pass(cloneGlobal(before), list)
 		if errors.As(err, new(method.TooFewError)) {
 			return nil
 		}
@@ -55,7 +59,7 @@ func (s *server) dropInvalid(ctx context.Context, global *method.Global, replies
 	fit := chosen(replies, good)
 	var err error
 	if len(fit) > 0 {
-		s.failures, err = 0, recovered(do, global, message.UploadsOf(fit))
+		s.failures, err = 0, pass(global, fit)
 	}
 
 	few := errors.As(err, new(method.TooFewError)) // which says nothing of replies that do not fit together
@@ -132,16 +136,15 @@ func chosen(replies []message.Reply, which []int) []message.Reply {
 // together, without others, so often.
 const maxFailures = 3
 
-// recovered calls do and returns a panic over the content of an upload as an error.
-func recovered(do func(global *method.Global, ups []method.Upload) error, global *method.Global,
-	ups []method.Upload) (err error) {
+// recovered calls do, which changes a state, and returns a panic over the content of an upload as an error.
+func recovered(global *method.Global, do func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("the method failed on the uploads: %v", p)
 		}
 	}()
 
-	if err := do(global, ups); err != nil {
+	if err := do(); err != nil {
 		return err
 	}
 

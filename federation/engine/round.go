@@ -275,15 +275,14 @@ func (r *round) mergeUploads(ctx context.Context, replies []message.Reply) ([]me
 // mergeSum merges the sum of several clients. If the method fails over the sum, for example because there are too few
 // clients for its noise, the round changes nothing. A panic over claims of clients is such a failure.
 func (r *round) mergeSum(sum message.Reply) []message.Reply {
-	global, merge := &r.global, r.experiment.Method.Merge
+	global := &r.global
 	before := cloneGlobal(global)
-	if r.cohort.Traits().Claimed {
-		merge = func(global *method.Global, ups []method.Upload) error {
-			return recovered(r.experiment.Method.Merge, global, ups)
-		}
+	merge := func() error { return r.experiment.Method.Merge(global, message.UploadsOf([]message.Reply{sum})) }
+	if claims := merge; r.cohort.Traits().Claimed {
+		merge = func() error { return recovered(global, claims) }
 	}
 
-	if err := merge(global, message.UploadsOf([]message.Reply{sum})); err != nil {
+	if err := merge(); err != nil {
 		*global = *before
 		r.rec.Warnings = append(r.rec.Warnings, fmt.Sprintf("round %d is skipped: %v", global.Round+1, err))
 		return nil

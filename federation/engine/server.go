@@ -2,7 +2,6 @@ package engine
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 
 	"promptfed/federation/engine/client"
@@ -135,18 +134,14 @@ func (s *server) startWithAny(members []message.Participant) error {
 		tasks = slices.Insert(slices.Delete(tasks, i, i+1), 0, first)
 	}
 
-	failed := map[int]error{}
 	var first error
 	for _, task := range tasks {
-		err := recovered(func(*method.Global, []method.Upload) error { return s.start(task) }, &s.global, nil)
+		err := recovered(&s.global, func() error { return s.start(task) })
 		if err == nil {
-			for _, id := range slices.Sorted(maps.Keys(failed)) {
-				s.cohort.Rejected(0, id, failed[id])
-			}
 			return nil
 		}
 		for _, id := range alike[kind(task)] {
-			failed[id] = err
+			s.cohort.Rejected(0, id, err)
 		}
 		first = cmp.Or(first, err)
 	}
@@ -156,11 +151,11 @@ func (s *server) startWithAny(members []message.Participant) error {
 
 // scored reports whether the method has class scores for a task.
 func (s *server) scored(task method.ClientSpec) bool {
-	return recovered(func(*method.Global, []method.Upload) error {
+	return recovered(&s.global, func() error {
 		scope := method.ScopeOf(s.experiment.Method, task)
 		s.experiment.Method.Logits(scope)
 		return scope.Graph().Err()
-	}, &s.global, nil) == nil
+	}) == nil
 }
 
 // private reports whether the method hides single clients, as differential privacy does.
@@ -216,9 +211,7 @@ func (s *server) joinNew() error {
 func (s *server) admit(joined []int) error {
 	global, before, infos := &s.global, cloneGlobal(&s.global), s.global.Infos
 	join := func(clients ...int) error {
-		return recovered(func(global *method.Global, _ []method.Upload) error {
-			return s.experiment.Method.Join(global, clients)
-		}, global, nil)
+		return recovered(global, func() error { return s.experiment.Method.Join(global, clients) })
 	}
 
 	if join(joined...) == nil {
