@@ -162,7 +162,7 @@ func (s *server) writePrompts(path string) (tensor.Map, error) {
 		return state.LoadSections(parts)
 	}
 
-	meta, err := state.Metadata(s.experiment, participants)
+	meta, err := state.Metadata(s.experiment, participants, s.experiment.Clients)
 	if err != nil {
 		return nil, err
 	}

@@ -111,7 +111,7 @@ func (w *Worker) traceTest(client *spec.Client, instruction message.Instruction,
 
 	m, err := local.Memory()
 	if err == nil {
-		tr.PutAll("memory", tensor.Map{"image": m[method.ImageInput], "label": m[method.LabelInput]})
+		tr.PutAll("memory", m)
 	}
 
 	return err
@@ -134,7 +134,7 @@ func (w *Worker) traceStatistic(client *spec.Client, instruction message.Instruc
 	}
 
 	at := fmt.Sprintf("r%d/statistic/%s/c%d", instruction.Round, instruction.Statistic, client.ID)
-	trace.TraceAll(w.Settings.Tracer, at, tensor.Map{"image": rows["image"], "label": rows["label"]})
+	trace.TraceAll(w.Settings.Tracer, at, rows)
 	trace.TraceAll(w.Settings.Tracer, at, answer)
 	return nil
 }

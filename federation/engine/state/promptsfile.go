@@ -44,11 +44,7 @@ func Sections(experiment *spec.Experiment, global *method.Global, store *Store,
 		}
 		out = append(out, func() (tensor.Map, error) {
 			m, err := spec.Memory(client, experiment.Plan.Seed)
-			if err != nil {
-				return nil, err
-			}
-			return tensor.Map{}.Put(memoryFolder+"/"+strconv.Itoa(client.ID),
-				tensor.Map{"image": m["image"], "label": m["label"]}), nil
+			return tensor.Map{}.Put(memoryFolder+"/"+strconv.Itoa(client.ID), m), err
 		})
 	}
 
@@ -142,20 +138,15 @@ func ReadPrompts(dir string, clients ...int) (tensor.Map, map[string]string, err
 	return tensors, file.Metadata(), nil
 }
 
-// Metadata returns the metadata of PromptsFile. Only clients on other machines know which classes they have examples
-// of.
-func Metadata(experiment *spec.Experiment, participants []message.Participant) (map[string]string, error) {
-	owned := make([][]int64, len(participants))
-	for i, client := range experiment.Clients {
-		owned[i] = client.Classes()
-	}
-	return metadata(experiment, participants, owned)
-}
-
-// metadata returns the backbone of each client with the digest of its files, and the classes that the client has
-// examples of.
-func metadata(experiment *spec.Experiment, participants []message.Participant, owned [][]int64) (map[string]string,
+// Metadata returns the metadata of PromptsFile: the backbone of each client with the digest of its files, and the
+// classes that each client that is here has examples of. Only clients on other machines know theirs.
+func Metadata(experiment *spec.Experiment, participants []message.Participant, here []*spec.Client) (map[string]string,
 	error) {
+	owned := make([][]int64, len(participants))
+	for _, client := range here {
+		owned[client.ID] = client.Classes()
+	}
+
 	meta := map[string]string{}
 	backbones, digests := make([]string, len(participants)), make([]string, len(participants))
 	for i, m := range participants {
@@ -163,8 +154,7 @@ func metadata(experiment *spec.Experiment, participants []message.Participant, o
 	}
 
 	for key, list := range map[string]any{MetaClasses: experiment.Classes, MetaBackbones: backbones,
-		MetaDigests: digests,
-		MetaOwned:   owned} {
+		MetaDigests: digests, MetaOwned: owned} {
 		b, err := json.Marshal(list)
 		if err != nil {
 			return nil, err
@@ -249,12 +239,10 @@ func WriteClientParams(experiment *spec.Experiment, path string, client *spec.Cl
 		if err != nil {
 			return err
 		}
-		tensors.Put(memoryFolder+"/"+id, tensor.Map{"image": rows["image"], "label": rows["label"]})
+		tensors.Put(memoryFolder+"/"+id, rows)
 	}
 
-	owned := make([][]int64, instruction.Total)
-	owned[client.ID] = client.Classes()
-	meta, err := metadata(experiment, participants, owned)
+	meta, err := Metadata(experiment, participants, []*spec.Client{client})
 	if err != nil {
 		return err
 	}

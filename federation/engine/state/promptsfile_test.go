@@ -47,7 +47,7 @@ func TestPromptsFile(t *testing.T) {
 	if err := errors.Join(store.Stage(0, 1, s), store.Accept(0, []int{1})); err != nil {
 		t.Fatal(err)
 	}
-	meta, err := state.Metadata(e, participants)
+	meta, err := state.Metadata(e, participants, e.Clients)
 	if err != nil {
 		t.Fatal(err)
 	}
