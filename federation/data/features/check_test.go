@@ -50,9 +50,8 @@ func TestFeaturesThatABackboneLacks(t *testing.T) {
 		goldentest.WantError(t, err, says)
 	}
 	for bytes, large := range map[int64]bool{5e7: true, 5e7 - 1: false} {
-		s := features.Storage{Dir: "d", Free: -1, Missing: []features.MissingRows{{What: method.ImageInput, Images: 3,
-			Bytes: 5e7},
-			{What: method.PixelsInput, Images: 2, Bytes: bytes}}}
+		s := features.Storage{Dir: "d", Free: -1, Bytes: 5e7 + bytes, Missing: []features.MissingRows{
+			{Name: "features", Images: 3, Bytes: 5e7}, {Name: "pixels", Images: 2, Bytes: bytes}}}
 		if s.Large() != large ||
 			s.String() != "features of 3 images 0.05 GB, pixels of 2 images 0.05 GB will need in d" {
 			t.Error(s.Large(), s)

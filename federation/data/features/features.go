@@ -379,12 +379,7 @@ func (r Request) views() []int {
 		return []int{0}
 	}
 
-	out := make([]int, r.Views)
-	for i := range out {
-		out[i] = i + 1
-	}
-
-	return out
+	return tensor.Indices(r.Views + 1)[1:]
 }
 
 // shape returns the shape of the matrix of one view.

@@ -210,7 +210,7 @@ func TestStorage(t *testing.T) {
 	if wrong != nil || len(s.Missing) != 0 || int64(taken) != want {
 		t.Errorf("features that are there: %v, %+v; they take %d bytes", wrong, s.Missing, taken)
 	}
-	if s.Large() || !(features.Storage{Missing: []features.MissingRows{{Bytes: 2e8}}}).Large() {
+	if s.Large() || !(features.Storage{Bytes: 2e8}).Large() {
 		t.Error("what is worth a line")
 	}
 }

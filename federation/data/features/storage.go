@@ -13,12 +13,13 @@ import (
 type Storage struct {
 	Dir     string
 	Missing []MissingRows // in the order of kinds, without kinds that are complete
+	Bytes   int64         // of all missing rows
 	Free    int64         // bytes that the file system has left; negative if unknown
 }
 
 // MissingRows describes the missing rows of one kind of features.
 type MissingRows struct {
-	What   string // as in a Request
+	Name   string // of the kind, in messages
 	Images int    // of the requests with missing rows
 	Bytes  int64
 }
@@ -38,9 +39,9 @@ func (x Extractor) Storage(ctx context.Context, requests []Request) (Storage, er
 // storage is Storage with a function that returns the free bytes of a folder's file system, if they are known.
 func (x Extractor) storage(ctx context.Context, requests []Request, free func(string) (int64, bool)) (Storage, error) {
 	storage := Storage{Dir: x.Cache.Dir, Free: -1}
-	total, seen := int64(0), map[data.Key]bool{}
+	seen := map[data.Key]bool{}
 	for _, kind := range kinds {
-		need := MissingRows{What: kind.what}
+		need := MissingRows{Name: kind.name}
 		for _, request := range requests {
 			if request.What != kind.what {
 				continue
@@ -64,13 +65,13 @@ func (x Extractor) storage(ctx context.Context, requests []Request, free func(st
 			}
 		}
 
-		if total += need.Bytes; need.Bytes > 0 {
+		if storage.Bytes += need.Bytes; need.Bytes > 0 {
 			storage.Missing = append(storage.Missing, need)
 		}
 	}
 
 	if n, ok := free(storage.Dir); ok {
-		if storage.Free = n; total > 0 && total > n-spare {
+		if storage.Free = n; storage.Bytes > 0 && storage.Bytes > n-spare {
 			return storage, fmt.Errorf("%s: free space there, or set runtime.cache to a folder on another disk",
 				storage)
 		}
@@ -80,24 +81,13 @@ func (x Extractor) storage(ctx context.Context, requests []Request, free func(st
 }
 
 // Large reports whether the missing rows are worth a line of output.
-func (s Storage) Large() bool {
-	n := int64(0)
-	for _, need := range s.Missing {
-		n += need.Bytes
-	}
-	return n >= 1e8
-}
+func (s Storage) Large() bool { return s.Bytes >= 1e8 }
 
 // String describes the missing rows in one line.
 func (s Storage) String() string {
 	var parts []string
 	for _, need := range s.Missing {
-		for _, kind := range kinds {
-			if kind.what == need.What {
-				parts = append(parts, fmt.Sprintf("%s of %d images %.2f GB", kind.name, need.Images,
-					float64(need.Bytes)/1e9))
-			}
-		}
+		parts = append(parts, fmt.Sprintf("%s of %d images %.2f GB", need.Name, need.Images, float64(need.Bytes)/1e9))
 	}
 
 	line := fmt.Sprintf("%s will need in %s", strings.Join(parts, ", "), s.Dir)

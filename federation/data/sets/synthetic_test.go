@@ -59,6 +59,4 @@ func TestDrawnSet(t *testing.T) {
 		_, err := Open(Config{Set: "synthetic", Generator: c.d})
 		goldentest.WantError(t, err, c.words...)
 	}
-	_, err := Open(Config{Set: "drawn"})
-	goldentest.WantError(t, err, "data.set: drawn is now called synthetic")
 }

@@ -205,7 +205,6 @@ func TestConfig(t *testing.T) {
 		{Name: "synthetic", Open: func(Config) (*data.Set, error) { return nil, failed }}}
 	good := Config{Set: "folder", Root: "x"}
 	for says, change := range map[string]func(c *Config){
-		"data.set: drawn is now called synthetic":                          func(c *Config) { c.Set = "drawn" },
 		"data.set: missing, but data.root is x: set data.set to folder":    func(c *Config) { c.Set = "" },
 		"data.set: missing; name the images":                               func(c *Config) { *c = Config{} },
 		`data.set: "y" is not known: use folder, cifar or synthetic`:       func(c *Config) { c.Set = "y" },

@@ -82,8 +82,6 @@ func (c Config) Check(kinds []Kind) error {
 func (c Config) CheckSet(kinds []Kind) error {
 	c = c.filled()
 	switch {
-	case c.Set == "drawn":
-		return configtags.KeyErrorf("data.set", "drawn is now called synthetic")
 	case c.Set == "" && c.Root != "":
 		return configtags.KeyErrorf("data.set", "missing, but data.root is %s: set data.set to folder for folders of "+
 			"images, or another of promptfed list datasets", c.Root)
