@@ -47,10 +47,11 @@ func petLists(_ source.Config, paths []string) (*source.Listing, error) {
 func classPaths(files []string, splits ...string) (*source.Listing, error) {
 	listing := &source.Listing{List: files[1], Images: files[0]}
 	label := map[string]int{}
-	for i := range splits {
-		if err := eachPath(files[i+1], func(_, p string) error {
+	var items []source.Item
+	for i, split := range splits {
+		if err := eachPath(files[i+1], func(p string) {
 			label[path.Dir(p)] = 0
-			return nil
+			items = append(items, source.Item{Path: p, Split: split})
 		}); err != nil {
 			return nil, err
 		}
@@ -63,14 +64,12 @@ func classPaths(files []string, splits ...string) (*source.Listing, error) {
 		}
 	}
 
-	for i, split := range splits {
-		if err := eachPath(files[i+1], func(_, p string) error {
-			image := p
-			if path.Ext(p) == "" {
-				image += ".jpg"
-			}
-			return listing.Add(listing.List, source.Item{Path: image, Label: label[path.Dir(p)], Split: split})
-		}); err != nil {
+	for _, it := range items {
+		it.Label = label[path.Dir(it.Path)]
+		if path.Ext(it.Path) == "" {
+			it.Path += ".jpg"
+		}
+		if err := listing.Add(listing.List, it); err != nil {
 			return nil, err
 		}
 	}
@@ -79,9 +78,9 @@ func classPaths(files []string, splits ...string) (*source.Listing, error) {
 }
 
 // eachPath calls do for every line of a text file, or for every path of a JSON file {class: [paths]}.
-func eachPath(file string, do func(where, p string) error) error {
+func eachPath(file string, do func(p string)) error {
 	if !strings.EqualFold(filepath.Ext(file), ".json") {
-		return source.EachLine(file, do)
+		return source.EachLine(file, func(_, line string) error { do(line); return nil })
 	}
 
 	var byClass map[string][]string
@@ -91,9 +90,7 @@ func eachPath(file string, do func(where, p string) error) error {
 
 	for _, class := range slices.Sorted(maps.Keys(byClass)) {
 		for _, p := range byClass[class] {
-			if err := do(file, p); err != nil {
-				return err
-			}
+			do(p)
 		}
 	}
 

@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
+	"io/fs"
 	"math"
 	"os"
 	"strconv"
@@ -58,43 +59,38 @@ func (p *domainPlace) idx(dir, split string, _ source.Config) (*digitSplit, erro
 	return p.digitPixels(x, labels, false)
 }
 
-// readIDX reads the header of an idx file of bytes (LeCun, "The MNIST database"): two zeros, type 8, the number of
-// dimensions, then each dimension as four bytes, big-endian.
-func readIDX(r io.Reader, dimensions int) ([]int, error) {
-	head := make([]byte, 4+4*dimensions)
-	if _, err := io.ReadFull(r, head); err != nil {
-		return nil, fmt.Errorf("shorter than the head of an idx file: fetch it again")
-	}
-
-	if head[0] != 0 || head[1] != 0 || head[2] != 8 || int(head[3]) != dimensions {
-		return nil, fmt.Errorf("starts with % x: expected an idx file of bytes in %d dimensions (00 00 08 %02x)",
-			head[:4], dimensions, dimensions)
-	}
-
-	dims := make([]int, dimensions)
-	for i := range dims {
-		n := binary.BigEndian.Uint32(head[4+4*i:])
-		if n > idxMax {
-			return nil, fmt.Errorf("dimension %d is %d: expected at most %d", i, n, idxMax)
-		}
-		dims[i] = int(n)
-	}
-
-	return dims, nil
-}
-
 // isGzip reports whether a file is compressed, by its name.
 func isGzip(path string) bool { return strings.HasSuffix(strings.ToLower(path), ".gz") }
 
-// openIDX reads the header of a file, compressed or not, and returns a reader of the rest.
+// openIDX reads the header of an idx file of bytes, compressed or not (LeCun, "The MNIST database"): two zeros, type 8,
+// the number of dimensions, then each dimension as four bytes, big-endian. It returns a reader of the rest.
 func openIDX(f *os.File, dimensions int) (r io.Reader, dims []int, err error) {
 	if r = bufio.NewReader(f); isGzip(f.Name()) {
 		if r, err = gzip.NewReader(r); err != nil {
 			return nil, nil, fmt.Errorf("not compressed by gzip: %w", err)
 		}
 	}
-	dims, err = readIDX(r, dimensions)
-	return r, dims, err
+
+	head := make([]byte, 4+4*dimensions)
+	if _, err := io.ReadFull(r, head); err != nil {
+		return nil, nil, fmt.Errorf("shorter than the head of an idx file: fetch it again")
+	}
+
+	if head[0] != 0 || head[1] != 0 || head[2] != 8 || int(head[3]) != dimensions {
+		return nil, nil, fmt.Errorf("starts with % x: expected an idx file of bytes in %d dimensions (00 00 08 %02x)",
+			head[:4], dimensions, dimensions)
+	}
+
+	dims = make([]int, dimensions)
+	for i := range dims {
+		n := binary.BigEndian.Uint32(head[4+4*i:])
+		if n > idxMax {
+			return nil, nil, fmt.Errorf("dimension %d is %d: expected at most %d", i, n, idxMax)
+		}
+		dims[i] = int(n)
+	}
+
+	return r, dims, nil
 }
 
 func idxImages(path string) (*source.Pixels, error) {
@@ -250,13 +246,13 @@ func (p *domainPlace) svhn(dir, split string, _ source.Config) (*digitSplit, err
 		return nil, err
 	}
 
-	f, err := os.Open(path)
+	f, st, err := source.OpenFile(path)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
 
-	x, labels, err := matDigits(f, path)
+	x, labels, err := matDigits(f, st, path)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
@@ -264,12 +260,7 @@ func (p *domainPlace) svhn(dir, split string, _ source.Config) (*digitSplit, err
 	return p.digitPixels(x, labels, true)
 }
 
-func matDigits(file *os.File, path string) (*source.Pixels, []float64, error) {
-	st, err := file.Stat()
-	if err != nil {
-		return nil, nil, err
-	}
-
+func matDigits(file *os.File, st fs.FileInfo, path string) (*source.Pixels, []float64, error) {
 	vars, err := matfile.Variables(file)
 	if err != nil {
 		return nil, nil, err

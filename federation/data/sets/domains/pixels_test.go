@@ -13,6 +13,7 @@ import (
 
 	"promptfed/federation/data"
 	"promptfed/federation/data/datatest"
+	"promptfed/federation/data/sets/source"
 	"promptfed/runtime/filetest"
 	"promptfed/runtime/goldentest"
 )
@@ -53,12 +54,12 @@ func TestUnpackErrors(t *testing.T) {
 	raw[len(raw)/2] ^= 255 // inside the compressed X
 	root := t.TempDir()
 	path := filetest.Write(t, filepath.Join(root, "train_32x32.mat"), raw)
-	f, err := os.Open(path)
+	f, st, err := source.OpenFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	x, _, err := matDigits(f, path)
+	x, _, err := matDigits(f, st, path)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"promptfed/federation/data"
 	"promptfed/federation/data/sets/source"
+	"promptfed/runtime/convert"
 )
 
 // Kind reads any images that a file lists.
@@ -89,7 +90,7 @@ func listFile(root string) (string, error) {
 		return "", err
 	}
 
-	var found, tried []string
+	var found []string
 	for _, e := range list {
 		if slices.Contains(listNames, strings.ToLower(e.Name())) && !e.IsDir() {
 			found = append(found, filepath.Join(root, e.Name()))
@@ -104,10 +105,7 @@ func listFile(root string) (string, error) {
 		return "", fmt.Errorf("%s are both lists: name one of them in data.root", strings.Join(found, " and "))
 	}
 
-	for _, n := range listNames {
-		tried = append(tried, filepath.Join(root, n))
-	}
-
+	tried := convert.Slice(listNames, func(name string) string { return filepath.Join(root, name) })
 	return "", fmt.Errorf("no list in %s: looked for %s: set data.root to the file, or to the folder that holds it",
 		root, strings.Join(tried, ", "))
 }
