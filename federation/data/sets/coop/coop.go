@@ -17,7 +17,7 @@ type release struct {
 	folders []string // names of the set's folder; the first is CoOp's
 	inner   []string // folders inside it that may hold everything
 	split   string   // CoOp's split file
-	images  []string // what its paths are relative to; the first is CoOp's
+	images  string   // what its paths are relative to
 	classes int      // number of classes in the whole release
 	layouts []layout // in order of preference
 }
@@ -152,11 +152,11 @@ func dirs(f source.Finder, root string, r release) ([]string, error) {
 
 // locate sets the folder to which a split file's paths are relative: the first candidate that has one of the first
 // images.
-func locate(listing *source.Listing, f source.Finder, dir string, dirs, images []string) error {
+func locate(listing *source.Listing, f source.Finder, dir string, dirs []string, images string) error {
 	listing.Root = dir
 	var there, tried []string
 	for _, d := range append([]string{dir}, dirs...) {
-		for _, name := range append(slices.Clone(images), ".") {
+		for _, name := range []string{images, "."} {
 			p, err := f.Lookup(d, name)
 			if err != nil {
 				return err

@@ -40,7 +40,7 @@ func classFolders(names map[string]string, from func(folder string) string) func
 // the name of a folder, or no name to omit it. If inner is set, the images may lie in a folder images in it.
 func folders(listing *source.Listing, cfg source.Config, parent, split string, inner bool,
 	class func(dir string) (label int, name string, err error)) error {
-	dirs, err := (&source.Walk{}).Folders(parent)
+	dirs, err := source.Folders(parent)
 	if err == nil && len(dirs) == 0 {
 		err = fmt.Errorf("%s holds no folders: expected one per class", parent)
 	}

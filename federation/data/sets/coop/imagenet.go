@@ -107,7 +107,7 @@ func tinyFolders(cfg source.Config, paths []string) (*source.Listing, error) {
 // synonyms, or its WNID if there is no words.txt.
 func tinyTrain(cfg source.Config, train, wnids, words string) (*source.Listing, map[string]int, error) {
 	listing := &source.Listing{List: train, Images: filepath.Dir(train), RepeatedNames: true}
-	dirs, err := (&source.Walk{}).Folders(train)
+	dirs, err := source.Folders(train)
 	if err != nil {
 		return nil, nil, err
 	}

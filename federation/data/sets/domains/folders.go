@@ -33,9 +33,9 @@ func (p *domainPlace) fromFolders(cfg source.Config) (*data.Set, error) {
 
 // domainFolder reads one domain. Notes on its splits name the folder noted.
 func (d *domainSet) domainFolder(walk *source.Walk, noted, dir, domain string) error {
-	sub, err := walk.Folders(dir)
+	sub, err := source.Folders(dir)
 	if err == nil && len(sub) == 1 && (named(sub[0], "images") || named(sub[0], "full")) {
-		sub, err = walk.Folders(sub[0])
+		sub, err = source.Folders(sub[0])
 	}
 
 	if err == nil && len(sub) == 0 {

@@ -69,7 +69,7 @@ func relative(name string) (string, bool) {
 	return name, name != "." && filepath.IsLocal(filepath.FromSlash(name))
 }
 
-// readLists reads a list for every domain that has one; %s in names stands for the domain's names. Missing ones are nil.
+// readLists reads a list for every domain that has one; %s in names stands for the names of a domain. Others are nil.
 func (p *domainPlace) readLists(dir string, names ...string) ([][]domainLine, error) {
 	out := make([][]domainLine, len(p.domains))
 	for i, d := range p.domains {

@@ -20,7 +20,7 @@ const folderExpects = "CLASS/, DOMAIN/CLASS/, {train,val,test}/CLASS/ or {train,
 // spaces; classes, domains and files are sorted case-insensitively.
 func openFolder(cfg source.Config) (*data.Set, error) {
 	walk := &source.Walk{Root: cfg.Root, Skip: cfg.Corrupt == data.Skip}
-	top, err := walk.Folders(cfg.Root)
+	top, err := source.Folders(cfg.Root)
 	if err != nil {
 		return nil, err
 	}
@@ -63,7 +63,7 @@ func level(walk *source.Walk, split string, dirs []string, domains bool) error {
 	}
 
 	for _, d := range dirs {
-		sub, err := walk.Folders(d)
+		sub, err := source.Folders(d)
 		if err != nil {
 			return err
 		}

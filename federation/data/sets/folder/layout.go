@@ -70,7 +70,7 @@ func detect(walk *source.Walk, top []string) (string, error) {
 
 	var inner []string
 	for _, d := range top {
-		sub, err := walk.Folders(d)
+		sub, err := source.Folders(d)
 		if err != nil {
 			return "", err
 		}
@@ -90,7 +90,7 @@ func detect(walk *source.Walk, top []string) (string, error) {
 // splitsBelow returns an error if there are folders of splits inside domains.
 func splitsBelow(w *source.Walk, dirs []string) error {
 	for _, d := range dirs {
-		sub, err := w.Folders(d)
+		sub, err := source.Folders(d)
 		if err != nil {
 			return err
 		}
@@ -144,7 +144,7 @@ func (m mixed) Error() string {
 func deep(w *source.Walk, dirs []string) (bool, error) {
 	with, without := "", ""
 	for _, dir := range dirs {
-		sub, err := w.Folders(dir)
+		sub, err := source.Folders(dir)
 		if err != nil {
 			return false, err
 		}

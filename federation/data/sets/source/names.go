@@ -82,7 +82,7 @@ func (w *Walk) Splits(under string, splits map[string][]string, read func(split 
 		if splits[split] == nil {
 			continue
 		}
-		sub, err := w.Folders(splits[split][0])
+		sub, err := Folders(splits[split][0])
 		if err == nil && len(sub) == 0 {
 			err = fmt.Errorf("%s holds no folders: expected one folder per class or domain in it", splits[split][0])
 		}

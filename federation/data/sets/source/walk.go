@@ -83,7 +83,7 @@ func compare(a, b string) int {
 func SortedKeys[V any](m map[string]V) []string { return slices.SortedFunc(maps.Keys(m), compare) }
 
 // Folders returns the paths of the folders in dir.
-func (w *Walk) Folders(dir string) ([]string, error) {
+func Folders(dir string) ([]string, error) {
 	list, err := Entries(dir)
 	if err != nil {
 		return nil, err
