@@ -30,9 +30,9 @@ type Duplicates struct {
 }
 
 // FindDuplicates counts the duplicates of the set and applies the policy. hashes are those of all splits, one split
-// after the other in the order of Splits. The returned hashes, which are also set in the examples, are those of the
-// remaining images. A class that loses all its training images is an error.
-func (s *Set) FindDuplicates(hashes []ContentHash, policy string) (Duplicates, []ContentHash, error) {
+// after the other in the order of Splits, and are set in the examples. A class that loses all its training images is an
+// error.
+func (s *Set) FindDuplicates(hashes []ContentHash, policy string) (Duplicates, error) {
 	var duplicates Duplicates
 	at, where, drop := map[string][]ContentHash{}, map[string]map[ContentHash]int{}, map[string][]bool{}
 	label, several := map[ContentHash]int{}, map[ContentHash]bool{}
@@ -87,11 +87,10 @@ func (s *Set) FindDuplicates(hashes []ContentHash, policy string) (Duplicates, [
 	if bad := duplicates.TrainTest + duplicates.TrainVal + duplicates.ValTest; policy == DuplicatesError &&
 		(bad > 0 || name == "pool" &&
 			duplicates.Repeated > 0) {
-		return duplicates, nil, fmt.Errorf("%s, such as %s: remove them, or set data.duplicates: drop or keep",
+		return duplicates, fmt.Errorf("%s, such as %s: remove them, or set data.duplicates: drop or keep",
 			strings.Join(duplicates.Lines(name == "pool"), "; "), duplicates.Example)
 	}
 
-	var left []ContentHash
 	for _, sp := range s.Splits() {
 		before := *sp.Examples
 		var kept []Example
@@ -101,12 +100,12 @@ func (s *Set) FindDuplicates(hashes []ContentHash, policy string) (Duplicates, [
 				continue
 			}
 			e.ContentHash = at[sp.Name][i]
-			kept, left = append(kept, e), append(left, e.ContentHash)
+			kept = append(kept, e)
 		}
 
 		if sp.Name == name {
 			if class, had := s.emptied(before, kept); had > 0 {
-				return duplicates, nil, configtags.KeyErrorf("data.duplicates", "drop leaves class %q without "+
+				return duplicates, configtags.KeyErrorf("data.duplicates", "drop leaves class %q without "+
 					"training images: all %d are also in test or val", class, had)
 			}
 		}
@@ -114,7 +113,7 @@ func (s *Set) FindDuplicates(hashes []ContentHash, policy string) (Duplicates, [
 		*sp.Examples = kept
 	}
 
-	return duplicates, left, nil
+	return duplicates, nil
 }
 
 // Lines describes the duplicates in words, one line for each kind, for a set that is pooled or not.

@@ -102,7 +102,10 @@ func TestContent(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return inOrder(l, contents)
+		for i, c := range contents {
+			l[i].ContentHash = c
+		}
+		return inOrder(l)
 	}
 	want := sum(list())
 	for i := range list() {

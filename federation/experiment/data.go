@@ -25,8 +25,7 @@ type Data struct {
 
 	config         Config // with the template of the set where it names none
 	duplicates     data.Duplicates
-	contents       map[string]data.ContentHash // of the images of the set, by ID
-	classNames     []string                    // of the set, as it has them: reproduce.class_names does not change them
+	classNames     []string // of the set, as it has them: reproduce.class_names does not change them
 	evaluationSets []evaluationSet
 	pooled         []int // training examples of client 0 where it trains on all
 	total          int   // clients of the experiment, where only one is here; 0 elsewhere

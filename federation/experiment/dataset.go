@@ -129,13 +129,23 @@ func shortList(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// contentsOf returns the content hashes of some images, with the feature cache as their store.
-func (d *Data) contentsOf(ctx context.Context, list []data.Example, progress Progress) ([]data.ContentHash, error) {
+// contents returns the content hashes of some images, with the feature cache as their store.
+func (d *Data) contents(ctx context.Context, list []data.Example, progress Progress) ([]data.ContentHash, error) {
 	dir, err := d.config.Runtime.FeatureCache()
 	if err != nil { // no place to remember it
 		dir = ""
 	}
 	return data.Cache{Dir: dir}.ContentHashes(ctx, list, d.workers(), progress.of("reading images"))
+}
+
+// hashed returns a list with the content hashes of its images.
+func (d *Data) hashed(ctx context.Context, list []data.Example, progress Progress) ([]data.Example, error) {
+	contents, err := d.contents(ctx, list, progress)
+	list = slices.Clone(list)
+	for i, c := range contents {
+		list[i].ContentHash = c
+	}
+	return list, err
 }
 
 // findDuplicates compares the images of a set and treats duplicates as data.duplicates says.
@@ -145,18 +155,23 @@ func (d *Data) findDuplicates(ctx context.Context, set *data.Set, progress Progr
 		list = append(list, *sp.Examples...)
 	}
 
-	contents, err := d.contentsOf(ctx, list, progress)
+	contents, err := d.contents(ctx, list, progress)
 	if err != nil {
 		return err
 	}
 
 	pooled := set.Pool != nil
 	policy := d.config.Data.Duplicates
-	if d.duplicates, contents, err = set.FindDuplicates(contents, policy); err != nil {
+	if d.duplicates, err = set.FindDuplicates(contents, policy); err != nil {
 		return err
 	}
 
-	d.keepContents(set, contents)
+	var all images
+	for _, sp := range set.Splits() {
+		all.add(*sp.Examples, sp.Name, set.Classes, set.Domains)
+	}
+
+	d.Digest = all.String()
 	for k, line := range d.duplicates.Lines(pooled) {
 		if k == 0 {
 			line += " (such as " + d.duplicates.Example + ")"
@@ -175,22 +190,6 @@ func (d *Data) findDuplicates(ctx context.Context, set *data.Set, progress Progr
 	return nil
 }
 
-// keepContents keeps the contents of all images of the set, and their digest.
-func (d *Data) keepContents(s *data.Set, contents []data.ContentHash) {
-	var all images
-	d.contents = map[string]data.ContentHash{}
-	for _, sp := range s.Splits() {
-		n := len(*sp.Examples)
-		all.add(*sp.Examples, contents[:n], sp.Name, s.Classes, s.Domains)
-		for i, e := range *sp.Examples {
-			d.contents[e.ID] = contents[i]
-		}
-		contents = contents[n:]
-	}
-
-	d.Digest = all.String()
-}
-
 // countShared counts equal images of the clients' lists.
 func (d *Data) countShared() SharedImages {
 	var out SharedImages
@@ -199,18 +198,16 @@ func (d *Data) countShared() SharedImages {
 	for k, p := range d.Parts {
 		lists[k][0], lists[k][1], lists[k][2] = p.Of(d.Set)
 		for _, e := range lists[k][0] {
-			if c, ok := d.contents[e.ID]; ok {
-				if trained[c] == nil {
-					trained[c] = map[int]string{}
-				}
-				trained[c][k] = e.ID
+			if trained[e.ContentHash] == nil {
+				trained[e.ContentHash] = map[int]string{}
 			}
+			trained[e.ContentHash][k] = e.ID
 		}
 	}
 
 	for k := range d.Parts {
 		for _, e := range lists[k][2] {
-			if c, ok := d.contents[e.ID]; ok && trained[c][k] != "" {
+			if trained[e.ContentHash][k] != "" {
 				out.OwnTest++
 			}
 		}

@@ -157,13 +157,13 @@ func (c Config) Values() map[string]any {
 // of files do not matter.
 type images struct{ sums [][sha256.Size]byte }
 
-func (m *images) add(list []data.Example, contents []data.ContentHash, split string, classes, domains []string) {
-	for i, e := range list {
+func (m *images) add(list []data.Example, split string, classes, domains []string) {
+	for _, e := range list {
 		domain := ""
 		if len(domains) > 0 {
 			domain = domains[e.Domain]
 		}
-		m.sums = append(m.sums, sha256.Sum256(fmt.Appendf(nil, "%x %q %q %q", contents[i], split, classes[e.Label],
+		m.sums = append(m.sums, sha256.Sum256(fmt.Appendf(nil, "%x %q %q %q", e.ContentHash, split, classes[e.Label],
 			domain)))
 	}
 }
@@ -180,11 +180,11 @@ func (m *images) String() string {
 // digestOfImages is images of one list, such as an evaluation set.
 func (d *Data) digestOfImages(ctx context.Context, list []data.Example, classes []string, progress Progress) (string,
 	error) {
-	contents, err := d.contentsOf(ctx, list, progress)
+	list, err := d.hashed(ctx, list, progress)
 	if err != nil {
 		return "", err
 	}
 	var m images
-	m.add(list, contents, "", classes, nil)
+	m.add(list, "", classes, nil)
 	return m.String(), nil
 }

@@ -194,19 +194,13 @@ func (f *Federation) Compatibility(ctx context.Context) (spec.Compatibility, err
 			lists["evaluation set "+s.name] = s.examples
 			continue
 		}
-		contents, err := content.contentsOf(ctx, s.examples, nil)
-		if err != nil {
+		if lists["evaluation set "+s.name], err = content.hashed(ctx, s.examples, nil); err != nil {
 			return out, fmt.Errorf("evaluation set %s: %w", s.name, err)
 		}
-		out.Digests["evaluation set "+s.name] = inOrder(s.examples, contents)
 	}
 
 	for what, list := range lists {
-		contents := make([]data.ContentHash, len(list))
-		for i, e := range list {
-			contents[i] = content.contents[e.ID]
-		}
-		out.Digests[what] = inOrder(list, contents)
+		out.Digests[what] = inOrder(list)
 	}
 
 	h := sha256.New()
@@ -224,10 +218,10 @@ func (f *Federation) Compatibility(ctx context.Context) (spec.Compatibility, err
 
 // inOrder returns a digest of a list of examples that is equal on all machines: of their names, labels, domains and
 // contents, in their order.
-func inOrder(list []data.Example, contents []data.ContentHash) string {
+func inOrder(list []data.Example) string {
 	h := sha256.New()
-	for i, e := range list {
-		fmt.Fprintf(h, "%q %d %d %x\n", filepath.ToSlash(e.ID), e.Label, e.Domain, contents[i])
+	for _, e := range list {
+		fmt.Fprintf(h, "%q %d %d %x\n", filepath.ToSlash(e.ID), e.Label, e.Domain, e.ContentHash)
 	}
 	return hex.EncodeToString(h.Sum(nil))
 }
