@@ -129,11 +129,11 @@ func (v Value) Name(names []string) string {
 func (f *File) Values(column *parquet.Column) (out Values, err error) {
 	at := map[Value]int32{}
 	for g := range f.File.RowGroups() {
-		chunk, err := f.Chunk(g, column.Index())
+		chunk, err := f.chunk(g, column.Index())
 		if err != nil {
 			return out, fmt.Errorf("%s: column %s: %w", f.path, column.Name(), oneline.Error(err))
 		}
-		for _, p := range chunk.Pages {
+		for _, p := range chunk.pages {
 			values, _, err := chunk.read(p)
 			if err != nil {
 				return out, fmt.Errorf("%s: column %s: %w", f.path, column.Name(), oneline.Error(err))

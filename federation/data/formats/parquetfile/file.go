@@ -121,11 +121,11 @@ type pqChunk struct {
 	// levels is the number of bits of a definition level.
 	levels int
 	dict   pqPage // length 0: no dictionary
-	Pages  []pqPage
+	pages  []pqPage
 }
 
-// Chunk finds the pages of a column chunk by reading their headers.
-func (f *File) Chunk(group, column int) (out *pqChunk, err error) {
+// chunk finds the pages of a column chunk by reading their headers.
+func (f *File) chunk(group, column int) (out *pqChunk, err error) {
 	defer guard(&err)
 	rowGroup := f.File.RowGroups()[group]
 	chunk, ok := rowGroup.ColumnChunks()[column].(*parquet.FileColumnChunk)
@@ -160,7 +160,7 @@ func (f *File) Chunk(group, column int) (out *pqChunk, err error) {
 		at += page.length
 		switch header.Type {
 		case format.DictionaryPage:
-			if out.dict.length > 0 || len(out.Pages) > 0 {
+			if out.dict.length > 0 || len(out.pages) > 0 {
 				return nil, errors.New("the file is damaged: a dictionary is not the first page")
 			}
 			out.dict = page
@@ -179,7 +179,7 @@ func (f *File) Chunk(group, column int) (out *pqChunk, err error) {
 		}
 
 		rows += page.rows
-		out.Pages = append(out.Pages, page)
+		out.pages = append(out.pages, page)
 	}
 
 	return out, nil

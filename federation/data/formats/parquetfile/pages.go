@@ -13,10 +13,9 @@ import (
 // ImagePages reads image files out of Parquet files, page by page, and caches the most recently used pages.
 type ImagePages struct {
 	mu       sync.Mutex
-	MaxBytes int64 // bytes
+	maxBytes int64
 	chunks   map[ChunkID]*pqChunk
-	Cached   []cachedPage // the most recently used one last
-	Reads    int          // pages read, for tests
+	cached   []cachedPage // the most recently used one last
 }
 
 // ChunkID names a column chunk: the numbers of a row group and of a leaf column in an open file, both from 0.
@@ -29,15 +28,15 @@ type cachedPage struct {
 	ChunkID
 	page   pqPage
 	values []parquet.Value
-	Size   int64
+	size   int64
 }
 
-// DefaultCacheBytes is the default of MaxBytes. The page in use is kept whatever its size.
-const DefaultCacheBytes = 128 << 20
+// defaultCacheBytes is the default of maxBytes. The page in use is kept whatever its size.
+const defaultCacheBytes = 128 << 20
 
-// NewImagePages returns an empty cache with the limit DefaultCacheBytes.
+// NewImagePages returns an empty cache with the limit defaultCacheBytes.
 func NewImagePages() *ImagePages {
-	return &ImagePages{MaxBytes: DefaultCacheBytes, chunks: map[ChunkID]*pqChunk{}}
+	return &ImagePages{maxBytes: defaultCacheBytes, chunks: map[ChunkID]*pqChunk{}}
 }
 
 // Bytes returns the image file in a row of a column chunk.
@@ -57,9 +56,9 @@ func (x *ImagePages) Bytes(w ChunkID, row int64) ([]byte, error) {
 func (x *ImagePages) value(id ChunkID, row int64) (parquet.Value, error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	for i, k := range x.Cached {
+	for i, k := range x.cached {
 		if k.ChunkID == id && row >= k.page.first && row < k.page.first+k.page.rows {
-			x.Cached = append(slices.Delete(x.Cached, i, i+1), k)
+			x.cached = append(slices.Delete(x.cached, i, i+1), k)
 			return k.values[row-k.page.first], nil
 		}
 	}
@@ -67,29 +66,28 @@ func (x *ImagePages) value(id ChunkID, row int64) (parquet.Value, error) {
 	chunk := x.chunks[id]
 	if chunk == nil {
 		var err error
-		if chunk, err = id.File.Chunk(id.Group, id.Column); err != nil {
+		if chunk, err = id.File.chunk(id.Group, id.Column); err != nil {
 			return parquet.Value{}, err
 		}
 		x.chunks[id] = chunk
 	}
 
-	i := slices.IndexFunc(chunk.Pages, func(p pqPage) bool { return row < p.first+p.rows })
+	i := slices.IndexFunc(chunk.pages, func(p pqPage) bool { return row < p.first+p.rows })
 	if i < 0 {
 		return parquet.Value{}, errParquetEnd
 	}
 
-	page := chunk.Pages[i]
+	page := chunk.pages[i]
 	values, size, err := chunk.read(page)
 	if err != nil {
 		return parquet.Value{}, err
 	}
 
-	x.Reads++
-	x.Cached = append(x.Cached, cachedPage{id, page, values, size})
+	x.cached = append(x.cached, cachedPage{id, page, values, size})
 	total := int64(0)
-	for i, k := range slices.Backward(x.Cached) {
-		if total += k.Size; total > x.MaxBytes && i < len(x.Cached)-1 {
-			x.Cached = slices.Delete(x.Cached, 0, i+1)
+	for i, k := range slices.Backward(x.cached) {
+		if total += k.size; total > x.maxBytes && i < len(x.cached)-1 {
+			x.cached = slices.Delete(x.cached, 0, i+1)
 			break
 		}
 	}

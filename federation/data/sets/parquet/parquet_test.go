@@ -8,14 +8,10 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
-
-	"github.com/parquet-go/parquet-go"
 
 	"promptfed/federation/data"
 	"promptfed/federation/data/datatest"
-	"promptfed/federation/data/formats/parquetfile"
 	"promptfed/federation/data/sets/settest"
 	"promptfed/federation/data/sets/source"
 	"promptfed/runtime/filetest"
@@ -254,86 +250,6 @@ func TestParquetErrors(t *testing.T) {
 		len(s.Train) != 7 || len(s.Test) != 7 {
 		t.Errorf("%v", s.Skipped)
 	}
-}
-
-type bigRow struct {
-	Image struct {
-		Bytes []byte `parquet:"bytes"`
-		Path  string `parquet:"path"`
-	} `parquet:"image"`
-	Label int64 `parquet:"label"`
-}
-
-// bigParquet writes rows of 1000 incompressible bytes, in pages of 64 rows.
-func bigParquet(t testing.TB, path string, rows int) {
-	t.Helper()
-	list, r := make([]bigRow, rows), data.NewRand(1, "test")
-	for i := range list {
-		raw := make([]byte, 1000)
-		for j := range raw {
-			raw[j] = byte(r.Uint32())
-		}
-		raw[0] = byte(i)
-		list[i].Image.Bytes, list[i].Label = raw, int64(i%2)
-	}
-	if err := parquet.WriteFile(path, list, parquet.PageBufferSize(8000),
-		parquet.Compression(&parquet.Snappy)); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// TestParquetPages: pages are read once if images are read in order, by any goroutine, and no more bytes of pages are
-// cached than allowed.
-func TestParquetPages(t *testing.T) {
-	root := t.TempDir()
-	bigParquet(t, filepath.Join(root, "train.parquet"), 700)
-	bigParquet(t, filepath.Join(root, "test.parquet"), 8)
-	s := mustOpen(t, source.Config{Set: "parquet", Root: root})
-	f, err := parquetfile.Open(filepath.Join(root, "train.parquet"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	chunk, err := f.Chunk(0, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if n := len(chunk.Pages); n < 10 {
-		t.Fatalf("only %d pages: the test needs more", n)
-	}
-	for _, keep := range []int64{parquetfile.DefaultCacheBytes, 140_000} {
-		x := parquetfile.NewImagePages()
-		x.MaxBytes = keep
-		w := parquetfile.ChunkID{File: f}
-		for row := range int64(700) {
-			if b, err := x.Bytes(w, row); err != nil || len(b) != 1000 || b[0] != byte(row) {
-				t.Fatalf("row %d: %d bytes, %v", row, len(b), err)
-			}
-			var held int64
-			for _, k := range x.Cached[:len(x.Cached)-1] {
-				held += k.Size
-			}
-			if held > keep {
-				t.Fatalf("%d bytes kept, %d allowed", held, keep)
-			}
-		}
-		if x.Reads != len(chunk.Pages) {
-			t.Errorf("%d reads of %d pages", x.Reads, len(chunk.Pages))
-		}
-	}
-	var wait sync.WaitGroup
-	for k := range 8 {
-		wait.Go(func() {
-			for i := range s.Train {
-				j := (i*37 + k) % len(s.Train)
-				raw, err := s.Train[j].Bytes()
-				if err != nil || raw[0] != byte(j) {
-					t.Errorf("row %d: %v", j, err)
-					return
-				}
-			}
-		})
-	}
-	wait.Wait()
 }
 
 // Names of splits are also recognised in the names of Parquet files.
