@@ -144,12 +144,10 @@ func trimmed(err error) error {
 	return err
 }
 
-// DropUnreadable reads every image once. With corrupt Skip it removes images that cannot be read from the set and adds
-// them to s.Skipped, so that no later index refers to them; with Refuse the first such image is an error. A class
-// without remaining training images is always an error. progress, which may be nil, is called with the number of images
-// read so far, in order.
-func (s *Set) DropUnreadable(ctx context.Context, workers int, corrupt string, decode Decoder, progress func(done,
-	total int)) error {
+// DropUnreadable reads every image once, removes images that cannot be read from the set and adds them to s.Skipped, so
+// that no later index refers to them. A class without remaining training images is an error. progress, which may be
+// nil, is called with the number of images read so far, in order.
+func (s *Set) DropUnreadable(ctx context.Context, workers int, decode Decoder, progress func(done, total int)) error {
 	total, done := 0, 0
 	for _, sp := range s.Splits() {
 		total += len(*sp.Examples)
@@ -158,7 +156,7 @@ func (s *Set) DropUnreadable(ctx context.Context, workers int, corrupt string, d
 	for _, sp := range s.Splits() {
 		before := *sp.Examples
 		good := make([]Example, 0, len(before))
-		err := Decode(ctx, before, workers, corrupt, decode,
+		err := Decode(ctx, before, workers, Skip, decode,
 			func(int, image.Image) (struct{}, error) { return struct{}{}, nil },
 			func(i int, _ struct{}, bad *BadImage) error {
 				if bad != nil {

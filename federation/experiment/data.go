@@ -135,7 +135,7 @@ func (d *Data) dropUnreadable(ctx context.Context, s *data.Set, progress Progres
 	if d.config.Data.Corrupt != data.Skip {
 		return nil
 	}
-	return s.DropUnreadable(ctx, d.workers(), data.Skip, preprocess.Decode, progress.of("reading images"))
+	return s.DropUnreadable(ctx, d.workers(), preprocess.Decode, progress.of("reading images"))
 }
 
 // trainList, valList and testList return the lists that the partition's indices refer to.

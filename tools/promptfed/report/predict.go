@@ -134,7 +134,7 @@ func predict(ctx context.Context, classifier classifier, images []data.Example) 
 	}
 
 	set := data.Set{Test: images}
-	if err := set.DropUnreadable(ctx, 1, data.Skip, classifier.Decode, nil); err != nil {
+	if err := set.DropUnreadable(ctx, 1, classifier.Decode, nil); err != nil {
 		return nil, nil, err
 	}
 

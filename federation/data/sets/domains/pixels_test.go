@@ -75,7 +75,7 @@ func TestUnpackErrors(t *testing.T) {
 	for _, load := range []func() (image.Image, error){func() (image.Image, error) { return x.Image(0) },
 		func() (image.Image, error) { return nil, full }} {
 		s := &data.Set{Classes: []string{"0"}, Train: []data.Example{{ID: "e", Load: load}}}
-		err := s.DropUnreadable(t.Context(), 1, data.Skip, nil, nil)
+		err := s.DropUnreadable(t.Context(), 1, nil, nil)
 		goldentest.WantError(t, err, "cannot read image e: ")
 	}
 }

@@ -155,10 +155,8 @@ func TestSkipCountsWhatIsNoImage(t *testing.T) {
 	if len(s.Train) != 3 || len(s.Test) != 1 || len(s.Skipped) != 2 {
 		t.Fatalf("%d and %d kept, skipped %v", len(s.Train), len(s.Test), s.Skipped)
 	}
-	goldentest.WantError(t, s.DropUnreadable(context.Background(), 2, data.Refuse, datatest.Decode, nil),
-		bad, "data.corrupt: skip")
 	calls := 0
-	if err := s.DropUnreadable(context.Background(), 2, data.Skip, datatest.Decode, func(done, total int) {
+	if err := s.DropUnreadable(context.Background(), 2, datatest.Decode, func(done, total int) {
 		if calls++; done != calls || total != 4 {
 			t.Errorf("progress %d of %d", done, total)
 		}
@@ -172,7 +170,7 @@ func TestSkipCountsWhatIsNoImage(t *testing.T) {
 		t.Errorf("skipped %v", last)
 	}
 	filetest.Write(t, filepath.Join(dir, "dog", "3.png"), "x")
-	goldentest.WantError(t, s.DropUnreadable(context.Background(), 2, data.Skip, datatest.Decode, nil), `"dog"`,
+	goldentest.WantError(t, s.DropUnreadable(context.Background(), 2, datatest.Decode, nil), `"dog"`,
 		"none of its 1")
 }
 
