@@ -12,28 +12,21 @@ import (
 // couple of maple. A client is tested with the average of the others and its own.
 type FedPer struct {
 	method.Method
-	Split `config:",squash"`
+	Private []string `config:"private"`
+}
+
+// LongHelp implements configtags.LongHelp.
+func (FedPer) LongHelp() map[string]string {
+	return map[string]string{"private": "shared parameters that stay on their clients, by name or by the part of the " +
+		"name before a slash; none: all are shared, which is FedAvg"}
 }
 
 // allAveraged is FedAvg: private parameters have to be named for each base method.
-var allAveraged = Split{Private: []string{"none"}}
+var allAveraged = FedPer{Private: []string{"none"}}
 
 var fedPerDef = layer.Def{Name: "fedper", Title: "FedPer",
 	Paper:   "Arivazhagan et al., Federated Learning with Personalization Layers, arXiv 1912.00818",
-	Default: FedPer{Split: allAveraged}}
-
-// Check reports names that the base method does not share, a split that leaves nothing to share, and a base method
-// whose server needs more than the mean. The wrapper changes the owners of the base method's parameters, and so comes
-// right after it, before all other wrappers.
-func (m FedPer) Check() error { return m.check(m.Method) }
+	Default: allAveraged}
 
 // Properties leaves the mean, now of fewer parameters, to the base method.
 func (FedPer) Properties() method.Properties { return method.Properties{Mean: method.InnerWeights} }
-
-// Params are the base method's, those that option private names with the owner private. These start from the same
-// values on every client, those that the server would have sent.
-func (m FedPer) Params(t method.ClientSpec) []method.Param { return m.params(m.Method, t) }
-
-// Start starts the base method with all of its parameters, so that draws are those of a run without the wrapper, and
-// takes the private ones from the server.
-func (m FedPer) Start(global *method.Global) error { return m.start(m.Method, global) }

@@ -15,27 +15,14 @@ import (
 // paper counts clients alike in the mean, the base method here by examples as a rule; public code (PFLlib) has one pass
 // for each part.
 type FedRep struct {
-	method.Method
-	Split `config:",squash"`
+	FedPer `config:",squash"`
 
 	Head int `config:"head_epochs" in:"1..steps" help:"first passes, which train the private parameters only"`
 }
 
 var fedRepDef = layer.Def{Name: "fedrep", Title: "FedRep",
 	Paper:   "Collins et al., Exploiting Shared Representations for Personalized Federated Learning, ICML 2021",
-	Default: FedRep{Split: allAveraged, Head: 1}}
-
-// Check reports what FedPer's does; this wrapper too comes right after the base method.
-func (m FedRep) Check() error { return m.check(m.Method) }
-
-// Properties leaves the mean, now of fewer parameters, to the base method.
-func (FedRep) Properties() method.Properties { return method.Properties{Mean: method.InnerWeights} }
-
-// Params are the base method's, those that option private names with the owner private and the server's first values.
-func (m FedRep) Params(t method.ClientSpec) []method.Param { return m.params(m.Method, t) }
-
-// Start starts the base method with all of its parameters, and takes the private ones from the server.
-func (m FedRep) Start(global *method.Global) error { return m.start(m.Method, global) }
+	Default: FedRep{FedPer: allAveraged, Head: 1}}
 
 // AdjustGradients freezes the part that a pass does not train. It gets no gradient, no weight decay and no momentum, so
 // that each part has, in effect, an optimizer of its own.

@@ -13,21 +13,12 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// Split is the option of which shared parameters of a base method become private.
-type Split struct {
-	Private []string `config:"private"`
-}
-
-// LongHelp implements configtags.LongHelp.
-func (Split) LongHelp() map[string]string {
-	return map[string]string{"private": "shared parameters that stay on their clients, by name or by the part of the " +
-		"name before a slash; none: all are shared, which is FedAvg"}
-}
-
-// check reports names that do not suit a base method.
-func (s Split) check(base method.Method) error {
-	err := besideBase(base, "changes the owners of")
-	properties := method.PropertiesOf(base)
+// Check reports names that the base method does not share, a split that leaves nothing to share, and a base method whose
+// server needs more than the mean. The wrapper changes the owners of the base method's parameters, and so comes right
+// after it, before all other wrappers.
+func (m FedPer) Check() error {
+	err := besideBase(m.Method, "changes the owners of")
+	properties := method.PropertiesOf(m.Method)
 	if err == nil && properties.Mean == "" {
 		err = errors.New("the base method's server needs more than the mean of uploads; choose another base method")
 	}
@@ -41,7 +32,7 @@ func (s Split) check(base method.Method) error {
 		return err
 	}
 
-	return s.matches(base.Params(layer.PlaceholderClient))
+	return m.matches(m.Method.Params(layer.PlaceholderClient))
 }
 
 // besideBase returns an error unless inner is a base method. does is what the wrapper does with its parameters.
@@ -54,22 +45,22 @@ func besideBase(inner method.Method, does string) error {
 }
 
 // matches reports names of parameters that do not exist, and a split that leaves nothing to share.
-func (s Split) matches(params []method.Param) error {
-	if s.none() {
+func (m FedPer) matches(params []method.Param) error {
+	if m.none() {
 		return nil
 	}
 
 	shared := method.SharedNames(params)
-	for _, at := range s.Private {
+	for _, at := range m.Private {
 		if !slices.ContainsFunc(shared, func(name string) bool { return under(name, at) }) {
 			return check.OptionErrorf("private", " names %.60q; the base method shares %s", at, layer.Enumerate(shared))
 		}
 	}
 
-	switch left := slices.DeleteFunc(slices.Clone(shared), s.keeps); {
+	switch left := slices.DeleteFunc(slices.Clone(shared), m.keeps); {
 	case len(shared) == 0:
 		return errors.New("the base method shares nothing; remove it")
-	case len(s.Private) == 0:
+	case len(m.Private) == 0:
 		return check.OptionErrorf("private", " is empty; name what stays on clients, some of %s",
 			layer.Enumerate(shared))
 	case len(left) == 0:
@@ -80,22 +71,23 @@ func (s Split) matches(params []method.Param) error {
 	return nil
 }
 
-func (s Split) none() bool { return len(s.Private) == 1 && s.Private[0] == "none" }
+func (m FedPer) none() bool { return len(m.Private) == 1 && m.Private[0] == "none" }
 
 // keeps reports whether a shared parameter becomes private.
-func (s Split) keeps(name string) bool {
-	return slices.ContainsFunc(s.Private, func(at string) bool { return under(name, at) })
+func (m FedPer) keeps(name string) bool {
+	return slices.ContainsFunc(m.Private, func(at string) bool { return under(name, at) })
 }
 
 func under(name, at string) bool { return name == at || strings.HasPrefix(name, at+"/") }
 
-// params returns a base method's parameters with their new owners.
-func (s Split) params(base method.Method, t method.ClientSpec) []method.Param {
-	out := slices.Clone(base.Params(t))
+// Params are the base method's, those that option private names with the owner private. These start from the same
+// values on every client, those that the server would have sent.
+func (m FedPer) Params(t method.ClientSpec) []method.Param {
+	out := slices.Clone(m.Method.Params(t))
 	for i, p := range out {
-		if p.Owner == method.Shared && s.keeps(p.Name) {
+		if p.Owner == method.Shared && m.keeps(p.Name) {
 			out[i].Owner = method.Private
-			out[i].Init = firstOf(base, t, p.Name)
+			out[i].Init = firstOf(m.Method, t, p.Name)
 		}
 	}
 
@@ -129,12 +121,13 @@ func startAll(base method.Method, global *method.Global) error {
 	return base.Start(global)
 }
 
-// start starts a base method and removes the private parameters from the server.
-func (s Split) start(base method.Method, global *method.Global) error {
-	if err := s.matches(base.Params(global.Task)); err != nil {
+// Start starts the base method with all of its parameters, so that draws are those of a run without the wrapper, and
+// takes the private ones from the server.
+func (m FedPer) Start(global *method.Global) error {
+	if err := m.matches(m.Method.Params(global.Task)); err != nil {
 		return err
 	}
-	err := startAll(base, global)
-	maps.DeleteFunc(global.Shared, func(name string, _ *tensor.Tensor) bool { return s.keeps(name) })
+	err := startAll(m.Method, global)
+	maps.DeleteFunc(global.Shared, func(name string, _ *tensor.Tensor) bool { return m.keeps(name) })
 	return err
 }
