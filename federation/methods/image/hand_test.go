@@ -132,8 +132,8 @@ func TestTermsWithoutWeight(t *testing.T) {
 	mvp["alpha"] = 0.0
 	methodtest.CheckTermNames(t, "fedmvp", mvp, "cross entropy")
 	for _, d := range image.Methods {
-		if _, n := d.Numbers(layer.Sizes{Tokens: 3, Width: 5, Classes: 7}); d.Name == "fedhpl" && n != 98 {
-			t.Errorf("%s sends and receives %d numbers", d.Name, n)
+		if d.Name == "fedhpl" && d.Traffic.Numbers(layer.Sizes{Tokens: 3, Width: 5, Classes: 7}) != 98 {
+			t.Errorf("%s does not send and receive 98 numbers", d.Name)
 		}
 	}
 }

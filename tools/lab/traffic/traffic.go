@@ -2,6 +2,7 @@
 package traffic
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -171,7 +172,8 @@ func Rows(names ...string) ([]Row, error) {
 
 		name, with, title := def.Name, []string(nil), def.Name
 		if def.Wrapper() {
-			name, with, title = def.Over(), []string{def.Name}, def.Over()+"+"+def.Name
+			name, with = cmp.Or(def.Traffic.Over, "promptfl"), []string{def.Name}
+			title = name + "+" + def.Name
 		}
 
 		t, err := count(name, with)
@@ -179,11 +181,10 @@ func Rows(names ...string) ([]Row, error) {
 			return nil, fmt.Errorf("%s: %w", title, err)
 		}
 
-		formula, numbers := def.Numbers(layer.Sizes{Tokens: sizedTokens, Width: sizedWidth, Classes: sizedClasses,
-			Dim: sizedWidth, Hidden: 8})
-		row := Row{title, t.up, t.down, t.first, (t.up + t.down) / 4, formula, nil}
-		if formula != "" {
-			bytes := 4 * numbers
+		row := Row{title, t.up, t.down, t.first, (t.up + t.down) / 4, def.Traffic.Formula, nil}
+		if numbers := def.Traffic.Numbers; numbers != nil {
+			bytes := 4 * numbers(layer.Sizes{Tokens: sizedTokens, Width: sizedWidth, Classes: sizedClasses,
+				Dim: sizedWidth, Hidden: 8})
 			row.BytesExpected = &bytes
 		}
 

@@ -93,22 +93,6 @@ func (d Def) Build(options any, inner method.Method) (method.Method, error) {
 	return base, checkLoss(base, inner)
 }
 
-// Numbers returns the formula of Traffic and its value; "" and 0 where the papers have none.
-func (d Def) Numbers(s Sizes) (formula string, numbers int) {
-	if d.Traffic.Numbers == nil {
-		return "", 0
-	}
-	return d.Traffic.Formula, d.Traffic.Numbers(s)
-}
-
-// Over returns the base method that a wrapper's formula is for.
-func (d Def) Over() string {
-	if d.Traffic.Over != "" {
-		return d.Traffic.Over
-	}
-	return "promptfl"
-}
-
 // Option is one setting of a method, for listings.
 type Option struct {
 	Name    string `json:"name"`

@@ -164,18 +164,6 @@ func TestWrappers(t *testing.T) {
 	}
 }
 
-// FedAPPR's table S6 counts a prompt of 3 tokens of width 4 twice, 24 numbers.
-func TestTraffic(t *testing.T) {
-	f, n := Def{Traffic: PromptTraffic}.Numbers(Sizes{Tokens: 3, Width: 4, Classes: 9, Dim: 9, Hidden: 9})
-	none, zero := Def{}.Numbers(Sizes{Tokens: 3})
-	if f != "m d 2" || n != 24 || none != "" || zero != 0 {
-		t.Errorf("%s is %d; %q is %d", f, n, none, zero)
-	}
-	if (Def{}).Over() != "promptfl" || (Def{Traffic: Traffic{Over: "coop"}}).Over() != "coop" {
-		t.Error("the base method of a formula")
-	}
-}
-
 func TestEnumerateNamesSix(t *testing.T) {
 	for list, want := range map[string]string{"": "nothing", "a": "a", "a b c d e f": "a, b, c, d, e, f",
 		"a b c d e f g": "a, b, c, d, e, f and 1 more"} {
