@@ -39,6 +39,19 @@ var fedLoRADef = layer.Def{Name: "fedlora", Title: "FLoRA",
 	Default: FedLoRA{Template: prompts.AutoTemplate, Towers: "text", Maps: []string{"all"}, Rank: 2, Alpha: 16,
 		Objective: "contrastive"}}
 
+// tower is a tower with the width of its tokens and of its blocks' hidden layers.
+type tower struct {
+	name                 string
+	width, units, blocks int
+}
+
+// towers returns the towers that an option text|image|both names.
+func towers(option string, client method.ClientSpec) []tower {
+	text := tower{prompts.TextTower, client.Width, client.TextUnits, client.TextLayers}
+	image := tower{prompts.ImageTower, client.VisionWidth, client.VisionUnits, client.VisionLayers}
+	return slices.DeleteFunc([]tower{text, image}, func(t tower) bool { return option != t.name && option != "both" })
+}
+
 // site is one map of a tower with its changes in all blocks.
 type site struct {
 	tower           string
@@ -50,16 +63,7 @@ func (s site) name() string { return s.tower + "/" + string(s.layer) }
 
 // sites returns the maps that are changed.
 func (m FedLoRA) sites(client method.ClientSpec) (out []site) {
-	for _, tower := range []struct {
-		name                 string
-		width, units, blocks int
-	}{{prompts.TextTower, client.Width, client.TextUnits, client.TextLayers}, {prompts.ImageTower, client.VisionWidth,
-		client.VisionUnits,
-		client.VisionLayers}} {
-		if m.Towers != tower.name && m.Towers != "both" {
-			continue
-		}
-
+	for _, tower := range towers(m.Towers, client) {
 		for _, linearMap := range append(clip.BlockMaps(), clip.Head) {
 			if !slices.Contains(m.Maps, "all") && !slices.Contains(m.Maps, string(linearMap)) {
 				continue

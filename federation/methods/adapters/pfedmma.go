@@ -41,45 +41,38 @@ var pFedMMADef = layer.Def{Name: "pfedmma", Title: "pFedMMA",
 	Paper:   "Islam et al., pFedMMA: Personalized Federated Fine-Tuning with Multi-Modal Adapter, arXiv 2507.05394",
 	Default: PFedMMA{Template: prompts.AutoTemplate, Towers: "both", Blocks: 8, Rank: 32, Alpha: 1e-3, Rescale: true}}
 
-// adapted returns the towers with adapters, their widths and blocks, and the number of blocks with an adapter.
-func (m PFedMMA) adapted(t method.ClientSpec) (towers []string, widths, layers []int, blocks int) {
-	blocks = m.Blocks
-	for _, tower := range []struct {
-		name          string
-		width, layers int
-	}{{prompts.TextTower, t.Width, t.TextLayers}, {prompts.ImageTower, t.VisionWidth, t.VisionLayers}} {
-		if m.Towers == tower.name || m.Towers == "both" {
-			towers, widths = append(towers, tower.name), append(widths, tower.width)
-			layers, blocks = append(layers, tower.layers), min(blocks, tower.layers)
-		}
+// adapted returns the towers with adapters, and the number of blocks with an adapter.
+func (m PFedMMA) adapted(t method.ClientSpec) (adapted []tower, blocks int) {
+	adapted, blocks = towers(m.Towers, t), m.Blocks
+	for _, tower := range adapted {
+		blocks = min(blocks, tower.blocks)
 	}
-
-	return towers, widths, layers, blocks
+	return adapted, blocks
 }
 
 // Params declares "mid/w" [blocks,rank,rank], shared, and of each adapted tower "TOWER/down/w" [blocks,rank,width] and
 // "TOWER/up/w" [blocks,width,rank], private, all with biases "/b". Weights begin at normal numbers of the variance
 // 2/out (Kaiming, fan out), biases at 0, as in the code.
 func (m PFedMMA) Params(t method.ClientSpec) (out []method.Param) {
-	towers, widths, _, n := m.adapted(t)
+	towers, n := m.adapted(t)
 	layer := func(name string, to, from int, o method.Owner) {
 		out = append(out, method.Param{Name: name + "/w", Shape: []int{n, to, from}, Std: math.Sqrt(2 / float64(to)),
 			Owner: o}, method.Param{Name: name + "/b", Shape: []int{n, to}, Owner: o})
 	}
 
 	layer("mid", m.Rank, m.Rank, method.Shared)
-	for i, tower := range towers {
-		layer(tower+"/down", m.Rank, widths[i], method.Private)
-		layer(tower+"/up", widths[i], m.Rank, method.Private)
+	for _, tower := range towers {
+		layer(tower.name+"/down", m.Rank, tower.width, method.Private)
+		layer(tower.name+"/up", tower.width, m.Rank, method.Private)
 	}
 
 	return out
 }
 
-// changes returns n adapters of a tower with that many blocks.
-func (m PFedMMA) changes(scope *method.Scope, tower string, layers, n int) (out method.BlockChanges) {
+// changes returns the adapters of a tower's last n blocks.
+func (m PFedMMA) changes(scope *method.Scope, tower tower, n int) (out method.BlockChanges) {
 	var parts [][]method.Layer
-	for _, name := range []string{tower + "/down", "mid", tower + "/up"} {
+	for _, name := range []string{tower.name + "/down", "mid", tower.name + "/up"} {
 		w, b := nn.Unbind(scope.Param(name+"/w")), nn.Unbind(scope.Param(name+"/b"))
 		part := make([]method.Layer, n)
 		for i := range part {
@@ -89,8 +82,8 @@ func (m PFedMMA) changes(scope *method.Scope, tower string, layers, n int) (out 
 	}
 
 	for i := range n {
-		out.Adapters = append(out.Adapters, method.Adapter{Block: layers - n + i, Place: clip.Parallel, Scale: m.Alpha,
-			Rescale: m.Rescale, Layers: []method.Layer{parts[0][i], parts[1][i], parts[2][i]}})
+		out.Adapters = append(out.Adapters, method.Adapter{Block: tower.blocks - n + i, Place: clip.Parallel,
+			Scale: m.Alpha, Rescale: m.Rescale, Layers: []method.Layer{parts[0][i], parts[1][i], parts[2][i]}})
 	}
 
 	return out
@@ -99,15 +92,15 @@ func (m PFedMMA) changes(scope *method.Scope, tower string, layers, n int) (out 
 // Logits compares images with the texts of the template, the towers of option towers with their adapters, the other one
 // without. A tower that cannot take adapters fails the graph.
 func (m PFedMMA) Logits(scope *method.Scope) graph.Node {
-	towers, _, layers, n := m.adapted(scope.Task())
+	towers, n := m.adapted(scope.Task())
 	if n == 0 {
 		return scope.Graph().Fail("backbone %s has a tower without support for adapters, a ResNet or an exported "+
 			"model; set options.towers, or convert a checkpoint", scope.Task().Backbone)
 	}
 
 	image, text := scope.Image(), graph.Node{}
-	for i, tower := range towers {
-		if c := m.changes(scope, tower, layers[i], n); tower == prompts.TextTower {
+	for _, tower := range towers {
+		if c := m.changes(scope, tower, n); tower.name == prompts.TextTower {
 			text = scope.TextFeatures(method.Prompt{Template: m.Text(), Changes: c})
 		} else {
 			image = scope.Vision(method.VisionPrompts{Changes: c})
