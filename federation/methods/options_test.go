@@ -62,7 +62,7 @@ func TestRefusesOptions(t *testing.T) {
 		{"sdfed", nil, options{"lambda": 0.6}, []string{"options.lambda", "sdfed: global_tokens", "ratio, alpha"}},
 		{"fedpgp", nil, options{"temp": 0, "rank": 0}, []string{"fedpgp", "temp is 0", "rank is 0"}},
 		{"fedpgp", nil, options{"positive": "text"}, []string{"positive", "hand or code"}},
-		{"zeroshot", nil, options{"template": "pet"}, []string{"template", "no {}", "aircraft, dtd", "pets"}},
+		{"zeroshot", nil, options{"template": "pet"}, []string{"template", "contain {}", "aircraft, dtd", "pets"}},
 		{"zeroshot", nil, options{"ensemble": []string{"a {}.", "a {}."}}, []string{"listed twice"}},
 		{"promptfl", []string{"appr"}, options{"view": "global"}, []string{"view", "own or base"}},
 		{"fedappr", nil, options{"lambda_a": -0.1}, []string{"lambda_a is -0.1"}},

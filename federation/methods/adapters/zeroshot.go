@@ -2,9 +2,7 @@ package adapters
 
 import (
 	"fmt"
-	"maps"
 	"slices"
-	"strings"
 
 	"promptfed/federation/method"
 	"promptfed/federation/methods/parts/check"
@@ -20,7 +18,8 @@ import (
 // template to the ensemble: `template: pets, ensemble: imagenet-7` scores with all eight.
 type ZeroShot struct {
 	method.FedAvg
-	Template string   `config:"template"`
+	prompts.Template `config:",squash"`
+
 	Ensemble []string `config:"ensemble" help:"additional templates: imagenet-7, none, or texts with {}"`
 }
 
@@ -34,27 +33,21 @@ func (ZeroShot) LongHelp() map[string]string {
 
 var zeroShotDef = layer.Def{Name: "zeroshot", Title: "zero-shot CLIP",
 	Paper:   "Radford et al., Learning Transferable Visual Models, ICML 2021",
-	Default: ZeroShot{Template: "auto"}}
+	Default: ZeroShot{Template: prompts.AutoTemplate}}
 
 // texts returns all templates; none for data.template.
 func (m ZeroShot) texts() []string {
 	texts := prompts.Ensemble(m.Ensemble)
-	if named, ok := prompts.Templates[m.Template]; ok {
-		texts = append(texts, named)
-	} else if m.Template != "auto" {
-		texts = append(texts, m.Template)
+	if text := m.Text(); text != "" {
+		texts = append(texts, text)
 	}
 	return texts
 }
 
-// Check reports templates without a place {} for the class name, and templates that are listed twice.
-func (m ZeroShot) Check() (err error) {
-	texts := m.texts()
+// Check reports templates of the ensemble without a place {} for the class name, and templates that are listed twice.
+func (m ZeroShot) Check() error {
+	err, texts := prompts.CheckEnsemble("ensemble", m.Ensemble), m.texts()
 	for i, t := range texts {
-		if !strings.Contains(t, "{}") {
-			err = check.Join(err, fmt.Errorf("template %q has no {} for the class name; named templates are auto, %s",
-				t, strings.Join(slices.Sorted(maps.Keys(prompts.Templates)), ", ")))
-		}
 		if slices.Contains(texts[:i], t) {
 			err = check.Join(err, fmt.Errorf("template %q is listed twice", t))
 		}

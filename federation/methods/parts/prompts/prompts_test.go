@@ -172,7 +172,7 @@ func TestTemplates(t *testing.T) {
 		}
 	}
 	if err := (prompts.Template{Template: "a photo"}).Check(); err == nil ||
-		err.Error() != `option template is "a photo"; it must contain {} for the class` {
+		!strings.HasPrefix(err.Error(), `option template is "a photo"; it must contain {} for the class, or be one`) {
 		t.Errorf("%v", err)
 	}
 	if got := prompts.Ensemble([]string{"none", "a {}", "imagenet-7"}); len(got) != 8 || got[0] != "a {}" ||

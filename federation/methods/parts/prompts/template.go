@@ -1,6 +1,8 @@
 package prompts
 
 import (
+	"maps"
+	"slices"
 	"strings"
 
 	"promptfed/federation/method"
@@ -27,7 +29,8 @@ func (Template) LongHelp() map[string]string {
 // Check reports a text without a place for the class.
 func (t Template) Check() error {
 	if t.Template != "auto" && Templates[t.Template] == "" && !strings.Contains(t.Template, "{}") {
-		return check.OptionErrorf("template", " is %q; it must contain {} for the class", t.Template)
+		return check.OptionErrorf("template", " is %q; it must contain {} for the class, or be one of auto, %s",
+			t.Template, strings.Join(slices.Sorted(maps.Keys(Templates)), ", "))
 	}
 	return nil
 }
