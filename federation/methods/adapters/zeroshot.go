@@ -20,15 +20,7 @@ type ZeroShot struct {
 	method.FedAvg
 	prompts.Template `config:",squash"`
 
-	Ensemble []string `config:"ensemble" help:"additional templates: imagenet-7, none, or texts with {}"`
-}
-
-// LongHelp implements configtags.LongHelp.
-func (ZeroShot) LongHelp() map[string]string {
-	return map[string]string{
-		"template": "auto (data.template, or only the ensemble), aircraft, dtd, eurosat, flowers, food, pets, plain, " +
-			"ucf, or a text with {} for the class",
-	}
+	Ensemble []string `config:"ensemble" help:"further ones: imagenet-7, none, or texts with {}; auto then adds none"`
 }
 
 var zeroShotDef = layer.Def{Name: "zeroshot", Title: "zero-shot CLIP",
