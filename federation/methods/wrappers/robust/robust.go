@@ -124,8 +124,7 @@ func (m Robust) Merge(global *method.Global, ups []method.Upload) error {
 		ups = clipped(global.Shared, ups, m.Clip)
 	}
 
-	_, err := m.Average(m.Method, global, ups)
-	return err
+	return m.Method.Merge(global, m.Counted(ups))
 }
 
 // alike returns uploads that all have the same shared parameters.
@@ -243,21 +242,16 @@ const mostWeiszfeld = 1000
 func clipped(old tensor.Map, ups []method.Upload, norm float64) []method.Upload {
 	out := slices.Clone(ups)
 	for i, u := range ups {
-		out[i].Shared = shortened(old, u.Shared, norm)
-	}
-	return out
-}
+		far := linalg.Distance(u.Shared, old)
+		if norm == 0 || far <= norm {
+			continue
+		}
 
-// shortened returns now, moved towards old until the update has at most that norm; 0 is no bound.
-func shortened(old, now tensor.Map, norm float64) tensor.Map {
-	far := linalg.Distance(now, old)
-	if norm == 0 || far <= norm {
-		return now
-	}
-
-	out := tensor.Map{}
-	for name, t := range now {
-		out[name] = linalg.Elementwise(old[name], t, func(o, v float64) float64 { return o + norm/far*(v-o) })
+		out[i].Shared = tensor.Map{}
+		for name, t := range u.Shared {
+			out[i].Shared[name] = linalg.Elementwise(old[name], t,
+				func(o, v float64) float64 { return o + norm/far*(v-o) })
+		}
 	}
 
 	return out
