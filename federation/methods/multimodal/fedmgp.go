@@ -253,12 +253,11 @@ func (m FedMGP) worded(scope *method.Scope) graph.Node {
 // which is the draw without replacement (Kool et al., Stochastic Beams and Where to Find Them, ICML 2019, section 2.3).
 // u are random numbers from [0,1).
 func (m FedMGP) draw(u, sims []float64) []int {
-	key, order := make([]float64, m.Groups), make([]int, m.Groups)
+	key := make([]float64, m.Groups)
 	for j, s := range sims {
-		key[j], order[j] = s/m.Tau-math.Log(-math.Log(u[j])), j
+		key[j] = s/m.Tau - math.Log(-math.Log(u[j]))
 	}
-	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(key[b], key[a]) })
-	return order[:m.Exchanged]
+	return tensor.Order(m.Groups, func(a, b int) int { return cmp.Compare(key[b], key[a]) })[:m.Exchanged]
 }
 
 // cosine returns the cosine of two vectors; 0 where one of them is 0.

@@ -253,13 +253,8 @@ func (m PFedMoAP) send(global *method.Global) {
 
 	far := linalg.SquaredDistances(prompts)
 	for i, k := range clients {
-		var others []int
-		for j := range clients {
-			if j != i {
-				others = append(others, j)
-			}
-		}
-		slices.SortStableFunc(others, func(a, b int) int { return cmp.Compare(far[i][a], far[i][b]) })
+		others := tensor.Order(len(clients), func(a, b int) int { return cmp.Compare(far[i][a], far[i][b]) })
+		others = slices.DeleteFunc(others, func(j int) bool { return j == i })
 		sent := global.ExtrasFor(k)
 		m.nobody(sent, global.Width)
 		for to, j := range others[:min(len(others), m.Experts-1)] {
