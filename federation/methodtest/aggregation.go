@@ -32,7 +32,7 @@ func (c Case) Aggregation(t *testing.T) {
 
 	plain, _ := c.plainAll(t)
 	want := plain.Prompts
-	got := c.run(t, experiment, engine.Settings{Wrap: func(inner message.Cohort) message.Cohort {
+	got := run(t, experiment, engine.Settings{Wrap: func(inner message.Cohort) message.Cohort {
 		return sums{inner, weighting, beside}
 	}}).Prompts
 	for _, name := range want.Names() {

@@ -137,17 +137,12 @@ func run(t *testing.T, experiment *spec.Experiment, set engine.Settings) *engine
 }
 
 // run runs an experiment of the case.
-func (c Case) run(t *testing.T, experiment *spec.Experiment, set engine.Settings) *engine.Result {
-	t.Helper()
-	return run(t, experiment, set)
-}
-
 // plain returns the outcome of the case's experiment, which several tests compare with others. It runs once. Nobody may
 // change the tensors of its messages.
 func (c Case) plain(t *testing.T) outcome {
 	t.Helper()
 	if c.kept.plain == nil {
-		o := outcomeOf(t, c.run(t, c.experiment(t), engine.Settings{Workers: 1,
+		o := outcomeOf(t, run(t, c.experiment(t), engine.Settings{Workers: 1,
 			Wrap: func(inner message.Cohort) message.Cohort { return &readOnly{Cohort: inner, t: t} }}))
 		c.kept.plain = &o
 	}
@@ -167,7 +162,7 @@ func (c Case) plainAll(t *testing.T) (*engine.Result, *trace.Recorder) {
 	t.Helper()
 	if c.kept.all == nil {
 		c.kept.trace = trace.NewRecorder()
-		c.kept.all = c.run(t, c.all(t), engine.Settings{Client: client.Settings{Tracer: c.kept.trace}, Workers: 1})
+		c.kept.all = run(t, c.all(t), engine.Settings{Client: client.Settings{Tracer: c.kept.trace}, Workers: 1})
 	}
 	return c.kept.all, c.kept.trace
 }
@@ -258,9 +253,9 @@ func (c Case) device(t *testing.T) {
 	experiment.Plan.Rounds = 2
 	set := engine.Settings{Workers: 8, Client: client.Settings{DeviceGraphs: true,
 		Session: ort.Options{OptLevel: ort.OptNone}}}
-	plain := outcomeOf(t, c.run(t, experiment, set))
+	plain := outcomeOf(t, run(t, experiment, set))
 	set.Client.Session.Bind = true
-	fixed := outcomeOf(t, c.run(t, experiment, set))
+	fixed := outcomeOf(t, run(t, experiment, set))
 	if orttest.OnCPU() { // a GPU may choose other algorithms
 		plain.same(t, fixed, "runs and bound runs of fixed sizes")
 	}
@@ -287,6 +282,6 @@ func (c Case) zero(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	outcomeOf(t, r).same(t, outcomeOf(t, c.run(t, idle.experiment(t), engine.Settings{})),
+	outcomeOf(t, r).same(t, outcomeOf(t, run(t, idle.experiment(t), engine.Settings{})),
 		"base method and wrapper of no strength")
 }

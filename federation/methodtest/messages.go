@@ -36,7 +36,7 @@ func (c Case) messages(t *testing.T) {
 		sent = append(sent, upload{client, slices.Clone(m)})
 	})
 
-	encoded := outcomeOf(t, c.run(t, experiment, set))
+	encoded := outcomeOf(t, run(t, experiment, set))
 	c.plain(t).same(t, encoded, "values, and encoded messages with 8 workers")
 	if len(sent) == 0 {
 		t.Fatal("no message was seen")

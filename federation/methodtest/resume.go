@@ -127,7 +127,7 @@ func (c Case) resume(t *testing.T) {
 			}
 		}
 
-		c.run(t, c.experiment(t), engine.Settings{Dir: dir, Resume: true})
+		run(t, c.experiment(t), engine.Settings{Dir: dir, Resume: true})
 		want.same(t, outcomeIn(t, dir), in.name)
 	}
 }
@@ -138,7 +138,7 @@ func (c Case) longer(t *testing.T) {
 	dir := t.TempDir()
 	short := c.experiment(t)
 	short.Plan.Rounds-- // to a round with a test
-	c.run(t, short, engine.Settings{Dir: dir})
+	run(t, short, engine.Settings{Dir: dir})
 	set := engine.Settings{Dir: dir, Resume: true}
 	_, err := engine.Run(context.Background(), c.experiment(t), set)
 	if err == nil {
@@ -155,9 +155,9 @@ func (c Case) learnsNothing() bool { return len(c.Names.Shared)+len(c.Names.Priv
 func (c Case) lost(t *testing.T) {
 	experiment := c.experiment(t)
 	experiment.Plan.Participation, experiment.Plan.Rounds = 1, 1
-	before := c.run(t, experiment, engine.Settings{})
+	before := run(t, experiment, engine.Settings{})
 	experiment.Plan.Rounds = 2
-	after := c.run(t, experiment, engine.Settings{Wrap: LoseReplies(func(round, client int) bool {
+	after := run(t, experiment, engine.Settings{Wrap: LoseReplies(func(round, client int) bool {
 		return round == 1 && client == 1
 	})})
 	if got := after.Records[1].Clients; len(got) != 3 || got[1] != 2 {

@@ -21,7 +21,7 @@ import (
 // form of messages.
 func (c Case) terms(t *testing.T) {
 	rec := trace.NewRecorder()
-	r := c.run(t, c.all(t), engine.Settings{Client: client.Settings{Terms: true, Tracer: rec}, Workers: 8,
+	r := run(t, c.all(t), engine.Settings{Client: client.Settings{Terms: true, Tracer: rec}, Workers: 8,
 		Encode: true})
 	for i := range r.Records {
 		if !c.learnsNothing() {

@@ -14,7 +14,7 @@ func (c Case) together(t *testing.T) {
 	experiment := c.all(t)
 	experiment.BatchClients = 3
 	want, _ := c.plainAll(t)
-	got := c.run(t, experiment, engine.Settings{Workers: 1})
+	got := run(t, experiment, engine.Settings{Workers: 1})
 	if len(got.Prompts) != len(want.Prompts) {
 		t.Fatalf("prompts %v, want %v", got.Prompts.Names(), want.Prompts.Names())
 	}
