@@ -112,13 +112,11 @@ func checkCovered(m, inner method.Method) error {
 func resolved(defs []layer.Def, layers []any) map[string]any {
 	out := map[string]any{}
 	for i, l := range layers {
-		values := map[string]any{}
-		valuesOf(reflect.ValueOf(l).Elem(), values)
-		if i > 0 && len(values) > 0 {
-			out[defs[i].Name] = values
-		}
-
+		values := valuesOf(reflect.ValueOf(l).Elem())
 		if i > 0 {
+			if len(values) > 0 {
+				out[defs[i].Name] = values
+			}
 			continue
 		}
 
@@ -137,7 +135,8 @@ func resolved(defs []layer.Def, layers []any) map[string]any {
 	return out
 }
 
-func valuesOf(v reflect.Value, out map[string]any) {
+func valuesOf(v reflect.Value) map[string]any {
+	out := map[string]any{}
 	for _, k := range configtags.Keys(v) {
 		if unset, may := k.Field.Tag.Lookup("unset"); may && fmt.Sprint(k.Value) == unset {
 			continue
@@ -147,6 +146,8 @@ func valuesOf(v reflect.Value, out map[string]any) {
 			out[k.Name] = k.Value.String()
 		}
 	}
+
+	return out
 }
 
 // decoded returns the layers of a stack with their options.

@@ -90,19 +90,14 @@ func EmbedFiles(name string, options map[string]any, read func(path string) ([]b
 			continue
 		}
 
-		value := options[option.Name]
+		at, key := options, "options."+option.Name
 		nested, _ := options[name].(map[string]any)
 		below := nested[option.Name] != nil // as options.NAME.KEY
 		if below {
-			value = nested[option.Name]
+			at, key = nested, "options."+name+"."+option.Name
 		}
 
-		key := "options." + option.Name
-		if below {
-			key = "options." + name + "." + option.Name
-		}
-
-		path, ok := value.(string)
+		path, ok := at[option.Name].(string)
 		if f := layer.File(path); !ok || f == "" || f == builtin || f.Embedded() {
 			continue
 		}
@@ -112,14 +107,13 @@ func EmbedFiles(name string, options map[string]any, read func(path string) ([]b
 			return nil, &configtags.KeyError{Key: key, Err: fmt.Errorf("options.%s: %w", option.Name, err)}
 		}
 
-		options = maps.Clone(options)
-		at := options
-		if below {
-			at = maps.Clone(nested)
-			options[name] = at
-		}
-
+		at = maps.Clone(at)
 		at[option.Name] = string(layer.EmbedFile(FileName(path, content), content))
+		if options = maps.Clone(options); below {
+			options[name] = at
+		} else {
+			options = at
+		}
 	}
 
 	return options, nil

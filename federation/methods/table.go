@@ -22,6 +22,7 @@ import (
 	"promptfed/federation/methods/wrappers/personal"
 	"promptfed/federation/methods/wrappers/robust"
 	"promptfed/federation/methods/wrappers/uploads"
+	"promptfed/runtime/convert"
 )
 
 // table lists base methods first, then wrappers, each sorted by name. Register adds to it.
@@ -79,16 +80,9 @@ func order(a, b layer.Def) int {
 func Find(name string) (layer.Def, error) {
 	i := slices.IndexFunc(table, func(d layer.Def) bool { return d.Name == name })
 	if i < 0 {
-		return layer.Def{}, fmt.Errorf("there is no method %q: %s", name, configtags.Suggest(name, names(),
+		names := convert.Slice(table, func(d layer.Def) string { return d.Name })
+		return layer.Def{}, fmt.Errorf("there is no method %q: %s", name, configtags.Suggest(name, names,
 			"promptfed list methods and promptfed list wrappers show all"))
 	}
 	return table[i], nil
-}
-
-func names() []string {
-	var out []string
-	for _, d := range table {
-		out = append(out, d.Name)
-	}
-	return out
 }
