@@ -174,7 +174,10 @@ func TestNoiseOfSteps(t *testing.T) {
 	const refused = "another update of this client was released in this round"
 	for what, change := range map[string]func(o *message.Instruction, c *spec.Client){
 		"other parameters": func(o *message.Instruction, _ *spec.Client) { o.Shared["global"].Data[0] = 1 },
-		"other examples":   func(_ *message.Instruction, c *spec.Client) { c.Train = methodtest.Rows(50, 4, 5, 4) },
+		"a control variate": func(o *message.Instruction, _ *spec.Client) {
+			o.Broadcast = o.Broadcast.Clone().Put("scaffold/c", tensor.Map{"global": tensor.New(2, 6)})
+		},
+		"other examples": func(_ *message.Instruction, c *spec.Client) { c.Train = methodtest.Rows(50, 4, 5, 4) },
 	} {
 		_, err := turn(path, 3, change)
 		goldentest.WantErrorOf(t, what, err, refused)

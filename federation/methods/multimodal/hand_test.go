@@ -1,7 +1,6 @@
 package multimodal_test
 
 import (
-	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -116,22 +115,15 @@ func TestTermsWithoutWeight(t *testing.T) {
 	}
 }
 
-// Deep prompts need a text tower whose blocks were recognised: with depth 2 MaPLe would learn those of depth 1.
-func TestMaPLeNeedsBlocks(t *testing.T) {
-	exported := layer.PlaceholderClient
-	exported.TextLayers = 0
-	for depth, want := range map[int]string{1: "<nil>", 2: "the text tower of backbone , an exported model, does not " +
-		"support deep prompts; set options.depth to 1"} {
-		s, _, _ := method.LossOf(methodtest.Build(t, "maple", nil, options{"depth": depth}), exported)
-		if got := fmt.Sprint(s.Graph().Err()); got != want {
-			t.Errorf("%s, want %s", got, want)
-		}
-	}
-}
-
 // MaPLe's layer from 8 numbers begins within 1/√8, as torch.nn.Linear does, and those of later blocks are equal.
+// Where no block of the text tower is known, it would learn the prompts of depth 1.
 func TestMaPLeStarts(t *testing.T) {
-	m := methodtest.Build(t, "maple", nil, nil)
+	m, exported := methodtest.Build(t, "maple", nil, nil), layer.PlaceholderClient
+	exported.TextLayers = 0
+	scope, _, _ := method.LossOf(m, exported)
+	if err := scope.Graph().Err(); err == nil || !strings.HasSuffix(err.Error(), "; set options.depth to 1") {
+		t.Errorf("%v", err)
+	}
 	g := &method.Global{Seed: 5, Shared: tensor.Map{}}
 	for _, p := range m.Params(layer.PlaceholderClient) {
 		g.Shared[p.Name] = tensor.New(p.Shape...)

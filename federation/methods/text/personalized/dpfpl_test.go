@@ -63,27 +63,6 @@ func TestDPFPLRefuses(t *testing.T) {
 	}
 }
 
-// A turn that begins with another tensor of the server or another kept one is another release: its later steps may differ.
-func TestNoiseDependsOnAllOfATurn(t *testing.T) {
-	m, random := methodtest.Build(t, "dpfpl", nil, methodtest.Options{"noise": 1.0}), rand.New(rand.NewPCG(1, 2))
-	one, seen := func(x float32) *tensor.Tensor { return tensor.Of([]float32{x}, 1, 1) }, map[string]bool{}
-	for _, c := range [][2]float32{{1, 1}, {2, 1}, {1, 2}} {
-		local := &method.Local{Shared: tensor.Map{"global": one(1)}, Private: tensor.Map{"local": one(1)},
-			Broadcast: tensor.Map{"scaffold/c": one(c[0])}, State: tensor.Map{"scaffold/c": one(c[1])}, Rand: random,
-			Cache: map[string]any{}, Memory: func() (tensor.Map, error) { return nil, nil },
-			Noise: func(_ string, release []byte) (*rand.Rand, int, error) {
-				seen[string(release)] = true
-				return random, 1, nil
-			}}
-		if err := m.AdjustGradients(local, tensor.Map{"global": one(1), "local": one(1)}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if len(seen) != 3 {
-		t.Errorf("three turns have %d releases", len(seen))
-	}
-}
-
 // epsilonGaussian returns the least epsilon of the Gaussian mechanism with sensitivity over noise mu, by Balle and
 // Wang, Improving the Gaussian Mechanism for Differential Privacy, ICML 2018, theorem 8, found by bisection.
 func epsilonGaussian(mu, delta float64) float64 {
