@@ -74,9 +74,6 @@ func (r ReportedNumber) numbers(global *method.Global, ups []method.Upload, name
 	}
 
 	if bounded > 0 {
-		if global.Notes == nil {
-			global.Notes = map[string]float64{}
-		}
 		global.Notes[name+"_bounded"] = bounded
 	}
 

@@ -19,7 +19,7 @@ func TestALowLossIsBounded(t *testing.T) {
 		want, noted float64
 	}{{[]float32{1, 1, 0}, 2.1 / 8.1, 1}, {[]float32{1, 1, 1e-30}, 2.1 / 8.1, 1}, {[]float32{1, 1, .5}, 2.5 / 8.5, 0},
 		{[]float32{1, 0, 100, 1}, 12.1 / 20.1, 2}, {[]float32{1, 1, 100, 0, 1}, 13.1 / 23.1, 2}} {
-		g := &method.Global{LR: 0.5, Shared: tensor.Map{"ctx": tensor.New(1, 1)}}
+		g := &method.Global{LR: 0.5, Shared: tensor.Map{"ctx": tensor.New(1, 1)}, Notes: map[string]float64{}}
 		var ups []method.Upload
 		for i, v := range c.losses {
 			ups = append(ups, method.Upload{Client: i, N: 5, Shared: tensor.Map{"ctx": tensor.Of([]float32{1}, 1, 1)},

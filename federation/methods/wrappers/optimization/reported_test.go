@@ -14,7 +14,7 @@ import (
 // mergedReports returns the merged prompt, from 0: each upload moves it by 1 and reports a number.
 func mergedReports(t *testing.T, wrapper, name string, o map[string]any, reported ...float32) (float64, error) {
 	m := methodtest.Build(t, "promptfl", []string{wrapper}, o)
-	g := &method.Global{LR: 0.5, Shared: tensor.Map{"ctx": tensor.New(1, 1)}}
+	g := &method.Global{LR: 0.5, Shared: tensor.Map{"ctx": tensor.New(1, 1)}, Notes: map[string]float64{}}
 	var ups []method.Upload
 	for i, v := range reported {
 		ups = append(ups, method.Upload{Client: i, N: 5, Shared: tensor.Map{"ctx": tensor.Of([]float32{1}, 1, 1)},

@@ -13,8 +13,8 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// Check reports names that the base method does not share, a split that leaves nothing to share, and a base method whose
-// server needs more than the mean. The wrapper changes the owners of the base method's parameters, and so comes right
+// Check reports names that the base method does not share, a split that leaves nothing to share, and a base method
+// whose server needs more than the mean. The wrapper changes the owners of the base method's parameters, and so comes right
 // after it, before all other wrappers.
 func (m FedPer) Check() error {
 	err := besideBase(m.Method, "changes the owners of")
