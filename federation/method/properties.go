@@ -30,6 +30,9 @@ type Properties struct {
 	Synthetic bool
 	// Delays are the parts of the layer that act only after some rounds, as after a warm-up.
 	Delays []DelayedTerm
+	// Reproduces is the option of the layer that makes a known defect of published code again on purpose, as
+	// "options.KEY: VALUE"; empty for none.
+	Reproduces string
 	// Note is what a user must know before a run, such as a choice that an option left out made; empty for nothing.
 	Note string
 }

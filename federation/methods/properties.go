@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"reflect"
 	"slices"
 	"strings"
 
@@ -173,20 +172,12 @@ func NeedsSynthetic(m method.Method) bool {
 }
 
 // Reproduces lists the options of a method and its wrappers that make a known defect of published code again on
-// purpose, as "options.KEY: VALUE", outer to inner: those whose field has a tag "defect" with that value.
-func Reproduces(m method.Method) []string {
-	var out []string
-	for v := reflect.ValueOf(m); v.IsValid() && v.Kind() == reflect.Struct; {
-		for i := range v.NumField() {
-			tag := v.Type().Field(i).Tag
-			if defect, ok := tag.Lookup("defect"); ok && fmt.Sprint(v.Field(i)) == defect {
-				out = append(out, "options."+tag.Get("config")+": "+defect)
-			}
-		}
-		if v = v.FieldByName("Method"); v.IsValid() && v.Kind() == reflect.Interface {
-			v = v.Elem()
+// purpose, outer to inner.
+func Reproduces(m method.Method) (out []string) {
+	for l := range method.Layers(m) {
+		if option := method.PropertiesOf(l).Reproduces; option != "" {
+			out = append(out, option)
 		}
 	}
-
 	return out
 }

@@ -18,9 +18,8 @@ type Def struct {
 	Title string // as its authors call it
 	Paper string
 	// Default is the method with its default options, a struct. Each option is an exported field with the tags
-	// config:"KEY", help:"TEXT" and in:"VALUES" (see configtags.Key), and defect:"VALUE" where that value reproduces a
-	// known defect of published code on purpose. Embedded structs of options have the tag config:",squash". A struct
-	// with an embedded method.Method is a wrapper.
+	// config:"KEY", help:"TEXT" and in:"VALUES" (see configtags.Key). Embedded structs of options have the tag
+	// config:",squash". A struct with an embedded method.Method is a wrapper.
 	Default any
 	// Suits returns an error for a method that the wrapper cannot wrap; nil suits all.
 	Suits   func(inner method.Method) error

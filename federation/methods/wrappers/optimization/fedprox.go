@@ -14,7 +14,7 @@ import (
 type FedProx struct {
 	method.Method
 	Mu       float64 `config:"mu" in:"0.." help:"strength of the proximal term"`
-	Detached bool    `config:"detached" defect:"true" help:"reproduce a known defect: the term has no gradient"`
+	Detached bool    `config:"detached" help:"reproduce a known defect: the term has no gradient"`
 }
 
 var fedProxDef = layer.Def{Name: "fedprox", Title: "FedProx",
@@ -22,7 +22,13 @@ var fedProxDef = layer.Def{Name: "fedprox", Title: "FedProx",
 	Default: FedProx{Mu: 0.5}}
 
 // Properties leaves the mean to the layers inside: only the clients' loss is another.
-func (FedProx) Properties() method.Properties { return method.Properties{Mean: method.InnerWeights} }
+func (m FedProx) Properties() method.Properties {
+	properties := method.Properties{Mean: method.InnerWeights}
+	if m.Detached {
+		properties.Reproduces = "options.detached: true"
+	}
+	return properties
+}
 
 // Loss adds mu/2 |w - w_t|² of each shared parameter to the loss inside (eq. 2), as one term; private parameters have
 // none.
