@@ -51,6 +51,9 @@ func OpenServer(config Config, seededNoise bool) (*Protocol, error) {
 	case config.Synthetic.Set != "" || methods.NeedsSynthetic(protocol.Experiment.Method):
 		return nil, configtags.KeyErrorf("synthetic", "a server whose clients are on other machines has no images of "+
 			"its own; use promptfed run")
+	case config.SimulatedTime.Enabled():
+		return nil, configtags.KeyErrorf("simulated_time.speeds", "clients on other machines take real time; use "+
+			"promptfed run")
 	case protocol.Experiment.Evaluate.BestVal:
 		return nil, configtags.KeyErrorf("eval.select", "best-val: clients on other machines keep what they learned "+
 			"last, not what they had in the best round; set it to last (train.patience stops near the best round)")
@@ -100,7 +103,7 @@ func (c Config) Invitation() Config {
 func (c Config) CheckInvitation() (Config, error) {
 	d := Defaults()
 	c.Runtime, c.Synthetic, c.Eval.SetsRoot, c.Train.Centralised = d.Runtime, d.Synthetic, "", false
-	c.Data.Config, c.Eval.Embeddings, c.Attack = d.Data.Config, 0, d.Attack
+	c.Data.Config, c.Eval.Embeddings, c.Attack, c.SimulatedTime = d.Data.Config, 0, d.Attack, d.SimulatedTime
 	if name := c.pathAmongBackbones(); name != "" {
 		return c, fmt.Errorf("the server names the backbone %s, which is a path; name this client's backbone with "+
 			"--set backbones=[NAME]", name)

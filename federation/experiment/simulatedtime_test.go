@@ -32,4 +32,8 @@ func TestSimulatedTimeRefused(t *testing.T) {
 		_, err := Open(context.Background(), conf, nil)
 		goldentest.WantError(t, err, c.words...)
 	}
+	conf := smallConfig("promptfl")
+	conf.SimulatedTime.Speeds = "constant"
+	_, err := OpenServer(conf, false)
+	goldentest.WantError(t, err, "simulated_time.speeds", "take real time")
 }

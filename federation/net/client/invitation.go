@@ -75,7 +75,8 @@ func (l *Link) invitation(invitation *wire.Invitation, client, largest int) (*In
 		return nil, fmt.Errorf("the server's invitation: %w", err)
 	}
 
-	if !wire.ID.MatchString(invitation.Run) || invitation.InlineLimit < 1 || client >= int(invitation.Clients) {
+	if !wire.ID.MatchString(invitation.Run) || invitation.InlineLimit < 1 || client >= int(invitation.Clients) ||
+		invitation.Clients > certs.MaxClients {
 		return nil, errors.New("the server's invitation is invalid")
 	}
 

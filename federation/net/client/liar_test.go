@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"runtime"
 	"slices"
 	"strings"
@@ -412,9 +413,10 @@ func TestLyingInvitations(t *testing.T) {
 		"the server uses protocol version 9, this program version 10; use the same": func(v *wire.Invitation) {
 			v.Version = 9
 		},
-		"the server's invitation is invalid":         func(v *wire.Invitation) { v.Run = "../../x" },
-		"the server's invitation is invalid\x00":     func(v *wire.Invitation) { v.InlineLimit = 0 },
-		"the server's invitation is invalid\x00\x00": func(v *wire.Invitation) { v.Clients = 0 },
+		"the server's invitation is invalid":             func(v *wire.Invitation) { v.Run = "../../x" },
+		"the server's invitation is invalid\x00":         func(v *wire.Invitation) { v.InlineLimit = 0 },
+		"the server's invitation is invalid\x00\x00":     func(v *wire.Invitation) { v.Clients = 0 },
+		"the server's invitation is invalid\x00\x00\x00": func(v *wire.Invitation) { v.Clients = math.MaxUint32 },
 		"too large: 2097152 bytes; at most 1048576 are": func(v *wire.Invitation) {
 			v.Config = make([]byte, 2<<20)
 		},
