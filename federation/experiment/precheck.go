@@ -43,8 +43,8 @@ func (p *Prechecker) Check(config Config) error {
 		assigned = append(assigned, f)
 	}
 
-	key := fmt.Sprint(config.Method, config.With, config.Options, names, config.Runtime.Models, config.Runtime.Provider,
-		config.Train.Batch, config.Train.Loss, config.Train.Memory, config.Data)
+	key := fmt.Sprint(config.Method, config.With, config.Options, names, config.Runtime, config.Train.Batch,
+		config.Train.Each, config.Train.Loss, config.Train.Memory, config.Data)
 	err, done := p.errs[key]
 	if !done {
 		err = precheck(config, set, assigned)

@@ -40,6 +40,11 @@ func TestPrechecker(t *testing.T) {
 		{func(c *Config) { c.Method, c.Options = "fedpha", map[string]any{"global_tokens": 80} },
 			"options.global_tokens: client 0 on "},
 		{func(c *Config) { c.Method, c.Options, c.Train.Memory = "fedvpt", nil, 1e-6 }, "train.memory_gb"},
+		{func(c *Config) { c.Method, c.Options = "fedlora", map[string]any{"towers": "image"} }, ""},
+		{func(c *Config) {
+			c.Method, c.Options = "fedlora", map[string]any{"towers": "image"}
+			c.Train.Each.Batch = []int{1 << 20}
+		}, "a batch of 1048576"},
 		{func(c *Config) { c.Data.Set, c.Data.Root = "folder", "none" }, ""},
 	} {
 		c := smallConfig("promptfl")
