@@ -12,6 +12,7 @@ import (
 	"promptfed/federation/engine/enginetest"
 	"promptfed/federation/engine/metrics"
 	"promptfed/federation/method"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/tensor"
 )
 
@@ -101,6 +102,10 @@ func TestElsewhere(t *testing.T) {
 	if invited, err := c.CheckInvitation(); err != nil || invited.Attack.Enabled() || invited.SimulatedTime.Enabled() {
 		t.Errorf("%v, %+v", err, invited)
 	}
+	dir := t.TempDir()
+	c.Backbones = []string{"nowhere", dir} // a folder without a bundle
+	_, _, err = c.OwnBackbones()
+	goldentest.WantError(t, err, dir+" is not a bundle")
 }
 
 // Client 1 of three attacks. Without an attacker nothing changes, bit for bit. A label flip trains on C-1-y and a sign

@@ -66,16 +66,19 @@ func OpenServer(config Config, seededNoise bool) (*Protocol, error) {
 }
 
 // OwnBackbones returns the backbones of a server's configuration whose files are on this machine, and the names of the
-// others.
-func (c Config) OwnBackbones() (own []spec.OwnBackbone, others []string) {
+// others. Files that cannot be used are an error: they were given to decide.
+func (c Config) OwnBackbones() (own []spec.OwnBackbone, others []string, err error) {
 	for i, name := range c.Backbones {
 		if slices.Contains(c.Backbones[:i], name) {
 			continue
 		}
 		f, err := bundle.Find(name, c.Runtime.Models)
-		if err != nil {
+		if errors.Is(err, bundle.ErrNotFound) || errors.Is(err, bundle.ErrNotPulled) {
 			others = append(others, bundle.ShortName(name))
 			continue
+		}
+		if err != nil {
+			return nil, nil, err
 		}
 		f.Sigmoid = c.Train.Loss == sigmoidLoss
 		o := spec.OwnBackbone{Dir: f.Dir, Task: Backbone{f}.Task(), Digest: f.Digest(),
@@ -84,7 +87,7 @@ func (c Config) OwnBackbones() (own []spec.OwnBackbone, others []string) {
 		own = append(own, o)
 	}
 
-	return own, others
+	return own, others, nil
 }
 
 // Invitation returns a server's configuration for clients: without data, folders and machine. Of backbones it has only

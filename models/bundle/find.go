@@ -25,11 +25,14 @@ func Register(name string, open func() (*Bundle, error)) {
 // ModelsVariable is the environment variable with a list of folders of bundles, separated as in PATH.
 const ModelsVariable = "PROMPTFED_MODELS"
 
+// ErrNotFound is the error of Find for a name that no bundle on this machine has.
+var ErrNotFound = errors.New("no bundle")
+
 // Find opens a bundle by the path of its folder, or by name. It searches a name in the folders inside each of paths, in
 // the folders of PROMPTFED_MODELS, in ./bundles and in promptfed/bundles of the user's cache, first among folder names
 // and then among the names in bundle.json; last among the registered bundles. A name with HubPrefix stands for the
-// name of its folder; if no bundle has it, the error is ErrNotPulled. Other errors list the searched folders and the
-// available bundles.
+// name of its folder; if no bundle has it, the error is ErrNotPulled. If no bundle has another name, it is ErrNotFound,
+// with the searched folders and the available bundles.
 func Find(name string, paths ...string) (*Bundle, error) {
 	if name == "" {
 		return nil, errors.New("no bundle named: give a name or the path of a folder")
@@ -78,8 +81,8 @@ func Find(name string, paths ...string) (*Bundle, error) {
 	}
 
 	known := convert.Slice(List(paths...), func(e Entry) string { return e.Name })
-	return nil, fmt.Errorf("no bundle %q in %s; there is %s: give the path of a bundle, fetch one with promptfed "+
-		"pull, or make one with promptfed convert and put it there", name, strings.Join(dirs, ", "), JoinOrNone(known))
+	return nil, fmt.Errorf("%w %q in %s; there is %s: give the path of a bundle, fetch one with promptfed pull, or make "+
+		"one with promptfed convert and put it there", ErrNotFound, name, strings.Join(dirs, ", "), JoinOrNone(known))
 }
 
 // inside returns the first bundle with the name of a folder in dirs.

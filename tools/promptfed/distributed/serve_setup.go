@@ -64,7 +64,11 @@ func (f serveFlags) settings(dir string, protocol *experiment.Protocol, log *slo
 		}
 	}
 
-	own, others := protocol.Config.OwnBackbones()
+	own, others, err := protocol.Config.OwnBackbones()
+	if err != nil {
+		return set, err
+	}
+
 	set.Backbones = map[string]spec.OwnBackbone{}
 	for _, o := range own {
 		set.Backbones[o.Task.Backbone] = o
