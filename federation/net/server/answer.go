@@ -121,6 +121,9 @@ func (h *Server) complete(call context.Context, client int, request *pending, re
 	size := protobuf.Size(reply)
 	body, err := read()
 	if !reply.Content.Inline() {
+		if err != nil {
+			return h.unable(err)
+		}
 		size += len(body)
 	}
 

@@ -1,9 +1,13 @@
 package server
 
 import (
+	"io"
 	"testing"
 
+	"connectrpc.com/connect"
+
 	"promptfed/federation/engine/message"
+	"promptfed/federation/net/wire"
 )
 
 // A client that an instruction does not ask, such as one whose certificate is revoked meanwhile, lowers no quorum and
@@ -23,5 +27,17 @@ func TestOnlyAskedClientsFail(t *testing.T) {
 	}
 	if len(c.failed) != 2 {
 		t.Errorf("%v", c.failed)
+	}
+}
+
+// A file of the server that cannot be read back is no failure of the client, which calls again.
+func TestUnreadableReply(t *testing.T) {
+	h, c := newElection(t), newCollection(message.Instruction{Clients: []int{0}})
+	c.give(0, "first")
+	request := &pending{Instruction: &wire.Instruction{Id: "first"}, collection: c, over: t.Context()}
+	err := h.complete(t.Context(), 0, request, &wire.Reply{Content: &wire.Content{Size: 1}},
+		func() ([]byte, error) { return nil, io.ErrUnexpectedEOF })
+	if connect.CodeOf(err) != connect.CodeUnavailable || len(c.failed) > 0 {
+		t.Errorf("%v, %v", err, c.failed)
 	}
 }
