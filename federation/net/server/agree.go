@@ -136,7 +136,8 @@ func (h *Server) differs(client int, card *card, other int, otherCard *card) err
 
 // disagrees returns why a client cannot take part now, as a laterError if that may change.
 func (h *Server) disagrees(roster roster, client int, card *card) error {
-	same, all, fixed := 1, 1, false
+	own := roster.clients[client]
+	same, all, fixed := 1, 1, own.joined && own.files == card.files // it takes part already
 	for k, member := range roster.clients {
 		if k == client || !member.hasRequest() || member.lapsed != "" {
 			continue

@@ -227,8 +227,9 @@ func TestConfigurationDecides(t *testing.T) {
 }
 
 // Two clients that name the same backbone and have different files do not take part; the other clients do. One of the
-// two takes part once the other is revoked, or has the same files.
+// two takes part once the other is revoked, or has the same files, or a third client has, also if that is revoked then.
 func TestBackbonesWithoutMajority(t *testing.T) {
+	second := func(c *wire.JoinRequest) { c.Participant.Task.Backbone = "second" }
 	for name, end := range map[string]func(h *Server){
 		"revoked": func(h *Server) { h.change(4, func(m *member) { m.lapsed = "revoked" }) },
 		"agrees": func(h *Server) {
@@ -237,10 +238,16 @@ func TestBackbonesWithoutMajority(t *testing.T) {
 				m.files = filesOf(m.JoinRequest)
 			})
 		},
+		"a third": func(h *Server) {
+			h.says(t, 5, request(second), "in")
+			h.says(t, 3, request(second), "in")
+			h.change(5, func(m *member) { m.lapsed = "revoked" })
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h := newElection(t)
-			second := func(c *wire.JoinRequest) { c.Participant.Task.Backbone = "second" }
+			set := newLimited(t, nil).set
+			set.Clients = 6
+			h := newElectionOf(t, set)
 			lie := func(c *wire.JoinRequest) { c.Backbone = "other" }
 			for k := range 3 {
 				h.says(t, k, request(), "in")

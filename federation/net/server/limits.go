@@ -194,6 +194,10 @@ func (h *Server) cap(client, claimed, most int) (before int) {
 // maxWeight returns the largest weight of a client that joined with claimed examples, given the sorted claims of all
 // that joined, or an error if the claim is not credible.
 func maxWeight(claims []int, claimed int) (int, error) {
+	if len(claims) == 0 { // all left while they answered
+		return claimed, nil
+	}
+
 	middle, others := claims[(len(claims)-1)/2], -float64(claimed)
 	for _, n := range claims {
 		others += float64(n)

@@ -24,6 +24,7 @@ func TestMaxWeight(t *testing.T) {
 		claimed int
 		want    int // 0 for a refusal
 	}{
+		{nil, 7, 7},
 		{[]int{7}, 7, 140},
 		{[]int{10, 1000}, 1000, 200},       // two claims do not show who lies
 		{[]int{1, math.MaxInt32}, 1, 20},   // likewise
