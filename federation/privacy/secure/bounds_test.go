@@ -17,6 +17,9 @@ type sizeChecker struct {
 }
 
 func (c sizeChecker) Run(ctx context.Context, o message.Instruction) ([]message.Reply, error) {
+	if o.Statistic == "secagg-shares" && o.PerClient[0]["guard/roster"] != o.PerClient[1]["guard/roster"] {
+		c.t.Error("the roster is in memory for each client")
+	}
 	replies, err := c.Cohort.Run(ctx, o)
 	for _, r := range replies {
 		if o.Kind.Tests() {

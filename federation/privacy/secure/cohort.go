@@ -1,6 +1,7 @@
 package secure
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -321,10 +322,16 @@ func (r *round) exchange(ctx context.Context, at int, step step) error {
 		}
 		asked := s.asked(at)
 		s.took = nil
+		var last []byte
+		var packed tensor.Map
 		for _, id := range asked {
-			instruction.Clients, sessions[id], instruction.PerClient[id] = append(instruction.Clients,
-				id), s, pack(step.down,
-				step.send(s, id))
+			// what is the same for all, such as a large roster, is in memory once
+			if text := step.send(s, id); packed == nil || !bytes.Equal(text, last) {
+				last, packed = text, pack(step.down, text)
+			}
+
+			instruction.Clients, sessions[id] = append(instruction.Clients, id), s
+			instruction.PerClient[id] = maps.Clone(packed)
 			if at == trainAt {
 				maps.Copy(instruction.PerClient[id], r.order.PerClient[id])
 			}
