@@ -56,9 +56,14 @@ func Replace(dir, authority string, revoke, renew []string, life time.Duration, 
 			return err
 		}
 
-		made, err := certs.NewKey(key, generate)
+		fresh := key + ".new" // the old key stays until there is a certificate for the new one
+		made, err := certs.NewKey(fresh, generate)
 		if err == nil {
 			err = maker.issue(name, hostsOf(old.DNSNames, old.IPAddresses), made.Public())
+		}
+
+		if err == nil {
+			err = os.Rename(fresh, key)
 		}
 
 		if err != nil {
@@ -82,9 +87,12 @@ func replacedFile(authority, name, serial string) string {
 	return filepath.Join(authority, name+"-"+serial+".pem")
 }
 
-// files returns the files of all certificates of a name.
-func (m *maker) files(name string) ([]string, error) {
-	files, err := filepath.Glob(replacedFile(m.folder, name, "[0-9]*"))
+// files returns the files of all certificates of a name; none for what is no name, whose pattern would fit others.
+func (m *maker) files(name string) (files []string, err error) {
+	if checkName(name) == nil {
+		files, err = filepath.Glob(replacedFile(m.folder, name, "[0-9]*"))
+	}
+
 	if path := certFile(m.dir, name); there(path) {
 		files = append(files, path)
 	}

@@ -250,6 +250,9 @@ func TestSecondRequest(t *testing.T) {
 	h.mustApprove(second, true)
 	goldentest.WantError(t, h.replace(nil, []string{"client-3"}), "--renew client-3", "key", "--request client-3",
 		"--approve")
+	for _, pattern := range []string{"client", "*"} { // they fit names of replaced certificates
+		goldentest.WantError(t, h.replace([]string{pattern}, nil), "--revoke "+pattern+": there is no such certificate")
+	}
 	if err := h.replace([]string{"client-3"}, nil); err != nil {
 		t.Fatal(err)
 	}
