@@ -14,6 +14,7 @@ import (
 	"promptfed/federation/engine/state"
 	"promptfed/federation/experiment"
 	"promptfed/federation/method"
+	"promptfed/models/bundle"
 )
 
 // Choice says which classifier of a run: one of those that its evaluations test.
@@ -55,7 +56,8 @@ func (f *Classifier) FileName() string {
 }
 
 // All opens the classifiers of the run in dir one after the other: the global one, of each backbone, and those of the
-// clients. What the run does not have of these is left out, with the reason.
+// clients. What the run does not have of these is left out, with the reason, and so are those of several backbones that
+// are not on this machine.
 func All(config experiment.Config, dir string, each func(*Classifier) error) (leftOut []error, err error) {
 	run, err := readRun(dir)
 	if err != nil {
@@ -79,7 +81,8 @@ func All(config experiment.Config, dir string, each func(*Classifier) error) (le
 
 	for _, choice := range choices {
 		f, err := run.open(config, choice)
-		if errors.Is(err, ErrNothingLearned) || errors.Is(err, ErrNotForAll) {
+		elsewhere := len(first) > 1 && (errors.Is(err, bundle.ErrNotFound) || errors.Is(err, bundle.ErrNotPulled))
+		if errors.Is(err, ErrNothingLearned) || errors.Is(err, ErrNotForAll) || elsewhere {
 			leftOut = append(leftOut, err)
 			continue
 		}

@@ -11,6 +11,7 @@ import (
 	"promptfed/federation/engine/record"
 	"promptfed/federation/experiment"
 	"promptfed/federation/method"
+	"promptfed/models/bundle"
 )
 
 // Exported files classify every client's test images exactly as the run's last tests: the global file as the global
@@ -96,6 +97,18 @@ func pick[T any](list []T, at []int) []T {
 		out[i] = list[k]
 	}
 	return out
+}
+
+// One of two backbones that is on another machine leaves the classifiers of the other.
+func TestBackboneElsewhere(t *testing.T) {
+	conf, dir := trainedWith(t, "coop", func(c *experiment.Config) {
+		c.Backbones[1], c.Options = "../../../models/bundle/exported/testdata/siglip", map[string]any{"tokens": 3}
+	})
+	conf.Backbones = conf.Backbones[:1]
+	leftOut, err := All(conf, dir, func(*Classifier) error { return nil })
+	if err != nil || !errors.Is(errors.Join(leftOut...), bundle.ErrNotFound) {
+		t.Errorf("%v, %v", leftOut, err)
+	}
 }
 
 // A choice that a run lacks is refused in one line with the alternatives, and is not among all classifiers.

@@ -3,6 +3,8 @@ package server
 import (
 	"errors"
 	"fmt"
+	"path/filepath"
+	"strings"
 
 	"promptfed/federation/net/certs"
 	"promptfed/federation/net/wire"
@@ -77,7 +79,8 @@ const maxDigest = 64
 // checkRequest refuses a request to join by its own sizes, before anything is computed from it.
 func checkRequest(request wire.JoinRequest) error {
 	client := request.Participant.Task
-	if !wire.Label.MatchString(client.Backbone) || !wire.Label.MatchString(request.Participant.Domain) {
+	if !wire.Label.MatchString(client.Backbone) || strings.ContainsAny(client.Backbone, "/:") || // files have this name
+		!filepath.IsLocal(client.Backbone) || !wire.Label.MatchString(request.Participant.Domain) {
 		return fmt.Errorf("the backbone's name %.100q or the domain %.100q is invalid", client.Backbone,
 			request.Participant.Domain)
 	}

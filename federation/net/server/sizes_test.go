@@ -71,13 +71,15 @@ func TestTokensOutsideTheLock(t *testing.T) {
 	}
 }
 
-// Digests have the size of a digest, and towers that of a tower.
+// Digests have the size of a digest, and towers that of a tower. The name of a backbone is no path.
 func TestSizesOfARequest(t *testing.T) {
 	long := strings.Repeat("d", 65)
 	for name, lie := range map[string]func(c *wire.JoinRequest){
 		"backbone": func(c *wire.JoinRequest) { c.Backbone = long },
 		"tokens":   func(c *wire.JoinRequest) { c.Tokens = long },
 		"numerics": func(c *wire.JoinRequest) { c.Numerics = long },
+		"path":     func(c *wire.JoinRequest) { c.Participant.Task.Backbone = "../x" },
+		"parent":   func(c *wire.JoinRequest) { c.Participant.Task.Backbone = ".." },
 		"layers":   func(c *wire.JoinRequest) { c.Participant.Task.TextLayers = 1 << 40 },
 		"units":    func(c *wire.JoinRequest) { c.Participant.Task.VisionUnits = -1 },
 	} {
