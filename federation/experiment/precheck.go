@@ -81,7 +81,7 @@ func precheck(config Config, set *data.Set, assigned []*bundle.Bundle) error {
 	return nil
 }
 
-// set returns the classes of a configuration's data; nil where they cannot be opened.
+// set returns the set of a configuration's data with the classes of it that count; nil where it cannot be opened.
 func (p *Prechecker) set(c Config) *data.Set {
 	key := fmt.Sprint(c.Data)
 	s, done := p.sets[key]

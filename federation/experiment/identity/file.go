@@ -34,9 +34,13 @@ func Read(dir string) (Identity, error) {
 		return Identity{}, fmt.Errorf("%s: %w", path, err)
 	}
 
-	if id.Version != version || len(id.Values) == 0 {
+	if id.Version != version {
 		return Identity{}, fmt.Errorf("%s has version %d, this program reads version %d: run the experiment again",
 			path, id.Version, version)
+	}
+
+	if len(id.Values) == 0 {
+		return Identity{}, fmt.Errorf("%s: it has no values: run the experiment again", path)
 	}
 
 	return Of(id.Seed, Values{id.Values, id.Shown}, id.Unknown...), nil

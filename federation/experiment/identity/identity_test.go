@@ -74,6 +74,9 @@ func TestContinue(t *testing.T) {
 	old.Version++
 	write(old)
 	wants(was.Continue(dir, 3), "version 2")
+	old.Version, old.Values = was.Version, nil
+	write(old)
+	wants(was.Continue(dir, 3), "it has no values")
 	if _, err := Read(t.TempDir()); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a folder without one: %v", err)
 	}

@@ -3,7 +3,9 @@ package inference
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"math"
 	"slices"
 	"strconv"
@@ -177,6 +179,10 @@ func (f *Classifier) metadata(pixels string) ([]*onnx.StringStringEntryProto, er
 
 	put(MetaClients, f.clients)
 	records, recordsErr := record.Records(f.dir)
+	if recordsErr != nil && !errors.Is(recordsErr, fs.ErrNotExist) {
+		return nil, recordsErr
+	}
+
 	if recordsErr == nil {
 		if best := record.BestVal(records, f.headline); config.Eval.Select == experiment.BestVal && best >= 0 {
 			records = records[:best+1]

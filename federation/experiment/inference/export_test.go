@@ -25,6 +25,7 @@ import (
 	"promptfed/federation/methods"
 	"promptfed/models/synthetic"
 	"promptfed/runtime/filetest"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/onnx"
 	"promptfed/runtime/ort"
@@ -306,6 +307,9 @@ func TestExportSaysTheSelectedRound(t *testing.T) {
 		t.Errorf("accuracy %s of round %s after %s rounds, expected %s of round %d", meta[MetaAccuracy],
 			meta[MetaAccuracyAt], meta[MetaRounds], accuracy, at)
 	}
+	filetest.Write(t, filepath.Join(dir, record.RoundsFile), `{"format":9,"round":0}`+"\n")
+	_, err = exported.metadata(PixelsUint8)
+	goldentest.WantError(t, err, record.RoundsFile)
 }
 
 // A failure leaves the earlier files and nothing else.

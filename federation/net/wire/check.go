@@ -157,7 +157,7 @@ func (c *Content) CheckInline() error {
 	return nil
 }
 
-// Tensors decodes tensors whose names may be any.
+// Tensors decodes tensors whose names are not known, but must be plain.
 func Tensors(body []byte) (tensor.Map, error) {
 	m, err := message.DecodeTensors(body)
 	if err != nil {

@@ -170,5 +170,6 @@ func request(ctx context.Context, nc *nats.Conn, subject string, v any, limit ti
 		return reply, err
 	}
 
-	return reply, json.Unmarshal(m.Data, &reply)
+	err = json.Unmarshal(m.Data, &reply)
+	return reply, err
 }

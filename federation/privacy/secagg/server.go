@@ -487,12 +487,16 @@ func (s *Server) asked(id int) (which int, commitment [keySize]byte) {
 	return ofPair, s.roster[id].Pair
 }
 
+// maxSubsets bounds the subsets that secrets tries: fewer than twice so many, as each takes Threshold^2 products.
+const maxSubsets = 16
+
 // secrets reconstructs the secrets of the question from the shares of certain clients. If there are more than
 // Threshold, it tries subsets one after the other. failed are the clients whose secret does not fit its commitment.
 func (s *Server) secrets(from []int) (out map[int]secret, failed []int) {
 	ring := slices.Concat(from, from)
 	out, failed = map[int]secret{}, s.senders
-	for i := 0; i < len(from) && len(failed) > 0 && (i == 0 || len(from) > s.params.Threshold); i++ {
+	apart := max(1, len(from)/maxSubsets)
+	for i := 0; i < len(from) && len(failed) > 0 && (i == 0 || len(from) > s.params.Threshold); i += apart {
 		j, left := newReconstruction(ring[i:i+s.params.Threshold]), failed
 		failed = nil
 		for _, id := range left {
