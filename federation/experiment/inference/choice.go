@@ -134,24 +134,16 @@ func readRun(dir string) (*finishedRun, error) {
 	for _, list := range []struct {
 		key  string
 		into any
-	}{{state.MetaClasses, &run.classes}, {state.MetaBackbones, &run.backbones}, {state.MetaOwned, &run.owned}} {
+	}{{state.MetaClasses, &run.classes}, {state.MetaBackbones, &run.backbones}, {state.MetaOwned, &run.owned},
+		{state.MetaDigests, &run.digests}} {
 		if err := json.Unmarshal([]byte(meta[list.key]), list.into); err != nil {
 			return nil, fmt.Errorf("%s: it does not list its %s; run the experiment again", path, list.key)
 		}
 	}
 
-	if text, ok := meta[state.MetaDigests]; ok {
-		if err := json.Unmarshal([]byte(text), &run.digests); err != nil || len(run.digests) != len(run.backbones) {
-			return nil, fmt.Errorf("%s: it does not list the %s of its backbones; run the experiment again", path,
-				state.MetaDigests)
-		}
-	} else { // the form that does not say which files a backbone had
-		run.digests = make([]string, len(run.backbones))
-	}
-
-	if len(run.owned) != len(run.backbones) {
-		return nil, fmt.Errorf("%s: it lists the classes of %d clients, but there were %d; run the experiment again",
-			path, len(run.owned), len(run.backbones))
+	if len(run.owned) != len(run.backbones) || len(run.digests) != len(run.backbones) {
+		return nil, fmt.Errorf("%s: it lists %d backbones of clients, the classes of %d and the digests of %d; run the "+
+			"experiment again", path, len(run.backbones), len(run.owned), len(run.digests))
 	}
 
 	return run, nil

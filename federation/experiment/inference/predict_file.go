@@ -55,31 +55,21 @@ func (f *File) About() ([]Fact, error) { return f.about, nil }
 // Classes returns the names of the classes, in the order of probabilities.
 func (f *File) Classes() []string { return f.classes }
 
-// Classify returns the probabilities of the classes for one image.
+// Classify returns the probabilities of the classes for one image. A file for a fixed batch computes the image as often
+// as it takes images at a time.
 func (f *File) Classify(ctx context.Context, img image.Image) ([]float32, error) {
-	pixels, err := f.pixels(img)
-	if err != nil {
-		return nil, err
-	}
-	return f.run(ctx, pixels)
-}
-
-// pixels returns one image as often as the file takes at a time: once, except for a fixed batch.
-func (f *File) pixels(img image.Image) (*tensor.Tensor, error) {
 	in := f.session.Inputs()[0]
 	copies := make([]int, max(1, in.Shape[0].Size))
 	if size := img.Bounds().Size(); size.X*size.Y > maxBatch/len(copies) {
 		return nil, fmt.Errorf("an image of %d x %d is too large for %s, which computes batches of %d; resize it",
 			size.X, size.Y, f.path, len(copies))
 	}
-	return pixelsOf(img, in.Type).Rows(copies), nil
-}
 
-func (f *File) run(ctx context.Context, pixels *tensor.Tensor) ([]float32, error) {
-	got, err := f.session.Run(ctx, tensor.Map{ClassifierInput: pixels})
+	got, err := f.session.Run(ctx, tensor.Map{ClassifierInput: pixelsOf(img, in.Type).Rows(copies)})
 	if err != nil {
 		return nil, err
 	}
+
 	return got[ClassifierOutput].Row(0).Data, nil
 }
 

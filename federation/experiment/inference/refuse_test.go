@@ -107,26 +107,18 @@ func TestReadRun(t *testing.T) {
 	good := map[string]string{state.MetaClasses: `["a"]`, state.MetaBackbones: `["x","y"]`,
 		state.MetaOwned: `[[0],null]`, state.MetaDigests: `["1",""]`}
 	for says, change := range map[string]func(m map[string]string){
-		"": func(map[string]string) {}, "it does not list its classes": func(m map[string]string) {
-			delete(m,
-				state.MetaClasses)
-		},
-		"it does not list its owned":                 func(m map[string]string) { m[state.MetaOwned] = "x" },
-		"it does not list the digests":               func(m map[string]string) { m[state.MetaDigests] = `["1"]` },
-		"it does not list the digests of its":        func(m map[string]string) { m[state.MetaDigests] = "x" },
-		"of 1 clients, but there were 2; run the":    func(m map[string]string) { m[state.MetaOwned] = "[[0]]" },
-		"digests may be missing in an older release": nil,
+		"":                                         func(map[string]string) {},
+		"it does not list its classes":             func(m map[string]string) { delete(m, state.MetaClasses) },
+		"it does not list its owned":               func(m map[string]string) { m[state.MetaOwned] = "x" },
+		"it does not list its digests":             func(m map[string]string) { m[state.MetaDigests] = "x" },
+		"the digests of 1; run the":                func(m map[string]string) { m[state.MetaDigests] = `["1"]` },
+		"2 backbones of clients, the classes of 1": func(m map[string]string) { m[state.MetaOwned] = "[[0]]" },
 	} {
 		dir, meta := t.TempDir(), map[string]string{}
 		for k, v := range good {
 			meta[k] = v
 		}
-		if change == nil {
-			delete(meta, state.MetaDigests)
-			says = ""
-		} else {
-			change(meta)
-		}
+		change(meta)
 		if err := safetensors.WriteFile(filepath.Join(dir, record.PromptsFile), tensor.Map{}, meta); err != nil {
 			t.Fatal(err)
 		}

@@ -1,16 +1,12 @@
 package inference
 
 import (
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	"promptfed/federation/engine/record"
-	"promptfed/federation/engine/state"
 	"promptfed/federation/experiment"
 	"promptfed/models/bundle/converted"
-	"promptfed/runtime/safetensors"
 )
 
 // A run is used with exactly the weights of its training. Another bundle of that name passes every other check, as its
@@ -43,17 +39,4 @@ func TestOtherWeights(t *testing.T) {
 			}
 		}
 	}
-	// A file without digests, of a format that has none, is read.
-	path := filepath.Join(dir, record.PromptsFile)
-	m, meta, err := safetensors.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if delete(meta, state.MetaDigests); os.Remove(path) != nil {
-		t.Fatal("the file stays")
-	}
-	if err := safetensors.WriteFile(path, m, meta); err != nil {
-		t.Fatal(err)
-	}
-	open(t, c, dir, Choice{Client: 1})
 }
