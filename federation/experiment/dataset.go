@@ -281,19 +281,13 @@ func (d *Data) withoutValidation() *data.Set {
 // classNotes returns notes on classes that clients cannot be tested on, or cannot learn, because images are missing:
 // one line of each kind. A single client need not have images of every class.
 func (d *Data) classNotes() []string {
-	train, test := make([]int, len(d.Set.Classes)), make([]int, len(d.Set.Classes))
-	count := func(counts []int, list []data.Example) {
-		for _, e := range list {
-			counts[e.Label]++
-		}
-	}
-
+	var trained, tested []data.Example
 	for _, p := range d.Parts {
-		trained, _, tested := p.Of(d.Set)
-		count(train, trained)
-		count(test, tested)
+		own, _, test := p.Of(d.Set)
+		trained, tested = append(trained, own...), append(tested, test...)
 	}
 
+	train, test := d.Set.Counts(trained), d.Set.Counts(tested)
 	var neither, untrained, untested []string
 	for k, name := range d.Set.Classes {
 		switch {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"slices"
 
 	"github.com/nats-io/nats.go"
 
@@ -50,18 +51,8 @@ func pack(subject, id string, header any, parts ...[]byte) (*nats.Msg, error) {
 		return nil, fmt.Errorf("a message's header: %w", err)
 	}
 
-	msg := &nats.Msg{Subject: subject, Header: nats.Header{idHeader: {id}, jsonHeader: {string(text)}}}
-	size := 0
-	for _, p := range parts {
-		size += len(p)
-	}
-
-	msg.Data = make([]byte, 0, size)
-	for _, p := range parts {
-		msg.Data = append(msg.Data, p...)
-	}
-
-	return msg, nil
+	return &nats.Msg{Subject: subject, Header: nats.Header{idHeader: {id}, jsonHeader: {string(text)}},
+		Data: slices.Concat(parts...)}, nil
 }
 
 // unpack decodes the header of a message.

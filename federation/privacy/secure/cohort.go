@@ -197,6 +197,7 @@ func (r *round) save() error {
 // step is one exchange of messages with the clients of all sessions.
 type step struct {
 	name, down, up string
+	most           func(clients int) int                             // largest size of an answer but of trainStep
 	send           func(s *session, client int) []byte               // message to a client
 	take           func(s *session, client int, answer []byte) error // checks an answer
 	end            func(s *session) error                            // reports why there is no sum
@@ -223,7 +224,7 @@ func (s *session) asked(step int) []int {
 func (r *round) steps() []step {
 	down := func(s *session, _ int) []byte { return s.down }
 	return []step{
-		{keysStep, sessionName, keysName,
+		{keysStep, sessionName, keysName, secagg.MaxJoiningSize,
 			func(s *session, _ int) []byte { return encodeParams(s.terms) },
 			decoded(secagg.DecodeJoining, (*secagg.Server).Join),
 			func(s *session) error {
@@ -231,12 +232,13 @@ func (r *round) steps() []step {
 				s.down = roster.Encode()
 				return err
 			}},
-		{sharesStep, rosterName, sharesName, down, decoded(secagg.DecodeEncryptedShares, (*secagg.Server).Deal),
+		{sharesStep, rosterName, sharesName, secagg.MaxEncryptedSharesSize, down,
+			decoded(secagg.DecodeEncryptedShares, (*secagg.Server).Deal),
 			func(s *session) (err error) {
 				s.inboxes, err = s.server.Inboxes()
 				return err
 			}},
-		{checkStep, inboxName, complaintsName,
+		{checkStep, inboxName, complaintsName, secagg.MaxComplaintsSize,
 			func(s *session, id int) []byte { return s.inboxes[id].Encode() },
 			decoded(secagg.DecodeComplaints, (*secagg.Server).Check),
 			func(s *session) error {
@@ -244,7 +246,7 @@ func (r *round) steps() []step {
 				r.refuse(liars)
 				return err
 			}},
-		{trainStep, sendersName, maskedName,
+		{trainStep, sendersName, maskedName, nil,
 			func(s *session, _ int) []byte { return secagg.EncodeClients(s.server.Senders()) },
 			func(s *session, id int, b []byte) error {
 				y, err := s.terms.Ring.Decode(b)
@@ -258,14 +260,15 @@ func (r *round) steps() []step {
 				s.down, s.took = q.Encode(), q.Survivors
 				return err
 			}},
-		{agreeStep, questionName, agreedName, down,
+		{agreeStep, questionName, agreedName, func(int) int { return secagg.MaxSignatureSize }, down,
 			func(s *session, id int, b []byte) error { return s.server.Agree(id, b) },
 			func(s *session) error {
 				signed, err := s.server.Signatures()
 				s.down = signed.Encode()
 				return err
 			}},
-		{revealStep, signedName, revealName, down, decoded(secagg.DecodeShares, (*secagg.Server).Reveal),
+		{revealStep, signedName, revealName, secagg.MaxSharesSize, down,
+			decoded(secagg.DecodeShares, (*secagg.Server).Reveal),
 			func(*session) error { return nil }},
 	}
 }
@@ -313,7 +316,15 @@ func (r *round) exchange(ctx context.Context, at int, step step) error {
 		instruction = r.order
 	}
 
-	instruction.Guarded = r.answer(step.up)
+	size := 0
+	if at == trainAt { // one vector of known size in place of the upload
+		terms := r.sessions[0].terms // all sessions of a round have vectors of the same size
+		size = packed(terms.Length * terms.Ring.Width)
+	} else {
+		size = -packed(step.most(r.aggregation.clients))
+	}
+
+	instruction.Guarded = tensor.Specs{{Name: step.up, Int: true, Shape: []int{size}}}
 	instruction.Clients, instruction.PerClient = nil, map[int]tensor.Map{}
 	sessions := map[int]*session{}
 	for _, s := range r.sessions {
@@ -323,15 +334,15 @@ func (r *round) exchange(ctx context.Context, at int, step step) error {
 		asked := s.asked(at)
 		s.took = nil
 		var last []byte
-		var packed tensor.Map
+		var content tensor.Map
 		for _, id := range asked {
 			// what is the same for all, such as a large roster, is in memory once
-			if text := step.send(s, id); packed == nil || !bytes.Equal(text, last) {
-				last, packed = text, pack(step.down, text)
+			if text := step.send(s, id); content == nil || !bytes.Equal(text, last) {
+				last, content = text, pack(step.down, text)
 			}
 
 			instruction.Clients, sessions[id] = append(instruction.Clients, id), s
-			instruction.PerClient[id] = maps.Clone(packed)
+			instruction.PerClient[id] = maps.Clone(content)
 			if at == trainAt {
 				maps.Copy(instruction.PerClient[id], r.order.PerClient[id])
 			}
