@@ -321,15 +321,6 @@ func checkName(name string) error {
 // memory returns memory_gb in bytes.
 func (t Train) memory() int { return int(t.Memory * (1 << 30)) }
 
-// lossTerm returns what distinguishes runs with another loss than softmax in the fingerprint, like an option of the
-// method.
-func (t Train) lossTerm() string {
-	if t.Loss == sigmoidLoss {
-		return " train.loss=" + t.Loss
-	}
-	return ""
-}
-
 func (t Train) optimizer() optim.Config {
 	return optim.Config{Name: t.Optimizer, LR: t.LR, Momentum: t.Momentum, Dampening: t.Dampening, Nesterov: t.Nesterov,
 		WeightDecay: t.WeightDecay, Beta1: t.Beta1, Beta2: t.Beta2, Eps: t.Eps, ClipNorm: t.ClipNorm,

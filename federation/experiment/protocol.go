@@ -26,7 +26,6 @@ type Protocol struct {
 	Aggregation *secure.Aggregation
 
 	clients int
-	options string // of the method, in JSON
 }
 
 // role says which sides of an experiment are in this process.
@@ -67,10 +66,14 @@ func newProtocol(config Config, who members) (*Protocol, error) {
 	}
 
 	experiment := config.experiment(base, who.classes)
-	experiment.Options = string(options) + config.Train.lossTerm() + config.attackTerm()
+	if experiment.Options = string(options); config.Train.Loss == sigmoidLoss { // softmax is in no fingerprint
+		experiment.Options += " train.loss=" + config.Train.Loss
+	}
+
+	experiment.Options += config.attackTerm()
 	prompt, _ := config.Options["tokens"].(int)
 	experiment.Remedy = record.Remedy(prompt, config.Train.LR)
-	protocol := &Protocol{Config: config, Experiment: experiment, clients: who.clients, options: string(options)}
+	protocol := &Protocol{Config: config, Experiment: experiment, clients: who.clients}
 	if who.role == remoteSide { // clients send counts of classes only on request, and accuracies are what they claim
 		experiment.Evaluate.Confusion, experiment.Evaluate.Claimed = config.Eval.Confusion == everyone, true
 	}

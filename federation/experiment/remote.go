@@ -170,9 +170,9 @@ func OpenWorker(ctx context.Context, c Config, progress Progress) (*Task, error)
 // Compatibility returns what workers must have in common with this experiment.
 func (f *Federation) Compatibility(ctx context.Context) (spec.Compatibility, error) {
 	task, experiment := f.Task, *f.Experiment
-	c, content := task.Protocol.Config, task.Data
-	experiment.Options, experiment.Secure = task.Protocol.options+c.Train.lossTerm()+c.attackTerm(), ""
-	experiment.SimulatedTime = nil // the server's affair, as secure aggregation
+	content := task.Data
+	experiment.Options, experiment.Secure = task.Protocol.Experiment.Options, "" // without the server's own images
+	experiment.SimulatedTime = nil                                               // the server's affair, too
 	out := spec.Compatibility{Program: version.String(), Fingerprint: experiment.Fingerprint(),
 		RunSpec: experiment.RunSpec(),
 		Digests: map[string]string{}}

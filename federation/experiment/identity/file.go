@@ -116,11 +116,7 @@ func (id Identity) show(key string) string {
 		return text
 	}
 
-	if isDigest(value) {
-		return short(value)
-	}
-
-	return value
+	return short(value)
 }
 
 func isDigest(v string) bool {

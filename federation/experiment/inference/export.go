@@ -157,11 +157,6 @@ func (f *Classifier) metadata(pixels string) ([]*onnx.StringStringEntryProto, er
 		list = append(list, &onnx.StringStringEntryProto{Key: key, Value: text})
 	}
 
-	with := config.With
-	if with == nil {
-		with = []string{}
-	}
-
 	put(MetaTask, "image-classification")
 	put(MetaClasses, f.classes)
 	put(MetaInput, inputLayouts[pixels])
@@ -169,7 +164,7 @@ func (f *Classifier) metadata(pixels string) ([]*onnx.StringStringEntryProto, er
 	put(MetaBackbone, f.bundle.Name)
 	put(MetaDigest, f.bundle.Digest())
 	put(MetaMethod, methods.Called(config.Method, config.Options))
-	put(MetaWith, with)
+	put(MetaWith, append([]string{}, config.With...)) // never null
 	put(MetaOptions, methods.ShortOptions(config.Options))
 	put(MetaRun, config.Name)
 	put(MetaEvaluation, f.Choice.view().String())

@@ -5,6 +5,7 @@ import (
 	"crypto/x509"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -16,10 +17,9 @@ import (
 // authenticator decides who may connect: the run itself, and workers with the token and a valid certificate.
 type authenticator struct {
 	Options
-	secret  string   // password of the run's own connection
-	certs   sync.Map // certificates of connected workers, by user
-	mu      sync.Mutex
-	refused int // connections
+	secret  string       // password of the run's own connection
+	certs   sync.Map     // certificates of connected workers, by user
+	refused atomic.Int64 // connections
 	logging rate.Sometimes
 }
 
@@ -67,12 +67,9 @@ func (a *authenticator) Check(client server.ClientAuthentication) bool {
 
 // refuse logs a refusal, at limited intervals.
 func (a *authenticator) refuse(c server.ClientAuthentication, why string) bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.refused++
-	a.logging.Interval = 10 * time.Second
+	refused := a.refused.Add(1)
 	a.logging.Do(func() {
-		a.Log.Warn("a connection is refused", "from", c.RemoteAddress(), "reason", why, "refused", a.refused)
+		a.Log.Warn("a connection is refused", "from", c.RemoteAddress(), "reason", why, "refused", refused)
 	})
 	return false
 }

@@ -70,8 +70,8 @@ func TestCheck(t *testing.T) {
 		switch {
 		case ok && (c.got == nil || c.got.Username != c.want):
 			t.Errorf("case %d: admitted as %+v, want %s", i, c.got, c.want)
-		case !ok && (!strings.Contains(log.String(), c.want) || a.refused != 1):
-			t.Errorf("case %d: refused with %s, %d times, want %s", i, log.String(), a.refused, c.want)
+		case !ok && (!strings.Contains(log.String(), c.want) || a.refused.Load() != 1):
+			t.Errorf("case %d: refused with %s, %d times, want %s", i, log.String(), a.refused.Load(), c.want)
 		case ok && c.state != nil && !c.got.ConnectionDeadline.Equal(later):
 			t.Errorf("case %d: until %v, want %v", i, c.got.ConnectionDeadline, later)
 		}

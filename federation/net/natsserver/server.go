@@ -14,6 +14,7 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
+	"golang.org/x/time/rate"
 
 	"promptfed/federation/net/certs"
 	"promptfed/federation/net/wait"
@@ -61,7 +62,8 @@ func Start(options Options) (*Server, error) {
 	}
 
 	ctx, stop := context.WithCancel(context.Background())
-	out := &Server{port: port, stop: stop, auth: &authenticator{Options: options, secret: rand.Text()}}
+	out := &Server{port: port, stop: stop, auth: &authenticator{Options: options, secret: rand.Text(),
+		logging: rate.Sometimes{Interval: 10 * time.Second}}}
 	if out.dir, err = os.MkdirTemp("", "promptfed-jetstream-*"); err != nil {
 		return nil, fmt.Errorf("NATS server: %w", err)
 	}

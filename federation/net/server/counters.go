@@ -31,10 +31,6 @@ type tally struct {
 	counted          int    // reduced weight of its last upload, in examples; 0 if it was not reduced
 }
 
-func newCounters(clients int) *counters {
-	return &counters{now: counts{clients: make([]tally, clients)}}
-}
-
 // change changes the counts. It takes no other lock.
 func (c *counters) change(do func(c *counts)) {
 	c.mu.Lock()

@@ -146,7 +146,7 @@ func newServer(set Settings) *Server {
 		unknown: newCaller(), watchers: newCaller(), decoding: make(chan struct{}, maxDecoding),
 		troubles: rate.Sometimes{Interval: 10 * time.Second},
 		members:  newMembers(set.Clients, set.RunSpec), mail: newMailboxes(set.Clients),
-		counts:  newCounters(set.Clients),
+		counts:  &counters{now: counts{clients: make([]tally, set.Clients)}},
 		longest: map[string]float64{}}
 
 	for k := range server.callers {
