@@ -49,10 +49,10 @@ func TestReproduceNamesDownloads(t *testing.T) {
 	}
 }
 
-// With random weights, two of them in the folder of promptfed pull and one in that of runtime.models, and a few images of
-// two sets (one of them also pooled), reproduce runs the tables of CLIP and of all five papers. It leaves other files in
-// its folder alone. The result has published numbers, ours and their differences, and says that the weights are not the
-// published ones.
+// With random weights, two of them in the folder of promptfed pull and one in that of runtime.models, and a few images
+// of two sets (one of them also pooled), reproduce runs the tables of CLIP and of all five papers. It leaves other
+// files in its folder alone. The result has published numbers, ours and their differences, and says that the weights
+// are not the published ones.
 func TestReproduceWithRandomWeights(t *testing.T) {
 	t.Parallel()
 	home := t.TempDir()

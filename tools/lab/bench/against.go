@@ -30,8 +30,8 @@ type rivals struct {
 	slow     time.Duration // limit of a command where torch.compile runs
 }
 
-// prepared returns the process of a rival's mode with the workload open and the rival's form warmed up, and the limit of
-// its next command. A process that no longer answers is replaced.
+// prepared returns the process of a rival's mode with the workload open and the rival's form warmed up, and the limit
+// of its next command. A process that no longer answers is replaced.
 func (r *rivals) prepared(rival *rival, duel *duel, opening string) (*opponent, time.Duration, error) {
 	opponent, limit := r.byMode[rival.mode], time.Minute
 	if rival.mode == "compiled" {

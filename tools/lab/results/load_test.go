@@ -241,8 +241,8 @@ func TestLoadDamaged(t *testing.T) {
 	if states["short"] != Failed || states["sum"] != Failed || states["conf"] != Done {
 		t.Errorf("states %v", states)
 	}
-	for _, want := range []string{"sweep.json: it may have at most", "rounds.jsonl: line 2 is not a round", "summary.json",
-		"config.yaml"} {
+	for _, want := range []string{"sweep.json: it may have at most", "rounds.jsonl: line 2 is not a round",
+		"summary.json", "config.yaml"} {
 		if !strings.Contains(strings.Join(r.Notes, "\n"), want) {
 			t.Errorf("no note says %q: %q", want, r.Notes)
 		}
@@ -290,8 +290,8 @@ func FuzzRunFolder(f *testing.F) {
 	f.Add([]byte(`{"format":2,"round":0,"tested":true,"per_client":[1],"f1":0.5,"sets":{"new":{"accuracy":1}},`+
 		`"per_domain":{"a":1}}`+"\n"), []byte("with: [a]\nseed: -1"), []byte("{}"), []byte("{}"),
 		[]byte(`{"card":{"numbers":{"values":{"a":null}}}}`))
-	f.Add([]byte(`{"format":2,"round":0,"notes":{"":1}}`+"\n"), []byte(config("a", "b", 1, 1)), []byte("{}"), []byte("{}"),
-		[]byte(plan))
+	f.Add([]byte(`{"format":2,"round":0,"notes":{"":1}}`+"\n"), []byte(config("a", "b", 1, 1)), []byte("{}"),
+		[]byte("{}"), []byte(plan))
 	f.Add([]byte("\n\n"), []byte("&a [*a]"), []byte("null"), []byte("null"), []byte("null"))
 	f.Fuzz(func(t *testing.T, rounds, config, summary, clients, sweep []byte) {
 		dir := t.TempDir()

@@ -246,8 +246,8 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// TestWatch: a page that is woken while it opens does not hang. The pause after a look of six seconds is 30 s, and then a
-// second again: 3 looks up to 38 s, 21 up to 59 s.
+// TestWatch: a page that is woken while it opens does not hang. The pause after a look of six seconds is 30 s, and then
+// a second again: 3 looks up to 38 s, 21 up to 59 s.
 func TestWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source, looks := (&made{}).source(), 0
@@ -276,7 +276,7 @@ func (w waking) Header() http.Header     { w.watch(1500 * time.Millisecond); ret
 func (waking) Write([]byte) (int, error) { return 0, io.EOF }
 
 func (s *Server) watch(limit time.Duration) {
-	ctx, stop := context.WithTimeout(context.Background(), limit)
-	defer stop()
+	ctx, stop := context.WithCancel(context.Background())
+	go func() { busytest.Delay(limit); stop() }()
 	s.Watch(ctx, time.Second)
 }
