@@ -69,10 +69,10 @@ class Chart {
   // assemble puts lines that share their rounds side by side and joins the rest. Bands come before all lines, and so lie under
   // them.
   assemble(lines) {
-    const series = [{}], bands = [], main = [], columns = [];
+    const series = [{}], bands = [], main = [], columns = [], lists = new Map();
     const drawn = (values) => (this.how.logy ? values.map((v) => (v > 0 ? v : null)) : values);
     const add = (line, values, options) => {
-      columns.push([intern(line.x), values]);
+      columns.push([intern(lists, line.x), values]);
       return series.push(options) - 1;
     };
     const byRounds = [...lines].sort((a, b) => a.x.length - b.x.length || a.x[0] - b.x[0]);
@@ -86,8 +86,8 @@ class Chart {
       const at = add(line, drawn(line.y), { stroke: line.colour, width: line.width, dash: line.dash, points: { size: 5, show: (u, i, from, to) => to - from < dots } });
       main.push({ at, line });
     }
-    const lists = new Set(columns.map(([x]) => x));
-    const data = lists.size === 0 ? [[]] : lists.size === 1 ? [columns[0][0], ...columns.map(([, y]) => y)] : this.join(columns);
+    const rounds = new Set(columns.map(([x]) => x));
+    const data = rounds.size === 0 ? [[]] : rounds.size === 1 ? [columns[0][0], ...columns.map(([, y]) => y)] : this.join(columns);
     return { data, series, bands, main };
   }
 
@@ -202,10 +202,8 @@ class Chart {
 // spread is the range of an axis around values; one value alone stands in the middle.
 const spread = (min, max) => (min === max ? [min - 1, max + 1] : uPlot.rangeNum(min, max, 0.08, true));
 
-const lists = new Map();
-
-// intern makes equal lists of rounds one array.
-function intern(list) {
+// intern makes equal lists of rounds one array of those in lists.
+function intern(lists, list) {
   const key = list.length > 2 ? `${list[0]}:${list[1]}:${list.length}:${list[list.length - 1]}` : list.join();
   const same = lists.get(key);
   if (same && same.every((v, i) => v === list[i])) return same;
@@ -213,18 +211,6 @@ function intern(list) {
   return list;
 }
 
-const svgSpace = "http://www.w3.org/2000/svg";
-
 // swatch is a short piece of a line.
-function swatch(line) {
-  const svg = document.createElementNS(svgSpace, "svg");
-  svg.setAttribute("class", "swatch");
-  svg.setAttribute("viewBox", "0 0 24 10");
-  svg.setAttribute("aria-hidden", "true");
-  const stroke = document.createElementNS(svgSpace, "path");
-  for (const [k, v] of Object.entries({ d: "M0 5H24", fill: "none", stroke: line.colour, "stroke-width": Math.max(2, line.width), "stroke-dasharray": line.dash.join(" ") || "none" })) {
-    stroke.setAttribute(k, v);
-  }
-  svg.append(stroke);
-  return svg;
-}
+const swatch = (line) => drawing("svg", { class: "swatch", viewBox: "0 0 24 10", "aria-hidden": "true" },
+  drawing("path", { d: "M0 5H24", fill: "none", stroke: line.colour, "stroke-width": Math.max(2, line.width), "stroke-dasharray": line.dash.join(" ") || "none" }));

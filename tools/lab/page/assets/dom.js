@@ -13,6 +13,14 @@ function el(tag, props, ...children) {
   return e;
 }
 
+// drawing makes an element of SVG.
+const drawing = (tag, attributes, ...children) => {
+  const e = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  for (const [k, v] of Object.entries(attributes)) e.setAttribute(k, v);
+  e.append(...children);
+  return e;
+};
+
 function choices(select, list, chosen) {
   select.replaceChildren(...list.map(([value, text]) => el("option", { value, selected: String(value) === String(chosen) }, text)));
 }

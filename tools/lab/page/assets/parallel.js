@@ -1,12 +1,5 @@
 // Parallel draws parallel coordinates: an axis for each dimension, a line for each run. It is drawn by hand, since libraries for it bring
 // d3 or a second chart library, many times the size of this file.
-const drawing = (tag, attributes, ...children) => {
-  const e = document.createElementNS(svgSpace, tag);
-  for (const [k, v] of Object.entries(attributes)) e.setAttribute(k, v);
-  e.append(...children);
-  return e;
-};
-
 class Parallel {
   // opened is called with the id of a run, brushed with the ranges of values that the reader brushed, by the dimension's name.
   constructor(host, opened, brushed) {
