@@ -12,9 +12,9 @@ import (
 // Programs are the path of promptfed, and the folder in which it and the other programs of tests are.
 type Programs struct{ Promptfed, Dir string }
 
-// Main prepares *p, runs the tests of a package below tools/e2e and exits. A TestMain calls it. promptfed is
-// a copy of that in bin of the checkout PROMPTFED_TEST_SMOKE, which has run `make smoke` in the same
-// state, or else are built. others are the packages of other programs that the tests start.
+// Main prepares *p, runs the tests of a package below tools/e2e and exits. A TestMain calls it. It builds the programs;
+// promptfed is copied from bin of the checkout PROMPTFED_TEST_SMOKE, which has run `make smoke` in the same state, if
+// there is one. others are the packages of other programs that the tests start.
 func Main(suite *testing.M, p *Programs, others ...string) {
 	dir, err := os.MkdirTemp("", "promptfed-test")
 	if err != nil {

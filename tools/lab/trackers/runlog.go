@@ -61,8 +61,8 @@ type target interface {
 	close(err error) error
 }
 
-// Open starts sending a run to some targets. It calls warn with one line about every failure of a target, and the run
-// continues without that target.
+// Open starts sending a run to some targets. A target that cannot be opened is an error. After that it calls warn with
+// one line about every failure of a target, and the run continues without that target.
 func Open(targets []string, r Run, warn func(string)) (*Log, error) {
 	log := &Log{}
 	for _, name := range slices.Compact(slices.Sorted(slices.Values(targets))) {

@@ -20,8 +20,8 @@ type Outputs struct {
 	// TrackerHelp is the help text of a flag with the names of trackers, and CheckTrackers reports unknown names.
 	TrackerHelp   string
 	CheckTrackers func(names []string) error
-	// OpenTrackers begins to send a run in the folder dir to the named trackers and to those of its configuration. If a
-	// tracker fails, the run continues without it, and warn gets a line about it.
+	// OpenTrackers begins to send a run in the folder dir to the named trackers and to those of its configuration. If
+	// an opened tracker fails, the run continues without it, and warn gets a line about it.
 	OpenTrackers func(names []string, dir string, t *experiment.Task, warn func(string)) (Tracker, error)
 }
 

@@ -45,7 +45,7 @@ func benchCommand() *cobra.Command {
 			"weights)")
 	command.Flags().BoolVar(&flags.experiment, "experiment", false,
 		"measure rounds of Table S5's protocol (FedAPPR) instead, "+
-			"and the overhead of 1,000 clients")
+			"and the overhead of up to 100,000 clients")
 
 	command.Flags().BoolVar(&flags.methods, "methods", false,
 		"measure one local step of a client with every method and "+
