@@ -30,8 +30,7 @@ func TestEveryPlatform(t *testing.T) {
 
 func typeCheck(t *testing.T, platform string) {
 	system, arch, _ := strings.Cut(platform, "/")
-	cmd := exec.Command("go", "list", "-e", "-deps", "-json=ImportPath,Dir,GoFiles,CgoFiles,ImportMap",
-		"./...")
+	cmd := exec.Command("go", "list", "-e", "-deps", "-json=ImportPath,Dir,GoFiles,CgoFiles,ImportMap", "./...")
 	cmd.Dir = goldentest.Module(t)
 	cmd.Env = append(os.Environ(), "GOOS="+system, "GOARCH="+arch, "CGO_ENABLED=1")
 	out, err := cmd.Output()

@@ -339,7 +339,6 @@ func (d *duel) report(ours *rival, rivals []*rival, precision string, threads in
 	if want := d.wanted[precision]; want > 0 && ours.failed == nil && than != nil {
 		got := ratio(&ours.contestant, &than.contestant)
 		report.target(fmt.Sprintf("%s, %s: time over PyTorch's %s", d.name, precision, cmp.Or(d.than, "best")), want,
-			got,
-			got <= want)
+			got, got <= want)
 	}
 }

@@ -145,8 +145,7 @@ func Run(ctx context.Context, options Options) (report Report, err error) {
 	report.Title = fmt.Sprintf("text tower %s: width %d, %d layers; prompts of %d tokens, %d images a step; %d cores, "+
 		"%s, "+
 		"prepacked weights %v, %d MB for the backbone", tower.Name(), tower.text().Width, tower.text().Layers, tokens,
-		batch,
-		runtime.NumCPU(), platform(), options.Session.Prepack, megabytes(weights))
+		batch, runtime.NumCPU(), platform(), options.Session.Prepack, megabytes(weights))
 
 	results := Table{Columns: resultColumns, Notes: []string{"times are medians; \"faster\", \"of GEMM\" and \"of " +
 		"own\" are medians of ratios within a turn; GEMM are ONNX Runtime's matrix products, own those that the " +

@@ -202,8 +202,7 @@ func (o Options) rounds(ctx context.Context, dir string, protocol protocol, repo
 	names := convert.Slice(towers, func(t *tower) string { return t.Name() })
 	report.Title = fmt.Sprintf("Table S5's protocol (FedAPPR) on random examples: %d clients, %d train in a round and "+
 		"all are tested, %d classes, %d images; %s; random weights of %s; %d workers", protocol.clients, trained,
-		len(protocol.classes),
-		protocol.images, protocol.method, strings.Join(names, ", "), o.Workers)
+		len(protocol.classes), protocol.images, protocol.method, strings.Join(names, ", "), o.Workers)
 
 	report.Tables = append(report.Tables, results)
 	report.target("a round with its test, in times of its training", wantEvaluation, multiple,

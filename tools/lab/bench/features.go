@@ -134,8 +134,7 @@ func (o Options) deviceTower(ctx context.Context, name string, arch clip.VisionA
 
 // deviceRates measures the features of a request's tower with one session.
 func (o Options) deviceRates(ctx context.Context, precision string, extractor features.Extractor,
-	request features.Request,
-	dir string, results *Table) error {
+	request features.Request, dir string, results *Table) error {
 	const calls = 4
 	var lists [][]data.Example
 	for _, size := range pictureSizes {
@@ -266,7 +265,6 @@ func (o Options) imageTower(ctx context.Context, name string, vision clip.Vision
 	multiplying, all := inProducts(spent)
 	ofGEMM = tower.ofRate(&square.contestant)
 	results.add(name, tenths(float64(threads*features.BatchOnCPU)/median(tower.seconds)),
-		tenths(vision.FLOPs(0, false)/1e9),
-		tenths(tower.rate()), percent(ofGEMM), percent(100*multiplying/all))
+		tenths(vision.FLOPs(0, false)/1e9), tenths(tower.rate()), percent(ofGEMM), percent(100*multiplying/all))
 	return ofGEMM, nil
 }

@@ -81,19 +81,16 @@ func CompareSimulator(ctx context.Context, options Options, name, python string)
 
 		if setup.what == "tiny" {
 			report.Title = fmt.Sprintf("PromptFL in %s (%s) and here (%d workers): %d clients, %d train in a round "+
-				"on %d "+
-				"images in batches of %d, a test every %d rounds; %d cores, %s", versus.opponent.Version,
-				versus.opponent.How,
-				options.Workers, workload.Clients, workload.Cohort, workload.Train, workload.Batch, workload.TestEvery,
-				runtime.NumCPU(), platform())
+				"on %d images in batches of %d, a test every %d rounds; %d cores, %s", versus.opponent.Version,
+				versus.opponent.How, options.Workers, workload.Clients, workload.Cohort, workload.Train, workload.Batch,
+				workload.TestEvery, runtime.NumCPU(), platform())
 			report.target("turns per second on the tiny tower, in times of "+name+"'s", wantTurns, faster,
 				faster >= wantTurns)
 		}
 
 		rate := func(c contestant) Number { return tenths(jobs / median(c.seconds)) }
 		turns.add(setup.what, runs*workload.TestEvery, rate(versus.ours), rate(versus.theirs), factor(faster),
-			megabytes(versus.memory[0]),
-			megabytes(versus.memory[1]), scientific(versus.differ))
+			megabytes(versus.memory[0]), megabytes(versus.memory[1]), scientific(versus.differ))
 	}
 
 	report.Tables = []Table{turns, nothing}
@@ -110,8 +107,7 @@ type versus struct {
 
 // versus measures so many runs of a workload. A first round, which compiles, does not count.
 func (o Options) versus(ctx context.Context, workload workload, arch clip.TextArch, runs int, name,
-	python string) (versus versus,
-	err error) {
+	python string) (versus versus, err error) {
 	dir, remove, err := scratch("400 MB")
 	if err != nil {
 		return versus, err

@@ -178,8 +178,7 @@ func writeBundle(dir, out string, text clip.TextArch, vision clip.VisionArch) er
 	defer os.RemoveAll(src)
 
 	weights := tensor.Map{"logit_scale": tensor.Of([]float32{4.6}), "token_embedding.weight": method.Draw(seed, 0,
-		"tokens",
-		[]int{tokenizer.CLIPMerges + 2*256 + 2, text.Width}, 0.02)}
+		"tokens", []int{tokenizer.CLIPMerges + 2*256 + 2, text.Width}, 0.02)}
 	draw(weights, text.Shapes(), text.Width, text.Layers)
 	draw(weights, vision.Shapes(), vision.Width, vision.Layers)
 	if err := safetensors.WriteFile(filepath.Join(src, "open_clip_model.safetensors"), weights, nil); err != nil {

@@ -352,8 +352,7 @@ func (t *tower) sentences(g *graph.Graph, s *clip.Suffixes, prompt clip.Prompt) 
 	}
 
 	emb = graph.Concat(1, g.Const(tensor.Of(start, classes, 1, width)), prompt.Ctx.Reshape(1, length,
-		width).Expand(classes, length, width),
-		g.Const(tensor.Of(rest, classes, behind, width)))
+		width).Expand(classes, length, width), g.Const(tensor.Of(rest, classes, behind, width)))
 	return emb, g.Ints(last...), nil
 }
 

@@ -183,8 +183,7 @@ func (s *simulation) close() error {
 type idle struct{}
 
 func (idle) Execute(_ context.Context, site *spec.Client, instruction message.Instruction,
-	_ func() (message.ClientState, error)) (
-	message.Reply, *message.ClientState, error) {
+	_ func() (message.ClientState, error)) (message.Reply, *message.ClientState, error) {
 	up := method.Upload{Client: site.ID, N: site.Train.Len(), Shared: instruction.Shared.Clone()}
 	return message.Reply{Client: site.ID, Upload: up, Stats: message.Stats{Steps: 1}},
 		&message.ClientState{Own: up.Shared}, nil

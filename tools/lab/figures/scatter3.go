@@ -168,8 +168,7 @@ func (s space) Plot(canvas draw.Canvas, _ *plot.Plot) {
 	for i, p := range s.points {
 		near := 0.85 + 0.15*vg.Length(p.dot(viewEye))
 		stamp(&canvas, draw.GlyphStyle{Color: s.scale.colour(s.values[i]), Radius: radius * near,
-			Shape: draw.CircleGlyph{}},
-			to(p))
+			Shape: draw.CircleGlyph{}}, to(p))
 	}
 }
 

@@ -147,8 +147,7 @@ func TestBoxStructure(t *testing.T) {
 	expectCount(t, "boxes", count(paths, func(s shape) bool { return stroked("0.8")(s) && s.closedBox() }),
 		len(lengths)+2)
 	expectCount(t, "outliers", count(paths, func(s shape) bool {
-		return stroked("0.5")(s) && strings.Contains(s.path,
-			"A")
+		return stroked("0.5")(s) && strings.Contains(s.path, "A")
 	}), outliers)
 	for _, name := range append([]string{"none", "Client 1", "prompt length", "amazon"}, lengths...) {
 		if !slices.Contains(texts, name) {
@@ -165,8 +164,7 @@ func TestCurvesStructure(t *testing.T) {
 	paths, texts := shapesOf(t, Curves{Panels: panels})
 	expectCount(t, "bands", count(paths, func(s shape) bool { return s.style["fill-opacity"] != "" }), 3*4+1-1)
 	expectCount(t, "lines", count(paths, func(s shape) bool {
-		return stroked("1.4")(s) && strings.Count(s.path,
-			"L") > 5
+		return stroked("1.4")(s) && strings.Count(s.path, "L") > 5
 	}), 3*4+1)
 	for _, m := range methods[:4] {
 		if n := len(slices.DeleteFunc(slices.Clone(texts), func(s string) bool { return s != m })); n != 1 {
@@ -342,15 +340,13 @@ func TestEmbeddingStructure(t *testing.T) {
 	}
 	paths, texts = shapesOf(t, PCA{Classes: []string{"cat"}, Panels: []PCAPanel{r.features(30, 1)}})
 	expectCount(t, "images", count(paths, func(s shape) bool {
-		return strings.Contains(s.path, "A") &&
-			s.style["fill-opacity"] != ""
+		return strings.Contains(s.path, "A") && s.style["fill-opacity"] != ""
 	}), 30)
 	// before: edge and inside; after: white edge and inside; in the legend the same without the white edge
 	expectCount(t, "corners of stars", count(paths, func(s shape) bool { return strings.Count(s.path, "L") == 9 }),
 		2+2+2+1)
 	if !slices.ContainsFunc(texts, func(s string) bool {
-		return strings.HasPrefix(s, "component 1 (") &&
-			strings.HasSuffix(s, " %)")
+		return strings.HasPrefix(s, "component 1 (") && strings.HasSuffix(s, " %)")
 	}) {
 		t.Errorf("no explained variance in %q", texts)
 	}

@@ -101,8 +101,7 @@ func TestZoom(t *testing.T) {
 	b.focus("#curves-chart")
 	b.key(kb.ArrowRight, chromedp.ModifierShift)
 	b.key(kb.ArrowRight, chromedp.ModifierShift)
-	if got := b.text("#curves-chart .heard"); !strings.HasPrefix(got,
-		"Round 1: pFedDC · OxfordPets ") {
+	if got := b.text("#curves-chart .heard"); !strings.HasPrefix(got, "Round 1: pFedDC · OxfordPets ") {
 		t.Errorf("Shift and the right arrow twice read %q", got)
 	}
 	if got := js[string](b, `document.querySelector(".tip").innerText`); !strings.HasPrefix(got, "Round 1") ||

@@ -183,8 +183,7 @@ func TestMeanOverSeeds(t *testing.T) {
 	}
 	b.choose("runs-by", "group")
 	// of the last values 10, 13, 16: mean 13, sample deviation 3
-	if got := b.text("#runs-table tr.total"); !strings.Contains(got,
-		"13 ± 3") {
+	if got := b.text("#runs-table tr.total"); !strings.Contains(got, "13 ± 3") {
 		t.Errorf("the group shows %q", got)
 	}
 	b.quiet()

@@ -19,8 +19,7 @@ func TestCareless(t *testing.T) {
 	careless, wrong := 0, 0
 	for range 10000 {
 		text, err := w.write(rng, "owl", classes, func(class string) string {
-			return word(templates[rng.IntN(2)],
-				class)
+			return word(templates[rng.IntN(2)], class)
 		})
 		if err != nil {
 			t.Fatal(err)

@@ -100,8 +100,7 @@ func noise(z float64) map[string]any {
 
 // experiment returns PromptFL under a protection, with clients that train on images of the pool.
 func (p *probe) experiment(s protection, seed uint64, train [][]int, training spec.Training,
-	rounds int) (*spec.Experiment,
-	error) {
+	rounds int) (*spec.Experiment, error) {
 	options := map[string]any{"tokens": 4}
 	for k, v := range s.options {
 		options[k] = v

@@ -33,8 +33,7 @@ type clientValue struct {
 
 // clientValues returns the values of all clients of all finished runs. With by, domain or backbone, it omits runs that
 // do not say these of every client.
-func clientValues(groups []*results.Group, m results.Metric, factor float64,
-	by string) (out []clientValue, err error) {
+func clientValues(groups []*results.Group, m results.Metric, factor float64, by string) (out []clientValue, err error) {
 	for r := range results.DoneRuns(groups) {
 		values := m.PerClient(r)
 		kinds := make([]string, len(values))

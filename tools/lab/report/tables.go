@@ -23,8 +23,7 @@ func (r *Report) layout(p *results.Plan, groups []*results.Group) tables.Layout 
 
 	if c := layout.Card; c != nil {
 		layout.Title, layout.Metric, layout.Average = c.Heading(), cmp.Or(layout.Metric,
-			c.Metric), cmp.Or(layout.Average,
-			c.Average)
+			c.Metric), cmp.Or(layout.Average, c.Average)
 		if len(layout.Rows)+len(layout.Columns) == 0 {
 			layout.Rows, layout.Columns = c.Rows, c.Columns
 			if r.View == "" && c.Views.Why != "" { // both of our evaluations beside the paper's number

@@ -52,16 +52,14 @@ func parse(args []string) (options options, err error) {
 	flags := flag.NewFlagSet("reproduce", flag.ContinueOnError)
 	flags.StringVar(&options.data, "data", os.Getenv("PROMPTFED_DATA_ROOT"), "folder with the image sets (data.root)")
 	flags.StringVar(&options.models, "models", "",
-		"folder with bundles called rn50, rn101, vit-b32 and vit-b16; others are "+
-			"those of promptfed pull")
+		"folder with bundles called rn50, rn101, vit-b32 and vit-b16; others are those of promptfed pull")
 	flags.StringVar(&options.out, "out", "runs/reproduce", "folder of the runs; finished ones are not repeated")
 	flags.StringVar(&options.program, "program", "bin/promptfed", "the program")
 	flags.StringVar(&options.seeds, "seeds", "", "seeds in place of those of the tables, as in 1,2")
 	flags.BoolVar(&options.smoke, "smoke", false,
 		"run the small form of every table, on synthetic images and tiny backbones")
 	flags.Func("set", "key=value in every table", func(s string) error {
-		options.set = append(options.set,
-			s)
+		options.set = append(options.set, s)
 		return nil
 	})
 	if err = flags.Parse(args); err != nil {

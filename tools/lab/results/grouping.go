@@ -305,8 +305,7 @@ func (p *planned) merge(other *planned) error {
 			p.groups[at] = group
 		case a == nil || b == nil || !a.Same(*b):
 			return fmt.Errorf("%s of %s and of %s are different experiments; give them different labels", group.Name,
-				p.Dir,
-				other.Dir)
+				p.Dir, other.Dir)
 		default:
 			for _, r := range group.Runs {
 				i := slices.IndexFunc(there.Runs, func(o *Run) bool { return o.Seed == r.Seed })

@@ -106,8 +106,7 @@ func TestLoadStartingRun(t *testing.T) {
 	put(t, dir, "run/config.yaml", config("run", "coop", 3, 9), "join-0/config.yaml", config("join-0", "coop", 3, 9))
 	identify(t, filepath.Join(dir, "run"), 3)
 	all := slices.Collect(Runs(load(t, dir).Groups))
-	if len(all) != 1 || all[0].Name != "run" || all[0].State != Unfinished ||
-		all[0].Reason != "0 of 9 rounds so far" {
+	if len(all) != 1 || all[0].Name != "run" || all[0].State != Unfinished || all[0].Reason != "0 of 9 rounds so far" {
 		t.Errorf("%d runs: %+v", len(all), all[0])
 	}
 }

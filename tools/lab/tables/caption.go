@@ -69,8 +69,7 @@ func (b *builder) finish() {
 	switch {
 	case paper && b.Smoke:
 		table.Legend.Paper = "the paper's number; the runs are the small form of the experiment (--smoke) and cannot " +
-			"be " +
-			"compared with it."
+			"be compared with it."
 	case paper:
 		table.Legend.Paper = "the paper's number, and ours minus the paper's."
 	}
@@ -90,8 +89,7 @@ func (b *builder) finish() {
 
 		if _, fits := units[b.metric.Unit][b.cardUnit()]; !fits && !paperTable.Numbers.Values.Empty() {
 			table.Remarks = append(table.Remarks, fmt.Sprintf("The paper's numbers are not shown: %s is not measured "+
-				"in %s.",
-				b.metric.Name, b.cardUnit()))
+				"in %s.", b.metric.Name, b.cardUnit()))
 		}
 
 		if paperTable.NoNumbers != "" {

@@ -158,8 +158,7 @@ func (b *builder) evaluations() []string {
 
 	if len(untrained) > 0 && view[results.PersonalView] {
 		say("Clients that never trained have no parameters of their own; personal tests them with the server's, and "+
-			"with initial values of private ones: %s.",
-			some(untrained))
+			"with initial values of private ones: %s.", some(untrained))
 	}
 
 	if tests > 0 {
@@ -228,8 +227,7 @@ func (b *builder) unsaid() []string {
 	var out []string
 	if len(open) > 0 {
 		out = append(out, fmt.Sprintf("The paper does not say which evaluation its numbers are (%s); they are shown "+
-			"with the one that the method's own paper reports.",
-			some(open)))
+			"with the one that the method's own paper reports.", some(open)))
 	}
 
 	if len(other) > 0 {

@@ -85,8 +85,7 @@ func TestOneEvaluation(t *testing.T) {
 func TestBoldStaysWithin(t *testing.T) {
 	tab, forms := built(t, field(record.MethodView, "0.1"), Layout{Rows: []string{"method"}, Columns: []string{"beta"}})
 	goldentest.Contains(t, forms["Markdown"], "| method | evaluation | beta = 0.1 |", "| Avg | global | 46.40 |",
-		"| Pers | personal | 84.00 |", "| Local | personal | **86.80** |",
-		"no best is marked across them")
+		"| Pers | personal | 84.00 |", "| Local | personal | **86.80** |", "no best is marked across them")
 	if strings.Count(forms["terminal"], "*8") != 1 || !strings.Contains(tab.Legend.Best,
 		"among those of one evaluation") {
 		t.Errorf("%s", forms["terminal"])

@@ -198,8 +198,7 @@ func cardTakes(t *testing.T, name string) error {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "sweep.yaml")
 	text := fmt.Sprintf("name: x\nmethod: promptfl\ndata: {set: synthetic}\n"+
-		"sweep: {axes: [{name: a, key: train.epochs, values: [1, 2]}]}\n"+
-		"card: {metric: %q}\n", name)
+		"sweep: {axes: [{name: a, key: train.epochs, values: [1, 2]}]}\ncard: {metric: %q}\n", name)
 	filetest.Write(t, path, text)
 	_, err := configs.LoadSweep(path, configs.SweepOptions{})
 	return err

@@ -159,8 +159,7 @@ func TestStalledBody(t *testing.T) {
 func TestDetails(t *testing.T) {
 	m := &made{}
 	address := serve(t, m.source())
-	if got, body := get(t, address+"/details?run=a", ""); got != 200 ||
-		body != details {
+	if got, body := get(t, address+"/details?run=a", ""); got != 200 || body != details {
 		t.Errorf("%d %s", got, body)
 	}
 	if got, body := get(t, address+"/details?run=../a", ""); got != 404 || !strings.Contains(body, "no such run") {
