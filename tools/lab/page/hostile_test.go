@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/net/html"
 
+	"promptfed/configs"
 	"promptfed/tools/lab/page"
 )
 
@@ -18,8 +19,8 @@ func hostileReport() page.Report {
 	h := hostile
 	r := sample(3, 4)
 	r.Title, r.Subtitle, r.Notes = h, h, []string{h}
-	r.Card = &page.Card{Paper: h, Item: h, Title: h, Wrong: []string{h},
-		Differs: []page.Difference{{Paper: h, Here: h, Why: h}}}
+	r.Card = &configs.PaperTable{Paper: h, Item: h, Title: h, Wrong: []string{h},
+		Differs: []configs.Difference{{Paper: h, Here: h, Why: h}}, LeftOut: []configs.LeftOut{{What: h, Why: h}}}
 	r.Tables[0].Title, r.Tables[0].Caption = h, h
 	r.Tables[0].Columns[0].Name, r.Tables[0].Columns[1].Over = h, h
 	r.Tables[0].Rows[0].Cells[0] = page.Cell{Text: h, Paper: h, Note: h}

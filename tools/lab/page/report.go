@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"strings"
 
+	"promptfed/configs"
 	"promptfed/federation/experiment"
 	"promptfed/tools/lab/results"
 )
@@ -15,9 +16,9 @@ type Report struct {
 	Subtitle string
 	Notes    []string // a paragraph each, under the tables
 
-	Card         *Card
-	Definitions  []Pair   // of columns of tables, and what they mean
-	Reading      []string // sentences about several tables
+	Card         *configs.PaperTable // the reproduced item of a paper
+	Definitions  []Pair              // of columns of tables, and what they mean
+	Reading      []string            // sentences about several tables
 	Tables       []Table
 	Significance []Table
 	Figures      []Figure
@@ -32,16 +33,6 @@ type Report struct {
 	Environment []Pair
 	Failures    []Failure
 }
-
-// Card names the reproduced item of a paper.
-type Card struct {
-	Paper, Item, Title string
-	Wrong              []string // known errors in the paper's numbers, a sentence each
-	Differs            []Difference
-}
-
-// Difference is a difference between paper and configuration, in sentences.
-type Difference struct{ Paper, Here, Why string }
 
 // Table is sortable by any of its columns.
 type Table struct {

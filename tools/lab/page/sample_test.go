@@ -11,6 +11,7 @@ import (
 	"slices"
 	"testing"
 
+	"promptfed/configs"
 	"promptfed/federation/engine/metrics"
 	"promptfed/federation/engine/record"
 	"promptfed/federation/experiment"
@@ -39,12 +40,12 @@ func sample(rounds, clients int) page.Report {
 			"percent.",
 		Notes: []string{"Mean over the last 10 tested rounds, ± standard deviation over seeds. Bold is the best " +
 			"of each column."},
-		Card: &page.Card{Paper: "FedPHA (ICML 2025)", Item: "Table 1", Title: "Heterogeneous prompt lengths against " +
-			"methods with one length, pathological split.",
+		Card: &configs.PaperTable{Paper: "FedPHA (ICML 2025)", Item: "Table 1",
+			Title: "Heterogeneous prompt lengths against methods with one length, pathological split.",
 			Wrong: []string{"The average of the published row FedPGP does not follow from its entries.",
 				"Prompt lengths of the clients are not stated."},
-			Differs: []page.Difference{{Paper: "Five sets of photographs.", Here: "Tiny backbones, synthetic images.",
-				Why: "The numbers show that the configuration runs."}}},
+			Differs: []configs.Difference{{Paper: "Five sets of photographs.",
+				Here: "Tiny backbones, synthetic images.", Why: "The numbers show that the configuration runs."}}},
 		Metrics: []page.Metric{{Name: "accuracy", Title: "Accuracy", Unit: "%"}, {Name: "loss", Title: "Loss"},
 			{Name: "bytes", Title: "Bytes per round", Unit: "bytes"}, {Name: "seconds", Title: "Seconds per round",
 				Unit: "s"}},

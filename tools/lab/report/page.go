@@ -21,16 +21,8 @@ import (
 // page returns the content of report.html.
 func (r *Report) page() (page.Report, error) {
 	report := page.Report{Title: r.heading, Subtitle: r.subtitle, Notes: r.Notes, Environment: environment()}
-	if plan := r.plan(); plan != nil && plan.Card != nil {
-		c := plan.Card
-		report.Card = &page.Card{Paper: c.Paper, Item: c.Item, Title: c.Title, Wrong: c.Wrong}
-		for _, d := range c.Differs {
-			report.Card.Differs = append(report.Card.Differs, page.Difference{Paper: d.Paper, Here: d.Here, Why: d.Why})
-		}
-		for _, l := range c.LeftOut {
-			report.Card.Differs = append(report.Card.Differs, page.Difference{Paper: l.What, Here: "Left out.",
-				Why: l.Why})
-		}
+	if plan := r.plan(); plan != nil {
+		report.Card = plan.Card
 	}
 
 	r.tables(&report)
