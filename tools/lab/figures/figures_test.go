@@ -165,8 +165,6 @@ func TestOddInputs(t *testing.T) {
 			Panels: []HeatPanel{{Values: [][]float64{{1}}}}}, "row 1 has 1 values for 2 column names"},
 		{"frame outside", HeatMap{RowNames: []string{"a"}, ColumnNames: []string{"b"},
 			Panels: []HeatPanel{{Values: [][]float64{{1}}, Frames: []Cell{{0, 1}}}}}, "lies outside"},
-		{"unknown palette", HeatMap{Palette: "jet", RowNames: []string{"a"}, ColumnNames: []string{"b"},
-			Panels: []HeatPanel{{Values: [][]float64{{1}}}}}, `unknown palette "jet"`},
 		{"no boxes", Box{Panels: []BoxPanel{{}}}, "box: panel 1 has 0 boxes"},
 		{"boxes without numbers", Box{Panels: []BoxPanel{{Boxes: []Sample{{Values: []float64{nan}}}}}},
 			"no box has a value"},

@@ -306,7 +306,7 @@ func gallery() []made {
 			X: "length in Domain 2", Y: "length in Domain 3", ColumnNames: lengths, RowNames: lengths,
 			Value: "accuracy (%)", Panels: r.heat(8)}},
 		{"heatmap-8-red", HeatMap{X: "length in Domain 2", Y: "length in Domain 3", ColumnNames: lengths,
-			RowNames: lengths, Value: "accuracy (%)", Palette: BlueRed, Panels: r.heat(8)}},
+			RowNames: lengths, Value: "accuracy (%)", differences: true, Panels: r.heat(8)}},
 		{"heatmap-1", HeatMap{X: "length in Domain 2", Y: "length in Domain 3", ColumnNames: lengths, RowNames: lengths,
 			Value: "accuracy (%)", Panels: hole}},
 		{"heatmap-names", HeatMap{X: "data set", Y: "method", ColumnNames: dataSets, RowNames: methods[:8],

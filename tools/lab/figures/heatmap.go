@@ -30,12 +30,12 @@ type HeatMap struct {
 	RowNames      []string
 	Value         string     // meaning of the colour
 	Scale         [2]float64 // of the colours; equal numbers: the range of all values
-	Palette       string     // Viridis or BlueRed
 	WithoutValues bool       // do not write values into cells, even where they fit
 	Panels        []HeatPanel
 
-	marks [][]string // of the only panel's cells, under their values, which then have a sign
-	note  string
+	differences bool       // blue and red colours
+	marks       [][]string // of the only panel's cells, under their values, which then have a sign
+	note        string
 }
 
 // smallCell is the largest side of cells without a gap between them, which would hide their colours.
@@ -68,7 +68,7 @@ func (f HeatMap) draw() (*sheet, error) {
 		}
 	}
 
-	colours, err := newScale(f.Palette, values, f.Scale)
+	colours, err := newScale(f.differences, values, f.Scale)
 	if err != nil {
 		return nil, err
 	}

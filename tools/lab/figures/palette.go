@@ -12,14 +12,8 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// Palettes by name. Viridis is perceptually uniform, grows in lightness and stays readable in black and white. BlueRed
-// is for differences: blue below zero, red above.
-const (
-	Viridis = "viridis" // the default
-	BlueRed = "blue-red"
-)
-
-// viridis holds ten anchors of matplotlib's map of that name (CC0). Lightness grows evenly between them.
+// viridis holds ten anchors of matplotlib's map of that name (CC0). It is perceptually uniform, lightness grows evenly
+// between them, and it stays readable in black and white.
 var viridis = []color.Color{
 	color.NRGBA{0x44, 0x01, 0x54, 255}, color.NRGBA{0x48, 0x28, 0x78, 255}, color.NRGBA{0x3e, 0x49, 0x89, 255},
 	color.NRGBA{0x31, 0x68, 0x8e, 255}, color.NRGBA{0x26, 0x82, 0x8e, 255}, color.NRGBA{0x1f, 0x9e, 0x89, 255},
@@ -33,8 +27,9 @@ type scale struct {
 	colours   palette.ColorMap
 }
 
-// newScale returns a scale over a span of values; ends replace the span if they differ.
-func newScale(name string, values span, ends [2]float64) (*scale, error) {
+// newScale returns a scale over a span of values; ends replace the span if they differ. The colours of differences are
+// blue below zero and red above.
+func newScale(differences bool, values span, ends [2]float64) (*scale, error) {
 	scale := &scale{low: values.low, high: values.high}
 	if ends[0] < ends[1] {
 		scale.low, scale.high = ends[0], ends[1]
@@ -50,17 +45,14 @@ func newScale(name string, values span, ends [2]float64) (*scale, error) {
 		scale.low, scale.high = scale.low-half, scale.high+half
 	}
 
-	switch name {
-	case "", Viridis:
+	if differences {
+		scale.colours = moreland.SmoothBlueRed()
+	} else {
 		m, err := moreland.NewLuminance(viridis)
 		if err != nil {
 			return nil, err
 		}
 		scale.colours = m
-	case BlueRed:
-		scale.colours = moreland.SmoothBlueRed()
-	default:
-		return nil, fmt.Errorf("unknown palette %q: take %s or %s", name, Viridis, BlueRed)
 	}
 
 	scale.colours.SetMin(0)
@@ -71,7 +63,7 @@ func newScale(name string, values span, ends [2]float64) (*scale, error) {
 // SequentialColours returns n colours of Viridis, #rrggbb, from the lowest value to the highest, for drawings of a
 // page.
 func SequentialColours(n int) []string {
-	s, err := newScale(Viridis, span{0, 1}, [2]float64{})
+	s, err := newScale(false, span{0, 1}, [2]float64{})
 	if err != nil {
 		panic(err) // a palette above
 	}

@@ -44,7 +44,7 @@ func (f Scatter3) draw() (*sheet, error) {
 		}
 	}
 
-	colours, err := newScale(Viridis, values, [2]float64{})
+	colours, err := newScale(false, values, [2]float64{})
 	if err != nil {
 		return nil, err
 	}

@@ -61,7 +61,7 @@ func (f Significance) draw() (*sheet, error) {
 		return nil, fmt.Errorf("p values: %w", err)
 	}
 
-	heatMap := HeatMap{Title: f.Title, Value: f.Value, RowNames: f.Names, ColumnNames: f.Names, Palette: BlueRed,
+	heatMap := HeatMap{Title: f.Title, Value: f.Value, RowNames: f.Names, ColumnNames: f.Names, differences: true,
 		note: "Row minus column. " + f.key(), Panels: []HeatPanel{{}}}
 	largest := 0.0
 	for i, row := range f.Difference {
