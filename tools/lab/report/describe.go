@@ -231,7 +231,7 @@ func sentences(t *tables.Table) []string {
 func tableTitle(t *tables.Table) string {
 	out, axes := "Metrics", slices.Concat(t.RowAxes, t.ColAxes)
 	if m, err := results.ParseMetric(t.Metric); err == nil && !slices.Contains(axes, tables.MetricAxis) {
-		out = sentence(m.Title)
+		out = tables.Capital(m.Title)
 		if m.Unit == metrics.Percent {
 			out += " (%)"
 		}

@@ -7,13 +7,13 @@ import (
 	"math"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"promptfed/configs"
 	"promptfed/runtime/convert"
 	"promptfed/runtime/oneline"
 	"promptfed/tools/lab/figures"
 	"promptfed/tools/lab/results"
+	"promptfed/tools/lab/tables"
 )
 
 // namedFigure is a figure with the name of its files.
@@ -81,7 +81,7 @@ func (v *view) add(file string, figure configs.Figure) {
 	if figure.Title == "" {
 		figure.Title = cmp.Or(map[string]string{configs.BytesAxis: "%s by bytes sent",
 			configs.TimeAxis: "%s by simulated time"}[alongOf(figure)], kinds[figure.Kind].title)
-		figure.Title = strings.Replace(figure.Title, "%s", sentence(metric.Title), 1)
+		figure.Title = strings.Replace(figure.Title, "%s", tables.Capital(metric.Title), 1)
 		if figure.Kind == "significance" {
 			figure.Title += v.compared()
 		}
@@ -178,24 +178,18 @@ func (c caption) readAs(k panel) string {
 
 	switch {
 	case len(c.absent) > 0:
-		parts = append(parts, sentence(strings.Join(c.absent, ", "))+": no such evaluation.")
+		parts = append(parts, tables.Capital(strings.Join(c.absent, ", "))+": no such evaluation.")
 	case len(c.views) > 1:
-		parts = append(parts, sentence(strings.Join(c.views, " and "))+" evaluation.")
+		parts = append(parts, tables.Capital(strings.Join(c.views, " and "))+" evaluation.")
 	}
 
 	for _, text := range []string{c.seeds, c.over} {
 		if text != "" {
-			parts = append(parts, sentence(text)+".")
+			parts = append(parts, tables.Capital(text)+".")
 		}
 	}
 
 	return strings.Join(parts, " ")
-}
-
-// sentence returns a text that begins with a capital.
-func sentence(text string) string {
-	_, n := utf8.DecodeRuneInString(text)
-	return strings.ToUpper(text[:n]) + text[n:]
 }
 
 // caption returns the caption of a figure.
@@ -242,14 +236,10 @@ func (v *view) seeds(f configs.Figure) string {
 		least, most = min(least, n), max(most, n)
 	}
 
-	switch {
-	case most < 2:
+	if most < 2 {
 		return ""
-	case least < most:
-		return fmt.Sprintf("n = %d to %d seeds", least, most)
 	}
-
-	return fmt.Sprintf("n = %d seeds", most)
+	return "n = " + results.Span(least, most) + " seeds"
 }
 
 // averagedOver lists the axes of the sweep, with their labels, that a figure averages over.

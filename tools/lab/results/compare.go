@@ -107,6 +107,14 @@ func Compare(groups []*Group, axis, control string, metric Metric, level Level) 
 	return out
 }
 
+// Span names the numbers from least to most.
+func Span(least, most int) string {
+	if least < most {
+		return fmt.Sprintf("%d to %d", least, most)
+	}
+	return fmt.Sprint(most)
+}
+
 // Cautions states limits of comparisons in sentences: the number of independent pairs, and the consequence of few pairs
 // or of a single seed.
 func Cautions(list []Comparison) []string {
@@ -122,12 +130,7 @@ func Cautions(list []Comparison) []string {
 
 	slices.Sort(seeds)
 	seeds = slices.Compact(seeds)
-	n := fmt.Sprint(most)
-	if least < most {
-		n = fmt.Sprintf("%d to %d", least, most)
-	}
-
-	out := []string{fmt.Sprintf("The unit is a pair of runs: N = %s, of %s.", n, counted(seeds))}
+	out := []string{fmt.Sprintf("The unit is a pair of runs: N = %s, of %s.", Span(least, most), counted(seeds))}
 	if !stats.EnoughPairs(least) {
 		out = append(out, fmt.Sprintf("With fewer than %d pairs there is no interval, effect size or test.",
 			stats.MinPairs))

@@ -166,10 +166,8 @@ func (m Metric) WindowOf(groups []*Group) string {
 		return metrics.DescribeWindow(m.window)
 	case most == 1:
 		return "only tested round"
-	case least == most:
-		return fmt.Sprintf("mean of the %d tested rounds that there are", most)
 	case most < n:
-		return fmt.Sprintf("mean of the %d to %d tested rounds that there are", least, most)
+		return fmt.Sprintf("mean of the %s tested rounds that there are", Span(least, most))
 	}
 
 	return metrics.DescribeWindow(m.window) + fmt.Sprintf(", of some runs of the %d that there are", least)

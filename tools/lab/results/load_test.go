@@ -309,7 +309,9 @@ func FuzzRunFolder(f *testing.F) {
 					t.Errorf("%s is %v", name, s.Mean())
 				}
 				Curves([]*Group{g}, m)
-				g.PerClient(m)
+				for _, run := range g.Runs {
+					m.PerClient(run)
+				}
 			}
 			for _, run := range g.Runs {
 				_, _ = run.Clients()

@@ -208,9 +208,6 @@ func TestOverSeeds(t *testing.T) {
 		math.Abs(c.Std[1]-.2) > 1e-12 {
 		t.Errorf("curve %+v", c)
 	}
-	if p := g.PerClient(metric(t, "last")); fmt.Sprint(p) != "[[0.5 0.5] [0.7 0.7] [0.9 0.9]]" {
-		t.Errorf("per client %v", p)
-	}
 	// Means seed by seed: seeds 1 and 3 are common, with 1+3 and 3+5.
 	m := Mean([]Stat{{[]uint64{1, 2, 3}, []float64{1, 9, 3}}, {[]uint64{1, 3}, []float64{3, 5}}})
 	if fmt.Sprint(m) != "{[1 3] [2 4]}" {

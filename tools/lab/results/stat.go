@@ -121,14 +121,3 @@ func CurveOf(groups []*Group, read func(Round) (float64, bool)) Curve {
 
 	return curve
 }
-
-// PerClient returns the metric of every client of each finished run that has it: [run][client].
-func (g *Group) PerClient(m Metric) [][]float64 {
-	var out [][]float64
-	for _, r := range g.Done() {
-		if v := m.PerClient(r); v != nil {
-			out = append(out, v)
-		}
-	}
-	return out
-}

@@ -32,7 +32,7 @@ func (b *builder) finish() {
 		if unit != "" {
 			unit = " (" + unit + ")"
 		}
-		fact(fmt.Sprintf("%s%s.", capital(b.metric.TitleOf(b.groups)), unit))
+		fact(fmt.Sprintf("%s%s.", Capital(b.metric.TitleOf(b.groups)), unit))
 	}
 
 	fact(b.setWindow())
@@ -163,12 +163,8 @@ func overSeeds(n []int, seeds ...string) string {
 		return "Each number is of one seed."
 	}
 
-	over := fmt.Sprint(slices.Max(n))
-	if least := slices.Min(n); least < slices.Max(n) {
-		over = fmt.Sprintf("%d to %s", least, over)
-	}
-
-	text := fmt.Sprintf("Mean ± sample standard deviation (n-1) over n = %s seeds", over)
+	text := fmt.Sprintf("Mean ± sample standard deviation (n-1) over n = %s seeds",
+		results.Span(slices.Min(n), slices.Max(n)))
 	if len(seeds) > 0 {
 		text += ": " + strings.Join(seeds, ", ")
 	}

@@ -53,7 +53,7 @@ func Pairs(name, axis string, m results.Metric, title string, list []results.Com
 		table.addRow(append([]string{c.A, c.B}, kept(rows[i])...))
 	}
 
-	table.Caption = append([]string{fmt.Sprintf("%s%s, every pair of labels of %s.", capital(title), unit, axis),
+	table.Caption = append([]string{fmt.Sprintf("%s%s, every pair of labels of %s.", Capital(title), unit, axis),
 		"A pair of runs has the same seed and differs in nothing else."}, results.Cautions(list)...)
 	switch {
 	case overClients:

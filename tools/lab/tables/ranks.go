@@ -51,7 +51,7 @@ func Ranks(name, axis, title, control string, m results.Metric, ranking results.
 		table.addRow(line)
 	}
 
-	table.Caption = []string{fmt.Sprintf("%s%s. %s", capital(title), unit, overSeeds(seeds)), Friedman(ranking)}
+	table.Caption = []string{fmt.Sprintf("%s%s. %s", Capital(title), unit, overSeeds(seeds)), Friedman(ranking)}
 	if control != "" {
 		table.Caption = append(table.Caption, fmt.Sprintf("Over %[1]s: mean difference over all pairs of runs of one "+
 			"seed "+

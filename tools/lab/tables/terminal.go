@@ -155,7 +155,7 @@ func shorten(rows [][]string, labels, most int) {
 
 	for _, r := range rows {
 		for i := range r[:labels] {
-			r[i] = Truncate(r[i], most/labels-gap)
+			r[i] = text.Snip(r[i], max(2, most/labels-gap), "…")
 		}
 	}
 }
@@ -169,14 +169,6 @@ func widths(rows [][]string) []int {
 		}
 	}
 	return out
-}
-
-// Truncate shortens a text to at most the given number of columns, with an ellipsis at the cut.
-func Truncate(s string, most int) string {
-	if text.RuneWidthWithoutEscSequences(s) <= most {
-		return s
-	}
-	return text.Trim(s, max(1, most-1)) + "…"
 }
 
 // gap is the distance between two columns.

@@ -89,11 +89,3 @@ func TestWidth(t *testing.T) {
 		t.Errorf("%s", out)
 	}
 }
-
-func TestCut(t *testing.T) {
-	for in, want := range map[string]string{"abc": "abc", "abcdef": "abcdef", "abcdefg": "abcde…", "": ""} {
-		if got := Truncate(in, 6); got != want {
-			t.Errorf("%q becomes %q, want %q", in, got, want)
-		}
-	}
-}

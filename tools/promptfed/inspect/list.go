@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/jedib0t/go-pretty/v6/text"
 	"github.com/spf13/cobra"
 
 	"promptfed/federation/configtags"
@@ -17,7 +18,6 @@ import (
 	"promptfed/models/bundle"
 	"promptfed/runtime/convert"
 	"promptfed/runtime/oneline"
-	"promptfed/tools/lab/tables"
 	"promptfed/tools/lab/traffic"
 	"promptfed/tools/promptfed/cli"
 )
@@ -125,7 +125,7 @@ func lines[T entry](what string, all []T) string {
 
 	var b strings.Builder
 	for _, e := range all {
-		b.WriteString(tables.Truncate(fmt.Sprintf("%-*s  %s", wide, e.name(), e.line()), max(40, cli.Width())) + "\n")
+		b.WriteString(text.Snip(fmt.Sprintf("%-*s  %s", wide, e.name(), e.line()), max(40, cli.Width()), "…") + "\n")
 	}
 
 	return b.String() + more(what)

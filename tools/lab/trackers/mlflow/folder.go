@@ -12,7 +12,6 @@ import (
 	"maps"
 	"net/url"
 	"os"
-	"os/user"
 	"path/filepath"
 	"strconv"
 	"time"
@@ -96,16 +95,11 @@ func (f folder) Begin(_ context.Context, id string, run Run) (string, error) {
 		}
 	}
 
-	name := ""
-	if u, err := user.Current(); err == nil {
-		name = u.Username
-	}
-
 	// this file makes the run visible
 	return id, writeMeta(dir, meta{"artifact_uri": fileURI(filepath.Join(dir, "artifacts")), "end_time": nil,
 		"entry_point_name": "", "experiment_id": experiment, "lifecycle_stage": active, "run_id": id,
 		"run_name": run.Name, "source_name": "", "source_type": localSource, "source_version": "",
-		"start_time": run.Start.UnixMilli(), "status": Running, "tags": []string{}, "user_id": name})
+		"start_time": run.Start.UnixMilli(), "status": Running, "tags": []string{}, "user_id": run.Tags["mlflow.user"]})
 }
 
 // experimentOf finds or creates an experiment by its name. The id is derived from the name, so that two concurrent
