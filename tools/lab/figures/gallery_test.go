@@ -354,15 +354,14 @@ func gallery() []made {
 func TestGallery(t *testing.T) {
 	dir := os.Getenv("PROMPTFED_TEST_GALLERY")
 	for _, m := range gallery() {
-		f, err := Draw(m.Drawer)
-		if err != nil {
-			t.Errorf("%s: %v", m.name, err)
-			continue
-		}
-		if dir != "" {
+		t.Run(m.name, func(t *testing.T) {
+			f := checked(t, m.Drawer, 2)
+			if dir == "" {
+				return
+			}
 			if err := Save(f, dir, m.name); err != nil {
 				t.Error(err)
 			}
-		}
+		})
 	}
 }

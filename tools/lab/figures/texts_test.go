@@ -111,32 +111,28 @@ func (w written) inside(f *Figure) bool {
 	return true
 }
 
-// No two texts of a gallery figure overlap, and none leaves its figure.
-func TestTextsDoNotOverlap(t *testing.T) {
-	for _, m := range gallery() {
-		f, err := Draw(m.Drawer)
-		if err != nil {
-			t.Errorf("%s: %v", m.name, err)
-			continue
+// checked draws a figure. No two of its texts may overlap, none may leave it, and it has at least so many.
+func checked(t *testing.T, d Drawer, least int) *Figure {
+	t.Helper()
+	f, err := Draw(d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	texts, err := textsOf(f)
+	if err != nil || len(texts) < least {
+		t.Errorf("%d texts, %v", len(texts), err)
+	}
+	for i, a := range texts {
+		if !a.inside(f) {
+			t.Errorf("%q leaves the figure", a.text)
 		}
-		texts, err := textsOf(f)
-		if err != nil {
-			t.Errorf("%s: %v", m.name, err)
-		}
-		if len(texts) < 2 {
-			t.Errorf("%s has %d texts", m.name, len(texts))
-		}
-		for i, a := range texts {
-			if !a.inside(f) {
-				t.Errorf("%s: %q leaves the figure", m.name, a.text)
-			}
-			for _, b := range texts[:i] {
-				if !apart(a, b) {
-					t.Errorf("%s: %q and %q overlap", m.name, a.text, b.text)
-				}
+		for _, b := range texts[:i] {
+			if !apart(a, b) {
+				t.Errorf("%q and %q overlap", a.text, b.text)
 			}
 		}
 	}
+	return f
 }
 
 // apart detects overlaps, also of rotated texts.
