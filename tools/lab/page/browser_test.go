@@ -190,6 +190,13 @@ func (b *tab) choose(id, value string) {
 	}
 }
 
+// find writes into the filter of the runs' table.
+func (b *tab) find(text string) {
+	b.Helper()
+	b.run(`{ const f = document.getElementById("runs-find"); f.value = "` + text + `";
+		f.dispatchEvent(new Event("input")) }`)
+}
+
 // quiet fails the test if the page logged an error or a warning, or requested anything except itself.
 func (b *tab) quiet() {
 	b.Helper()

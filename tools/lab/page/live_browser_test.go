@@ -3,7 +3,6 @@ package page_test
 import (
 	"context"
 	"encoding/json"
-	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -53,10 +52,7 @@ func TestLive(t *testing.T) {
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
 	go handler.Watch(ctx, 20*time.Millisecond)
-	server := httptest.NewServer(handler)
-	defer server.Close()
-	defer server.CloseClientConnections()
-	b.do(chromedp.Navigate(server.URL), chromedp.WaitReady(chromedp.CSS(`html[data-ready="true"]`)))
+	b.do(chromedp.Navigate(served(t, handler)), chromedp.WaitReady(chromedp.CSS(`html[data-ready="true"]`)))
 	b.until(`document.getElementById("live").textContent === "live"`)
 	b.run(`window.stays = true`)
 	b.choose("curves-metric", "loss")
@@ -100,11 +96,6 @@ func TestRunsTable(t *testing.T) {
 		t.Helper()
 		b.until(`document.getElementById("runs-status").textContent === "` + want + `"`)
 	}
-	find := func(text string) {
-		t.Helper()
-		b.run(`{ const f = document.getElementById("runs-find"); f.value = "` + text + `";
-			f.dispatchEvent(new Event("input")) }`)
-	}
 	status("45 of 45 runs")
 	b.focus("#runs-find")
 	b.key("method=FedPHA seed=2 oxford")
@@ -120,9 +111,9 @@ func TestRunsTable(t *testing.T) {
 	b.key("accuracy>86") // pFedDC on OxfordPets is near 88; the next, SDFed, is near 84
 	status("3 of 45 runs")
 	link := js[string](b, "location.href")
-	find("nothing")
+	b.find("nothing")
 	status("0 of 45 runs")
-	find("")
+	b.find("")
 	status("45 of 45 runs")
 
 	b.choose("runs-by", "method")

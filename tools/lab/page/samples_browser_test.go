@@ -3,7 +3,6 @@ package page_test
 import (
 	"bytes"
 	"fmt"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -36,10 +35,8 @@ func TestSamples(t *testing.T) {
 		[]byte(`data-panel="samples"`)) || bytes.Contains(html, []byte("data:image/png")) {
 		t.Errorf("the report has a part for test images, or cannot be read: %v", err)
 	}
-	server := httptest.NewServer(ui.New(report.Live([]string{run})))
-	defer server.Close()
-	defer server.CloseClientConnections()
-	b.do(chromedp.Navigate(server.URL), chromedp.WaitReady(chromedp.CSS(`html[data-ready="true"]`)))
+	address := served(t, ui.New(report.Live([]string{run})))
+	b.do(chromedp.Navigate(address), chromedp.WaitReady(chromedp.CSS(`html[data-ready="true"]`)))
 	if n := js[int](b, `document.querySelectorAll("#samples-grid li").length`); n != 0 {
 		t.Errorf("%d images before the button", n)
 	}

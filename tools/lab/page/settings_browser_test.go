@@ -203,15 +203,10 @@ func TestSettings(t *testing.T) {
 	if n := js[string](b, `document.getElementById("settings-chart").dataset.points`); n != "4" {
 		t.Errorf("%s of 8 runs have the option", n)
 	}
-	find := func(text string) {
-		t.Helper()
-		b.run(`{ const f = document.getElementById("runs-find"); f.value = "` + text + `";
-			f.dispatchEvent(new Event("input")) }`)
-	}
-	find("lr=0.1")
+	b.find("lr=0.1")
 	b.until(`document.getElementById("parallel-tool").checkVisibility() &&
 		document.querySelectorAll("#parallel .lines path").length === 4`)
-	find("nothing")
+	b.find("nothing")
 	b.until(`document.getElementById("settings").hidden`)
 	b.quiet()
 }

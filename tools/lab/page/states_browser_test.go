@@ -3,6 +3,7 @@ package page_test
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
@@ -113,14 +114,19 @@ func TestPageOfEveryState(t *testing.T) {
 	}
 }
 
+// served returns the address of a server of a page.
+func served(t *testing.T, handler http.Handler) string {
+	server := httptest.NewServer(handler)
+	t.Cleanup(server.Close)
+	t.Cleanup(server.CloseClientConnections)
+	return server.URL
+}
+
 // live shows a folder in ui.
 func live(t *testing.T, root string, rows map[string]string) *tab {
 	t.Helper()
-	server := httptest.NewServer(ui.New(report.Live([]string{root})))
-	t.Cleanup(server.Close)
-	t.Cleanup(server.CloseClientConnections)
 	b := newTab(t)
-	b.do(chromedp.Navigate(server.URL))
+	b.do(chromedp.Navigate(served(t, ui.New(report.Live([]string{root})))))
 	b.complete(rows)
 	return b
 }
@@ -133,11 +139,8 @@ func TestPageBeforeTheFirstRun(t *testing.T) {
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
 	go handler.Watch(ctx, 20*time.Millisecond)
-	server := httptest.NewServer(handler)
-	defer server.Close()
-	defer server.CloseClientConnections()
 	b := newTab(t)
-	b.do(chromedp.Navigate(server.URL))
+	b.do(chromedp.Navigate(served(t, handler)))
 	b.until(`document.getElementById("live").textContent === "live"`)
 	put(t, filepath.Join(root, "first"), "experiment.json", startingIdentity)
 	put(t, filepath.Join(root, "first"), "config.yaml", "name: first\nmethod: promptfl\ntrain: {rounds: 4}\n")
