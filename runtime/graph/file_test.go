@@ -118,8 +118,10 @@ func TestHostileModels(t *testing.T) {
 		`value "x" is made twice`:              model(18, node("Neg", "x", "x")),
 		`output "y" is made by no node`:        model(18, node("Neg", "x", "z")),
 		"more than 1048576 values":             model(18, node("Split", "x", strings.Repeat("o ", 1<<20+1))),
-		"it has no output":                     model(18, node("Neg", "x", ""), neg),
-		"it has no output ":                    model(18, node("Constant", "", "")),
+		"input 1 is missing; it needs 3": model(18, &onnx.NodeProto{OpType: "Where", Input: []string{"x", "", "x"},
+			Output: []string{"y"}}),
+		"it has no output":  model(18, node("Neg", "x", ""), neg),
+		"it has no output ": model(18, node("Constant", "", "")),
 		"its value is not a tensor": model(18, node("Constant", "", "y", &onnx.AttributeProto{Name: "value",
 			Type: onnx.AttributeProto_TENSOR})),
 		"12 bytes for dimensions [2]": alter(func(m *onnx.ModelProto) {

@@ -91,7 +91,7 @@ func (v *value) check() error {
 func (o *Inference) RequireInputs(n int) error {
 	for i := range n {
 		if !o.X(i).OK() {
-			return fmt.Errorf("needs %d inputs, has %d", n, len(o.In))
+			return fmt.Errorf("input %d is missing; it needs %d", i, n)
 		}
 	}
 	return nil

@@ -11,7 +11,7 @@ func (t *Tensor) Axpy(a float64, x *Tensor) { t.Blend(1, a, x) }
 // Blend sets each element of t to keep*t + take*x, computed in float64; shapes must agree.
 func (t *Tensor) Blend(keep, take float64, x *Tensor) {
 	if len(t.Data) != len(x.Data) {
-		panic(fmt.Sprintf("tensor.Axpy: shapes %v and %v", t.Shape, x.Shape))
+		panic(fmt.Sprintf("tensor.Blend: shapes %v and %v", t.Shape, x.Shape))
 	}
 	InParts(len(x.Data), func(from, to int) { blend(keep, t.Data[from:to], take, x.Data[from:to]) })
 }
@@ -33,7 +33,7 @@ func blend(keep float64, y []float32, take float64, x []float32) {
 	}
 }
 
-// WeightedSum sets t to the sum of weights[k]*of[k] over k, added up in float64 and in that order.
+// WeightedSum sets t to the sum of weights[k]*rows[k] over k, added up in float64 and in that order.
 func (t *Tensor) WeightedSum(weights []float64, rows [][]float32) {
 	InParts(len(t.Data), func(from, to int) {
 		var sums [1 << 10]float64

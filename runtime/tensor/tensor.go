@@ -134,6 +134,10 @@ func (t *Tensor) Rows(index []int) *Tensor {
 // Stack joins tensors of one shape along a new first axis.
 func Stack(list []*Tensor) *Tensor {
 	out := &Tensor{Shape: append([]int{len(list)}, list[0].Shape...)}
+	if list[0].IsInt() {
+		out.Ints = []int64{} // also without elements
+	}
+
 	for _, t := range list {
 		out.Data = append(out.Data, t.Data...)
 		out.Ints = append(out.Ints, t.Ints...)

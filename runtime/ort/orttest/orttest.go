@@ -5,6 +5,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"promptfed/runtime/busytest"
@@ -58,11 +59,15 @@ func Golden(t testing.TB, path string) tensor.Map {
 	return m
 }
 
-// CheckClose checks that differences are at most 1e-4 of the largest value (see Tolerance).
+// CheckClose checks that integers are equal, and differences are at most 1e-4 of the largest value (see Tolerance).
 func CheckClose(t testing.TB, what string, got, want *tensor.Tensor) {
 	t.Helper()
 	if got == nil || !got.SameShape(want) {
 		t.Fatalf("%s: %v, want %v", what, got, want)
+	}
+
+	if !slices.Equal(got.Ints, want.Ints) {
+		t.Errorf("%s: %v, want %v", what, got.Ints, want.Ints)
 	}
 
 	worst := 0.0
