@@ -103,21 +103,21 @@ func (a *Adapted) outputs(graph *GraphProto) {
 	graph.Output = nil
 	for _, proto := range a.Kept {
 		from := TensorProto_DataType(proto.GetType().GetTensorType().GetElemType())
-		tensorProto_DataType, name := InterfaceType(from), proto.Name
+		outside, name := InterfaceType(from), proto.Name
 		at := AdaptedOutput{Value: len(graph.Output), Shape: -1}
-		if tensorProto_DataType != from {
+		if outside != from {
 			name = adapterName("output", proto.Name)
-			graph.Node = append(graph.Node, castNode(proto.Name, name, tensorProto_DataType))
+			graph.Node = append(graph.Node, castNode(proto.Name, name, outside))
 		}
 
 		switch {
 		case proto.GetType().GetTensorType().GetShape() == nil:
 			flat, shape := adapterName("flat", proto.Name), adapterName("shape", proto.Name)
 			flatten(graph, name, flat, shape)
-			graph.Output = append(graph.Output, vector(flat, tensorProto_DataType), vector(shape, TensorProto_INT64))
+			graph.Output = append(graph.Output, vector(flat, outside), vector(shape, TensorProto_INT64))
 			at.Shape = at.Value + 1
 		case name != proto.Name:
-			graph.Output = append(graph.Output, retyped(proto, name, tensorProto_DataType))
+			graph.Output = append(graph.Output, retyped(proto, name, outside))
 		default:
 			graph.Output = append(graph.Output, proto)
 		}
