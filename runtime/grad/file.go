@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"promptfed/runtime/convert"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/onnx"
 	"promptfed/runtime/ops"
@@ -107,10 +108,9 @@ func SelectOutputs(file *graph.File, targets, wrt []string) ([]graph.Output, err
 	for _, name := range wrt {
 		x, ok := file.Graph.InputNamed(name)
 		if !ok || !graph.Differentiable(x.DType()) {
-			var all []graph.Output
-			for _, in := range file.Inputs() {
-				all = append(all, graph.Output{Name: in.Name(), Node: in})
-			}
+			all := convert.Slice(file.Inputs(), func(n node) graph.Output {
+				return graph.Output{Name: n.Name(), Node: n}
+			})
 			what := "no input %q; the model has %s"
 			if ok {
 				what = "input %q holds integers, which have no gradient; the model has %s"
@@ -123,9 +123,7 @@ func SelectOutputs(file *graph.File, targets, wrt []string) ([]graph.Output, err
 }
 
 func list(values []graph.Output) string {
-	var all []string
-	for _, v := range values {
-		all = append(all, fmt.Sprintf("%s %s%v", v.Name, strings.ToLower(v.Node.DType().String()), v.Node.Shape()))
-	}
-	return strings.Join(all, ", ")
+	return strings.Join(convert.Slice(values, func(v graph.Output) string {
+		return fmt.Sprintf("%s %s%v", v.Name, strings.ToLower(v.Node.DType().String()), v.Node.Shape())
+	}), ", ")
 }

@@ -7,6 +7,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"promptfed/runtime/convert"
 	"promptfed/runtime/onnx"
 )
 
@@ -29,11 +30,8 @@ func Attr[T int | float32 | float64 | string | []int | []float32 | *onnx.Attribu
 	case string:
 		return Attribute{&onnx.AttributeProto{Type: onnx.AttributeProto_STRING, S: []byte(value)}}
 	case []int:
-		p := &onnx.AttributeProto{Type: onnx.AttributeProto_INTS}
-		for _, i := range value {
-			p.Ints = append(p.Ints, int64(i))
-		}
-		return Attribute{p}
+		ints := convert.Slice(value, func(i int) int64 { return int64(i) })
+		return Attribute{&onnx.AttributeProto{Type: onnx.AttributeProto_INTS, Ints: ints}}
 	case []float32:
 		return Attribute{&onnx.AttributeProto{Type: onnx.AttributeProto_FLOATS, Floats: value}}
 	case *onnx.AttributeProto:

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 
+	"promptfed/runtime/convert"
 	"promptfed/runtime/onnx"
 )
 
@@ -299,11 +300,8 @@ func (w *writer) initializer(op *Op) *onnx.TensorProto {
 		return p
 	}
 
-	proto := &onnx.TensorProto{Name: name, DataType: int32(op.Out[0].value.dtype)}
-	for _, d := range op.Out[0].value.shape {
-		proto.Dims = append(proto.Dims, int64(d.N))
-	}
-
+	proto := &onnx.TensorProto{Name: name, DataType: int32(op.Out[0].value.dtype),
+		Dims: convert.Slice(op.Out[0].value.shape, func(d Dim) int64 { return int64(d.N) })}
 	if literal.Tensor != nil {
 		proto.RawData = rawBytes(literal.Tensor)
 		return proto

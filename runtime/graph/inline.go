@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 
+	"promptfed/runtime/convert"
 	"promptfed/runtime/onnx"
 )
 
@@ -67,13 +68,7 @@ func (c *inliner) op(op *Op) error {
 		return fmt.Errorf("the input %q has no replacement", op.Out[0].value.name)
 	}
 
-	in := make([]Node, len(op.In))
-	for i, n := range op.In {
-		if n.OK() {
-			in[i] = c.now[n]
-		}
-	}
-
+	in := convert.Slice(op.In, func(n Node) Node { return c.now[n] })
 	if len(onnx.Subgraphs(op.proto)) > 0 {
 		return c.branch(op, in)
 	}

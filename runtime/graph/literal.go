@@ -100,10 +100,7 @@ func (g *Graph) constant(literal *Literal, dtype DType, shape Shape, key string)
 	v := op.Out[0].value
 	v.dtype, v.shape = dtype, shape
 	if literal.Tensor != nil && literal.Tensor.IsInt() && len(shape) <= 1 && len(literal.Tensor.Ints) <= MaxContent {
-		v.content = make([]Dim, len(literal.Tensor.Ints))
-		for i, x := range literal.Tensor.Ints {
-			v.content[i] = StaticDim(int(x))
-		}
+		v.content = convert.Slice(literal.Tensor.Ints, func(x int64) Dim { return StaticDim(int(x)) })
 	}
 
 	g.intern[key] = op
@@ -121,15 +118,8 @@ func hashTensor(t *tensor.Tensor) string {
 }
 
 func rawBytes(t *tensor.Tensor) []byte {
-	b := make([]byte, 0, t.Bytes())
-	for _, v := range t.Ints {
-		b = binary.LittleEndian.AppendUint64(b, uint64(v))
-	}
-
-	for _, v := range t.Data {
-		b = binary.LittleEndian.AppendUint32(b, math.Float32bits(v))
-	}
-
+	b, _ := binary.Append(make([]byte, 0, t.Bytes()), binary.LittleEndian, t.Ints) // slices of numbers cannot fail
+	b, _ = binary.Append(b, binary.LittleEndian, t.Data)
 	return b
 }
 

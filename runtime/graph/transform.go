@@ -51,15 +51,7 @@ func Transform(roots []Node, replace func(op *Op, in []Node) []Node) []Node {
 	}
 
 	for _, op := range Reachable(roots...) {
-		in, uses := make([]Node, len(op.In)), make([]Node, len(op.Uses))
-		for i, n := range op.In {
-			in[i] = get(n)
-		}
-
-		for i, n := range op.Uses {
-			uses[i] = get(n)
-		}
-
+		in, uses := convert.Slice(op.In, get), convert.Slice(op.Uses, get)
 		out := replace(op, in)
 		switch {
 		case out != nil || slices.Equal(in, op.In) && slices.Equal(uses, op.Uses):

@@ -3,6 +3,7 @@ package ops
 import (
 	"slices"
 
+	"promptfed/runtime/convert"
 	"promptfed/runtime/graph"
 )
 
@@ -61,10 +62,7 @@ func averagePoolVJP(backward *call) []node {
 
 	gr := x.Graph()
 	if tiles {
-		scales := []float32{1, 1}
-		for _, v := range geometry.kernel {
-			scales = append(scales, float32(v))
-		}
+		scales := append([]float32{1, 1}, convert.Slice(geometry.kernel, func(v int) float32 { return float32(v) })...)
 		up := apply("Resize", graph.Attrs{"mode": graph.Attr("nearest"), "nearest_mode": graph.Attr("floor"),
 			"coordinate_transformation_mode": graph.Attr("asymmetric")}, gradient, node{}, gr.Const(floats(scales)))
 		return []node{up.MulScalar(share).ReshapeLike(x)}

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"promptfed/runtime/convert"
 	"promptfed/runtime/graph"
 )
 
@@ -189,16 +190,11 @@ func inferTranspose(inference *infer) error {
 		return nil
 	}
 
-	out := graph.Shape{}
-	for _, a := range perm {
-		out = append(out, in[a])
-	}
-
 	if c, ok := contentOf(inference.In[0]); ok {
 		inference.SetContent(c.transposed(perm))
 	}
 
-	return inference.Set(out)
+	return inference.Set(convert.Slice(perm, func(a int) graph.Dim { return in[a] }))
 }
 
 func transposeVJP(backward *call) []node {

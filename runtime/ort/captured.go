@@ -41,12 +41,14 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"unsafe"
 
 	binding "github.com/yalue/onnxruntime_go"
 
+	"promptfed/runtime/convert"
 	"promptfed/runtime/tensor"
 )
 
@@ -127,27 +129,12 @@ func (r *replica) capture(program *program) error {
 
 // fixedSizes reports whether all inputs and outputs of a program have fixed sizes.
 func (p *program) fixedSizes() bool {
-	for _, info := range p.inputs {
-		if _, ok := info.fixed(); !ok {
-			return false
-		}
-	}
-
-	for _, s := range p.slots() {
-		if !s.fixed {
-			return false
-		}
-	}
-
-	return true
+	open := func(v ValueInfo) bool { _, fixed := v.fixed(); return !fixed }
+	return !slices.ContainsFunc(p.inputs, open) && !slices.ContainsFunc(p.slots(), func(s slot) bool { return !s.fixed })
 }
 
 func values(all []buffer) []unsafe.Pointer {
-	out := make([]unsafe.Pointer, len(all))
-	for i, b := range all {
-		out[i] = b.value
-	}
-	return out
+	return convert.Slice(all, func(b buffer) unsafe.Pointer { return b.value })
 }
 
 // add allocates a value.
@@ -157,11 +144,7 @@ func (c *captured) add(to *[]buffer, shape []int, ints bool) error {
 		buffer.bytes, kind = 2*buffer.bytes, int64Elements
 	}
 
-	size := make([]C.int64_t, len(shape))
-	for i, d := range shape {
-		size[i] = C.int64_t(d)
-	}
-
+	size := convert.Slice(shape, func(d int) C.int64_t { return C.int64_t(d) })
 	err := c.api.failed(C.allocate(c.api.table, c.allocator, unsafe.SliceData(size), C.size_t(len(size)), C.int(kind),
 		&buffer.value, &buffer.data))
 	if err == nil {

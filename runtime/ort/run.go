@@ -349,10 +349,7 @@ func (s *Session) collect(i int, c *call) (*tensor.Tensor, error) {
 	if err == nil && r.Shape >= 0 {
 		var shape *tensor.Tensor
 		if shape, err = c.tensor(r.Shape); err == nil {
-			values.Shape = make([]int, len(shape.Ints))
-			for k, d := range shape.Ints {
-				values.Shape[k] = int(d)
-			}
+			values.Shape = convert.Slice(shape.Ints, func(d int64) int { return int(d) })
 		}
 	}
 
