@@ -22,7 +22,7 @@ func TestConcurrentRuns(t *testing.T) {
 				for k := range x.Data {
 					x.Data[k] = float32(g*1000 + i*10 + k)
 				}
-				out, err := s.Run(t.Context(), tensor.Map{"x": x}, "y")
+				out, err := s.Run(t.Context(), tensor.Map{"x": x})
 				if err != nil {
 					t.Error(err)
 					return

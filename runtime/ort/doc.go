@@ -3,7 +3,7 @@
 // filestamp and numerics, and packages above see only tensors by name.
 //
 //	s, err := ort.NewSession(model, ort.Options{WeightsDir: dir})
-//	out, err := s.Run(ctx, tensor.Map{"ctx": prompt, "image": features, "label": labels}, "loss", "grad/ctx")
+//	out, err := s.Run(ctx, tensor.Map{"ctx": prompt, "image": features, "label": labels})
 //
 // A session is compiled once, and any number of goroutines may run it at the same time.
 //

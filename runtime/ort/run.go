@@ -16,29 +16,18 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// Run computes the named outputs, or all if none are named. inputs must have exactly the names that Inputs lists.
-// Inputs of floating types take float tensors, inputs of integer types and bool take integer tensors, with the declared
-// rank, fixed sizes, and one size per symbol. Run reads them in place; nobody may write to them during the run. The
-// caller owns the outputs.
+// Run computes the outputs. inputs must have exactly the names that Inputs lists. Inputs of floating types take float
+// tensors, inputs of integer types and bool take integer tensors, with the declared rank, fixed sizes, and one size per
+// symbol. Run reads them in place; nobody may write to them during the run. The caller owns the outputs.
 //
-// ONNX Runtime computes all outputs of the session in any case; Options.Outputs saves work. If ctx ends, the run stops
-// between two operators, and the error wraps the cause.
-func (s *Session) Run(ctx context.Context, inputs tensor.Map, outputs ...string) (tensor.Map, error) {
-	return s.run(ctx, inputs, nil, outputs)
+// If ctx ends, the run stops between two operators, and the error wraps the cause.
+func (s *Session) Run(ctx context.Context, inputs tensor.Map) (tensor.Map, error) {
+	return s.RunWith(ctx, inputs, nil)
 }
 
-// RunWith runs the graph for all outputs, with further inputs that are on the device already or are copied there once.
+// RunWith is Run with further inputs that are on the device already or are copied there once.
 func (s *Session) RunWith(ctx context.Context, inputs tensor.Map, held Values) (tensor.Map, error) {
-	return s.run(ctx, inputs, held, nil)
-}
-
-func (s *Session) run(ctx context.Context, inputs tensor.Map, held Values, outputs []string) (tensor.Map, error) {
-	want, err := s.choose(outputs)
-	if err == nil {
-		err = s.checkInputs(inputs, held)
-	}
-
-	if err != nil {
+	if err := s.checkInputs(inputs, held); err != nil {
 		return nil, err
 	}
 
@@ -50,11 +39,13 @@ func (s *Session) run(ctx context.Context, inputs tensor.Map, held Values, outpu
 		return nil, err
 	}
 
-	out := make(tensor.Map, len(want))
-	for _, i := range want {
-		if out[s.outputs[i].Name], err = s.collect(i, &c); err != nil {
+	out := make(tensor.Map, len(s.outputs))
+	for i, info := range s.outputs {
+		t, err := s.collect(i, &c)
+		if err != nil {
 			return nil, err
 		}
+		out[info.Name] = t
 	}
 
 	return out, nil
@@ -154,27 +145,6 @@ func (s *Session) computeOn(ctx context.Context, call *call, inputs tensor.Map, 
 	}
 
 	return nil
-}
-
-func (s *Session) choose(names []string) ([]int, error) {
-	want := make([]int, 0, len(s.outputs))
-	if len(names) == 0 {
-		for i := range s.outputs {
-			want = append(want, i)
-		}
-		return want, nil
-	}
-
-	for _, name := range names {
-		i := slices.IndexFunc(s.outputs, func(p ValueInfo) bool { return p.Name == name })
-		if i < 0 {
-			return nil, s.errorf("no output %q; it has %s", name,
-				joined(s.outputs, func(v ValueInfo) string { return v.Name }))
-		}
-		want = append(want, i)
-	}
-
-	return want, nil
 }
 
 // measured adds the time until done is called to that inside ONNX Runtime.

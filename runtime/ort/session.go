@@ -278,12 +278,11 @@ func (s *Session) free() (bool, error) {
 }
 
 // RunOnce runs a model once, in a cached session. See Session.Run.
-func RunOnce(ctx context.Context, model *onnx.ModelProto, o Options, feeds tensor.Map,
-	outputs ...string) (tensor.Map, error) {
+func RunOnce(ctx context.Context, model *onnx.ModelProto, o Options, feeds tensor.Map) (tensor.Map, error) {
 	s, err := NewCachedSession(model, o)
 	if err != nil {
 		return nil, err
 	}
-	out, err := s.Run(ctx, feeds, outputs...)
+	out, err := s.Run(ctx, feeds)
 	return out, errors.Join(err, s.Close())
 }

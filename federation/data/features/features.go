@@ -254,7 +254,7 @@ func (e *encoder) encode(ctx context.Context, p *tensor.Tensor, n int) (*tensor.
 	defer e.encoding.begin()()
 	out := p
 	if e.compiled != nil {
-		got, err := e.compiled.Run(ctx, tensor.Map{bundle.PixelsInput: p}, outputs[e.What])
+		got, err := e.compiled.Run(ctx, tensor.Map{bundle.PixelsInput: p})
 		if err != nil {
 			return nil, err
 		}

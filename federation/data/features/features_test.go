@@ -124,7 +124,7 @@ func TestSameWhateverTheCacheHolds(t *testing.T) {
 		}
 		n := b.Preprocess.Size
 		out, err := s.Run(context.Background(), tensor.Map{bundle.PixelsInput: tensor.Of(b.Preprocess.Pixels(img), 1, 3,
-			n, n)}, bundle.ImageOutput)
+			n, n)})
 		if err != nil {
 			t.Fatal(err)
 		}

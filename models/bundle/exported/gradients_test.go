@@ -59,7 +59,7 @@ func step(t *testing.T, b *bundle.Bundle, images *tensor.Tensor) func(ctx *tenso
 	model := orttest.Model(t, graph.Output{Name: "grad", Node: dx[0]})
 	s := orttest.Open(t, model, ort.Options{WeightsDir: b.WeightsDir()})
 	return func(ctx *tensor.Tensor) *tensor.Tensor {
-		out, err := s.Run(context.Background(), tensor.Map{"ctx": ctx}, "grad")
+		out, err := s.Run(context.Background(), tensor.Map{"ctx": ctx})
 		if err != nil {
 			t.Fatal(err)
 		}

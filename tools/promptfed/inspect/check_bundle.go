@@ -51,9 +51,7 @@ func (c *checks) imageTower(ctx context.Context, backbone *bundle.Bundle, sessio
 
 	size := backbone.Preprocess.Size
 	features, err := ort.RunOnce(ctx, model, session,
-		tensor.Map{bundle.PixelsInput: randomTensor(cmp.Or(backbone.Batch(),
-			2), 3,
-			size, size)}, bundle.ImageOutput)
+		tensor.Map{bundle.PixelsInput: randomTensor(cmp.Or(backbone.Batch(), 2), 3, size, size)})
 	if err != nil {
 		return fmt.Errorf("image tower: %w", err)
 	}

@@ -161,7 +161,7 @@ func (w witness) compute(ctx context.Context, backbone *bundle.Bundle, options o
 	batch := cmp.Or(backbone.Batch(), 1)
 	pixels := tensor.Of(slices.Repeat(w.tensors["pixels"].Data, batch), batch, 3, backbone.Preprocess.Size,
 		backbone.Preprocess.Size)
-	out, err := ort.RunOnce(ctx, model, options, tensor.Map{bundle.PixelsInput: pixels}, bundle.ImageOutput)
+	out, err := ort.RunOnce(ctx, model, options, tensor.Map{bundle.PixelsInput: pixels})
 	if err != nil {
 		return nil, err
 	}
