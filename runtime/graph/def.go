@@ -40,12 +40,7 @@ type Def struct {
 func (d *Def) Differentiable() bool { return d != nil && (d.VJP != nil || d.Decompose != nil) }
 
 // Name returns the kind, prefixed by the domain unless that is ONNX's.
-func (d *Def) Name() string {
-	if d.Domain == Standard {
-		return d.Kind
-	}
-	return d.Domain + "." + d.Kind
-}
+func (d *Def) Name() string { return onnx.Kind(d.Domain, d.Kind) }
 
 var registry = map[[2]string]*Def{}
 

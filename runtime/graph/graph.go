@@ -143,13 +143,7 @@ func (o *Op) Literal() *Literal { return o.data }
 
 // Label returns the operator's name for messages: its kind, with the domain unless that is ONNX's, and its node name in
 // a file.
-func (o *Op) Label() string {
-	s := (&Def{Domain: o.Domain, Kind: o.Kind}).Name()
-	if o.Name != "" {
-		s += " (node " + o.Name + ")"
-	}
-	return s
-}
+func (o *Op) Label() string { return onnx.Label(onnx.Kind(o.Domain, o.Kind), o.Name) }
 
 type value struct {
 	op      *Op

@@ -151,16 +151,11 @@ func (f *File) node(node *onnx.NodeProto, scope *scope) error {
 		name = scope.label + name
 	}
 
-	label := node.OpType
-	if name != "" {
-		label += " (node " + name + ")"
-	}
-
 	if err := f.place(node, scope, name); err != nil {
 		if inner := (&onnx.NodeError{}); errors.As(err, &inner) {
 			return err // of a node in a subgraph
 		}
-		return &onnx.NodeError{Label: label, Err: err}
+		return &onnx.NodeError{Label: onnx.Label(node.OpType, name), Err: err}
 	}
 
 	return nil
@@ -172,7 +167,7 @@ func (f *File) place(node *onnx.NodeProto, scope *scope, name string) error {
 	}
 
 	domain := node.Domain
-	if domain == "ai.onnx" {
+	if onnx.Standard(domain) {
 		domain = Standard
 	}
 

@@ -145,20 +145,36 @@ func (u *upgrader) graph(g *GraphProto, f *frame) error {
 
 func (u *upgrader) nodes(to, list []*NodeProto, f *frame) ([]*NodeProto, error) {
 	for _, n := range list {
-		label := n.OpType
-		if n.Name != "" {
-			label += " (node " + f.prefix + n.Name + ")"
+		name := n.Name
+		if name != "" {
+			name = f.prefix + name
 		}
 		var err error
 		if to, err = u.node(to, n, f); err != nil {
 			if inner := (&NodeError{}); errors.As(err, &inner) {
 				return nil, err // of a node in a subgraph
 			}
-			return nil, &NodeError{label, err}
+			return nil, &NodeError{Label(n.OpType, name), err}
 		}
 	}
 
 	return to, nil
+}
+
+// Kind returns the kind of an operator, prefixed by the domain unless that is ONNX's own.
+func Kind(domain, kind string) string {
+	if Standard(domain) {
+		return kind
+	}
+	return domain + "." + kind
+}
+
+// Label returns the kind of an operator and the name of its node, if it has one.
+func Label(kind, name string) string {
+	if name == "" {
+		return kind
+	}
+	return kind + " (node " + name + ")"
 }
 
 // NodeError is an error of one node of a file.
@@ -302,7 +318,7 @@ func (u *upgrader) call(to []*NodeProto, node *NodeProto, fn *FunctionProto, out
 		switch {
 		case name == "":
 		case known && value != "":
-			passed = append(passed, identity(value, name))
+			passed = append(passed, &NodeProto{OpType: "Identity", Input: []string{value}, Output: []string{name}})
 		case known || !made[inside]:
 			return nil, fmt.Errorf("output %q of the function is made by none of its nodes", inside)
 		default:
@@ -322,8 +338,4 @@ func (u *upgrader) call(to []*NodeProto, node *NodeProto, fn *FunctionProto, out
 
 	to, err := u.nodes(to, fn.Node, frame)
 	return append(to, passed...), err
-}
-
-func identity(from, to string) *NodeProto {
-	return &NodeProto{OpType: "Identity", Input: []string{from}, Output: []string{to}}
 }

@@ -145,7 +145,7 @@ func (c *graphChecker) part(version int64, model *ModelProto) error {
 			err = checkValues(message, packed)
 		case *NodeProto:
 			if err = c.node(message, version, packed); err != nil {
-				err = &NodeError{Label: fmt.Sprintf("%s (node %s)", message.OpType, message.Name), Err: err}
+				err = &NodeError{Label: Label(message.OpType, message.Name), Err: err}
 			}
 		case *FunctionProto: // default attributes
 			for _, a := range message.AttributeProto {

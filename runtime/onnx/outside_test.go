@@ -103,13 +103,13 @@ func malformed() map[string]*onnx.ModelProto {
 	return map[string]*onnx.ModelProto{
 		// 32609
 		"3 inputs for a body that takes 2 besides its constants":                loop("Loop", "h"),
-		"Scan (node ): 3 inputs for a body that takes 1 besides its constants":  loop("Scan", "h", "turn"),
-		"Loop (node ): 3 inputs for a body that takes 2 besides its constants ": sparse,
+		"Scan: 3 inputs for a body that takes 1 besides its constants":  loop("Scan", "h", "turn"),
+		"Loop: 3 inputs for a body that takes 2 besides its constants ": sparse,
 		// 32611
-		"Cast (node ): attribute to is UINT4: elements of less than a byte": model(21, node("Cast", "x", "h",
+		"Cast: attribute to is UINT4: elements of less than a byte": model(21, node("Cast", "x", "h",
 			integer("to", int64(uint4))), node("Cast", "h", "y", integer("to", int64(float)))),
-		"F (node ): attribute as is UINT4: elements of less than a byte": cast,
-		`Identity (node ): input "w": elements of less than a byte`:      fourBits("Identity"),
+		"F: attribute as is UINT4: elements of less than a byte": cast,
+		`Identity: input "w": elements of less than a byte`:      fourBits("Identity"),
 		`output "w": elements of less than a byte`: fourBits("DequantizeLinear", value("w", uint4,
 			2, 3)),
 		`tensor "w": elements of less than a byte`: sparse4,
@@ -117,7 +117,7 @@ func malformed() map[string]*onnx.ModelProto {
 		`tensor "value": elements of less than a byte`: model(21, node("ConstantOfShape", "n", "y",
 			&onnx.AttributeProto{Name: "value", Type: onnx.AttributeProto_TENSOR, T: bytesOf("value", int2, 1, 1)})),
 		// 32633
-		"F (node ): 1 inputs and 1 outputs for a function of 0 and 1": zero,
+		"F: 1 inputs and 1 outputs for a function of 0 and 1": zero,
 		`function F of domain "own" is defined twice`:                 twice,
 		// 32641
 		"attribute then_branch is a graph; only If, Loop and Scan may have": model(18, node("Neg", "x", "y",
@@ -135,13 +135,13 @@ func malformed() map[string]*onnx.ModelProto {
 			node("SVMClassifier", "x", "y"))),
 		`operator Product of domain "promptfed"`: model(18, of(onnx.Kernels,
 			node("Product", "x x", "y"))),
-		`function F: QMoE (node ): operator QMoE of domain "com.micro`: inFunction,
+		`function F: QMoE: operator QMoE of domain "com.micro`: inFunction,
 		// ends it
-		"DepthToSpace (node ): attribute blocksize is 0 and must be from 1 to 1048576": model(18,
+		"DepthToSpace: attribute blocksize is 0 and must be from 1 to 1048576": model(18,
 			node("DepthToSpace", "x", "y", integer("blocksize", 0))),
-		"SpaceToDepth (node ): attribute blocksize is 4294967296 and must be from 1 to": model(18,
+		"SpaceToDepth: attribute blocksize is 4294967296 and must be from 1 to": model(18,
 			node("SpaceToDepth", "x", "y", integer("blocksize", 1<<32))),
-		"Split (node ): attribute num_outputs is 1 and must be from 2 to": model(18, node("Split", "x", "y z",
+		"Split: attribute num_outputs is 1 and must be from 2 to": model(18, node("Split", "x", "y z",
 			integer("num_outputs", 1))),
 		"attribute qkv_hidden_sizes has 2 numbers and must have 3": model(18, of(onnx.Microsoft,
 			node("Attention", "x w", "y", ints("qkv_hidden_sizes", 2, 2)))),

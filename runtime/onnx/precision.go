@@ -15,7 +15,7 @@ import (
 func LowerPrecision(model *ModelProto, low TensorProto_DataType) *ModelProto {
 	model = proto.Clone(model).(*ModelProto)
 	graph := model.GetGraph()
-	lowering := &lowering{low: low, opset: standardOpset(model), lowName: map[string]string{},
+	lowering := &lowering{low: low, opset: Version(model.OpsetImport), lowName: map[string]string{},
 		lowered: map[string]bool{},
 		onlyLow: map[string]bool{}, weights: map[string]bool{}, constants: map[string]*NodeProto{},
 		names: map[string]bool{}}
@@ -50,16 +50,6 @@ func LowerPrecision(model *ModelProto, low TensorProto_DataType) *ModelProto {
 	return model
 }
 
-// standardOpset returns the version of ONNX's operators.
-func standardOpset(m *ModelProto) int64 {
-	for _, o := range m.OpsetImport {
-		if o.Domain == "" || o.Domain == "ai.onnx" {
-			return o.Version
-		}
-	}
-	return 0
-}
-
 // lowering is the state of LowerPrecision.
 type lowering struct {
 	low       TensorProto_DataType
@@ -90,11 +80,7 @@ var moves = []string{"Transpose", "Reshape", "Squeeze", "Unsqueeze", "Slice", "I
 
 // add adds a node in the precision that it has.
 func (l *lowering) add(node *NodeProto) {
-	kind := node.OpType
-	if node.Domain != "" && node.Domain != "ai.onnx" {
-		kind = node.Domain + "." + kind
-	}
-
+	kind := Kind(node.Domain, node.OpType)
 	count, follows := followers[kind]
 	data := slices.Clone(node.Input)
 	for _, i := range integers[kind] {

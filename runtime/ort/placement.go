@@ -22,6 +22,8 @@ import "C"
 import (
 	"strings"
 	"unsafe"
+
+	"promptfed/runtime/onnx"
 )
 
 // Node is an operator of a session's graph after ONNX Runtime's basic optimisations.
@@ -64,10 +66,7 @@ func (s *Session) Placement() (out []Node, err error) {
 		provider := strings.TrimSuffix(text(C.EpAssignedSubgraph_GetEpName, g), "ExecutionProvider")
 		status(C.nodes(api.table, g, &nodes, &n))
 		for _, p := range unsafe.Slice((*unsafe.Pointer)(nodes), n) {
-			op := text(C.EpAssignedNode_GetOperatorType, p)
-			if domain := text(C.EpAssignedNode_GetDomain, p); domain != "" && domain != "ai.onnx" {
-				op = domain + "." + op
-			}
+			op := onnx.Kind(text(C.EpAssignedNode_GetDomain, p), text(C.EpAssignedNode_GetOperatorType, p))
 			out = append(out, Node{text(C.EpAssignedNode_GetName, p), op, strings.ToLower(provider)})
 		}
 	}

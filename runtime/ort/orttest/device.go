@@ -69,11 +69,7 @@ func OffDevice(m *onnx.ModelProto) (sizes, kernels []string) {
 			continue
 		}
 
-		data, kind := op.X(map[string]int{"Where": 1, "OneHot": 2}[op.Kind]), op.Kind
-		if op.Domain != graph.Standard {
-			kind = op.Domain + "." + kind
-		}
-
+		data, kind := op.X(map[string]int{"Where": 1, "OneHot": 2}[op.Kind]), onnx.Kind(op.Domain, op.Kind)
 		number := op.Out[0].Shape().Size().Is(1) && data.DType() == graph.Int64 &&
 			(op.Out[0].DType() == graph.Int64 || op.Out[0].DType() == graph.Float)
 		switch dtype := strings.ToLower(data.DType().String()); {
