@@ -370,11 +370,7 @@ func (c *captured) copy(to, from unsafe.Pointer, bytes int) error {
 }
 
 func (c *captured) replay(options *binding.RunOptions) error {
-	var o unsafe.Pointer
-	if options != nil {
-		o = handle(options)
-	}
-	return c.api.failed(C.runAsBound(c.api.table, c.session, o, c.binding))
+	return c.api.failed(C.runAsBound(c.api.table, c.session, handle(options), c.binding))
 }
 
 // release frees everything but the stream, before the session is closed.

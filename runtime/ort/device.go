@@ -51,6 +51,7 @@ import (
 	"context"
 	"fmt"
 	"runtime"
+	"slices"
 	"sync"
 	"unsafe"
 )
@@ -117,13 +118,7 @@ func (s *Session) pick() (picked *replica, done func()) {
 
 	busy.Lock()
 	defer busy.Unlock()
-	picked = s.replicas[0]
-	for _, other := range s.replicas {
-		if busy.runs[other.device] < busy.runs[picked.device] {
-			picked = other
-		}
-	}
-
+	picked = slices.MinFunc(s.replicas, func(a, b *replica) int { return busy.runs[a.device] - busy.runs[b.device] })
 	busy.runs[picked.device]++
 	return picked, func() {
 		busy.Lock()

@@ -75,11 +75,7 @@ func (a *api) compile(model []byte, o *binding.SessionOptions, container unsafe.
 // run computes the outputs from the inputs, in the session's order. Outputs go to the values in out, or to new ones
 // where out is nil: in the memory of each output, or on the host if memory is nil.
 func (e *executable) run(options *binding.RunOptions, inputs, out, memory []unsafe.Pointer) error {
-	var pointer unsafe.Pointer
-	if options != nil {
-		pointer = handle(options)
-	}
-
+	pointer := handle(options)
 	n, m, in, to := C.size_t(len(inputs)), C.size_t(len(out)), unsafe.SliceData(inputs), unsafe.SliceData(out)
 	if memory != nil {
 		return e.api.failed(C.runBound(e.api.table, e.session, pointer, n, e.inputs.list, in, m, e.outputs.list, to,

@@ -108,10 +108,8 @@ func (f *fixedSizes) lane(program *program, shapes [][]int) *lane {
 	}
 
 	var least *lane
-	for _, l := range sized.lanes {
-		if least == nil || l.runs < least.runs {
-			least = l
-		}
+	if len(sized.lanes) > 0 {
+		least = slices.MinFunc(sized.lanes, func(a, b *lane) int { return a.runs - b.runs })
 	}
 
 	switch {

@@ -271,9 +271,12 @@ func (a *api) setStream(o *binding.CUDAProviderOptions, stream unsafe.Pointer) e
 	return a.failed(C.setProvider(a.table, handle(o), key, stream))
 }
 
-// handle returns ONNX Runtime's object of options of the binding, which has no function for it.
+// handle returns ONNX Runtime's object of options of the binding, which has no function for it; nil for nil.
 func handle(options any) unsafe.Pointer {
-	return reflect.ValueOf(options).Elem().FieldByName("o").UnsafePointer()
+	if v := reflect.ValueOf(options); !v.IsNil() {
+		return v.Elem().FieldByName("o").UnsafePointer()
+	}
+	return nil
 }
 
 // trimmer returns a session of one node, whose runs trim the arena.
