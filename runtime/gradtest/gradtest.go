@@ -3,6 +3,7 @@
 package gradtest
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -154,15 +155,15 @@ func (c *checker) input(name string, gradient *tensor.Tensor) (Result, error) {
 	}
 
 	result := Result{Input: name, Norm: gradient.Norm()}
-	step := orDefault(c.options.Step, 0.02)
+	step := cmp.Or(c.options.Step, 0.02)
 	if rms := point.Norm() / math.Sqrt(float64(point.Len())); rms > 0 {
 		step *= rms
 	}
 
 	var errors, rounding []float64
-	for i := range orDefault(c.options.Directions, 3) + max(0, orDefault(c.options.Elements, 3)) {
+	for i := range cmp.Or(c.options.Directions, 3) + max(0, cmp.Or(c.options.Elements, 3)) {
 		v := make([]float64, point.Len())
-		if i < orDefault(c.options.Directions, 3) {
+		if i < cmp.Or(c.options.Directions, 3) {
 			for j := range v {
 				v[j] = c.random.NormFloat64() / 2
 			}
@@ -275,11 +276,4 @@ func NonSmooth(outputs ...graph.Output) bool {
 	}
 
 	return false
-}
-
-func orDefault[T int | float64](v, missing T) T {
-	if v == 0 {
-		return missing
-	}
-	return v
 }

@@ -185,9 +185,6 @@ func Static(sizes ...int) Shape {
 // Rows returns a shape of as many rows as a symbol stands for, of known sizes.
 func Rows(symbol string, sizes ...int) Shape { return append(Shape{Sym(symbol)}, Static(sizes...)...) }
 
-// Known reports whether the rank is known.
-func (s Shape) Known() bool { return s != nil }
-
 // Ints returns the sizes if all are static.
 func (s Shape) Ints() ([]int, bool) {
 	if s == nil {

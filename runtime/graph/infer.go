@@ -9,7 +9,7 @@ import (
 
 // Bounds while building a graph.
 const (
-	MaxRank     = 64      // axes of a value
+	MaxRank     = onnx.MaxRank
 	MaxContent  = 4096    // known elements of one integer value
 	MaxElements = 1 << 33 // of one value of known shape
 )

@@ -53,16 +53,6 @@ func (g *Graph) room(more int) error {
 	return nil
 }
 
-func (f *File) expand(nodes int, s *scope) error {
-	if f.expanded += nodes; f.expanded > maxExpanded {
-		return fmt.Errorf("branches make more than %d operators", maxExpanded)
-	}
-	if s.depth > maxDepth {
-		return fmt.Errorf("branches are nested more than %d deep", maxDepth)
-	}
-	return nil
-}
-
 // alias declares another name of an existing value.
 func (f *File) alias(name string, n Node, s *scope) error {
 	if n.value.name == "" && n.Graph() == f.Graph {
@@ -122,8 +112,12 @@ func (f *File) branch(node *onnx.NodeProto, in []Node, outer *scope) (ok bool, e
 
 // within adds the operators of a graph inside another one.
 func (f *File) within(graphProto *onnx.GraphProto, scope *scope) error {
-	if err := f.expand(len(graphProto.Node), scope); err != nil {
-		return err
+	if f.expanded += len(graphProto.Node); f.expanded > maxExpanded {
+		return fmt.Errorf("branches make more than %d operators", maxExpanded)
+	}
+
+	if scope.depth > maxDepth {
+		return fmt.Errorf("branches are nested more than %d deep", maxDepth)
 	}
 
 	for _, t := range graphProto.Initializer {

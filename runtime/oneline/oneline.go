@@ -14,7 +14,8 @@ const limit = 400
 // '.'. Empty lines go, other white space becomes one space, and invalid UTF-8 becomes "?".
 func Text(s string) string {
 	var joined strings.Builder
-	for line := range strings.FieldsFuncSeq(strings.ToValidUTF8(s, "?"), breaksLine) {
+	breaks := func(r rune) bool { return r == '\n' || r == '\r' }
+	for line := range strings.FieldsFuncSeq(strings.ToValidUTF8(s, "?"), breaks) {
 		line = strings.Join(strings.Fields(line), " ")
 		if line == "" {
 			continue
@@ -32,8 +33,6 @@ func Text(s string) string {
 
 	return joined.String()
 }
-
-func breaksLine(r rune) bool { return r == '\n' || r == '\r' }
 
 // Short is Text for values of untrusted files: it cuts the line after 400 bytes, and marks the cut with "...".
 func Short(text string) string {

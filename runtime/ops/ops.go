@@ -72,13 +72,7 @@ func apply(kind string, at graph.Attrs, in ...node) node {
 
 func positive(x node) node { return x.Greater(x.ScalarLike(0)).Cast(x.DType()) }
 
-func axesFrom(first, rank int) []int {
-	var out []int
-	for i := first; i < rank; i++ {
-		out = append(out, i)
-	}
-	return out
-}
+func axesFrom(first, rank int) []int { return tensor.Indices(max(first, rank))[first:] }
 
 func optional(in []node, i int) node {
 	if i < len(in) {

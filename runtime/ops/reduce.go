@@ -168,7 +168,7 @@ func reduceProdVJP(backward *call) []node {
 
 // count returns the number of elements of x per element of the reduced g.
 func count(x, g node) node {
-	if x.Shape().Known() && g.Shape().Known() {
+	if x.Shape() != nil && g.Shape() != nil {
 		if q, ok := x.Shape().Size().Div(g.Shape().Size()); ok && q.Static() {
 			return x.ScalarLike(float64(q.N))
 		}

@@ -206,14 +206,8 @@ func margins(backward *call, i int, dim graph.Dim) (before, after int, ok bool) 
 	case !ok1 || !ok2 || !ok3 || step != 1:
 		return 0, 0, false
 	case dim.Static():
-		clamp := func(v int) int {
-			if v < 0 {
-				v += dim.N
-			}
-			return min(max(v, 0), dim.N)
-		}
-		lo := clamp(start)
-		return lo, dim.N - max(lo, clamp(end)), true
+		lo := clampAxis(start, dim.N)
+		return lo, dim.N - max(lo, clampAxis(end, dim.N)), true
 	case start >= 0 && end >= math.MaxInt32:
 		return start, 0, true
 	case start >= 0 && end < 0:

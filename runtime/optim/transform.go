@@ -82,13 +82,7 @@ func ClipByValue(limit float64) Transform {
 // torch.nn.utils.clip_grad_norm_.
 func ClipByGlobalNorm(limit float64) Transform {
 	return Transform{Name: "clip_norm", joint: true, Update: func(updates, _, _ tensor.Map) {
-		sum := 0.0
-		for _, name := range updates.Names() {
-			n := updates[name].Norm()
-			sum += n * n
-		}
-		scale := min(1, limit/(math.Sqrt(sum)+1e-6))
-		updates.Scale(scale)
+		updates.Scale(min(1, limit/(updates.Norm()+1e-6)))
 	}}
 }
 

@@ -57,9 +57,8 @@ func Decode(dtype string, raw []byte, values *tensor.Tensor, at int) error {
 	n := len(raw) / max(1, kind.size)
 	switch dtype {
 	case "F32":
-		for i := range n {
-			values.Data[at+i] = math.Float32frombits(le.Uint32(raw[4*i:]))
-		}
+		_, err := binary.Decode(raw, le, values.Data[at:at+n])
+		return err
 	case "F16":
 		for i := range n {
 			values.Data[at+i] = float16.Frombits(le.Uint16(raw[2*i:])).Float32()

@@ -101,10 +101,7 @@ func (w *Writer) Put(name string, values *tensor.Tensor) error {
 	}
 
 	for part := range slices.Chunk(values.Ints, chunk) {
-		b := w.scratch[:0]
-		for _, v := range part {
-			b = binary.LittleEndian.AppendUint64(b, uint64(v))
-		}
+		b, _ := binary.Append(w.scratch[:0], le, part) // numbers cannot fail
 		w.out.Write(b)
 	}
 

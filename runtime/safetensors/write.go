@@ -86,12 +86,6 @@ func declare(m tensor.Map, floats string) ([]Entry, error) {
 }
 
 // inOrder compares two tensors in the order of Write.
-func inOrder(a, b Entry) int {
-	first := func(e Entry) int {
-		if e.DType == "I64" {
-			return 0
-		}
-		return 1
-	}
-	return cmp.Or(cmp.Compare(first(a), first(b)), cmp.Compare(a.Name, b.Name))
+func inOrder(a, b Entry) int { // I64 comes before F32 or F16, of which a file has one
+	return cmp.Or(cmp.Compare(b.DType, a.DType), cmp.Compare(a.Name, b.Name))
 }

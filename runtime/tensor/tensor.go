@@ -208,9 +208,4 @@ func (t *Tensor) SameShape(x *Tensor) bool {
 }
 
 // String returns kind and shape, for messages.
-func (t *Tensor) String() string {
-	if t.IsInt() {
-		return fmt.Sprintf("int64%v", t.Shape)
-	}
-	return fmt.Sprintf("float32%v", t.Shape)
-}
+func (t *Tensor) String() string { return Spec{Int: t.IsInt(), Shape: t.Shape}.String() }
