@@ -138,8 +138,7 @@ func TestHostileModels(t *testing.T) {
 		}),
 		"a value without a name": alter(func(m *onnx.ModelProto) { m.Graph.Input[0].Name = "" }),
 		`inputs: value "x" is made twice`: alter(func(m *onnx.ModelProto) {
-			m.Graph.Input = append(m.Graph.Input,
-				m.Graph.Input[0])
+			m.Graph.Input = append(m.Graph.Input, m.Graph.Input[0])
 		}),
 		`its inner graph reads "later"`: model(18, node("If", "x", "y", &onnx.AttributeProto{Name: "b",
 			G: &onnx.GraphProto{Node: []*onnx.NodeProto{node("Neg", "later", "r")}}})),

@@ -61,8 +61,7 @@ func TestBranches(t *testing.T) {
 		y, _ = f.Output("y")
 		in, _ := f.Node("x")
 		open, _ := f.Node("flag")
-		other := read(t, model(18, &onnx.NodeProto{OpType: "Identity", Input: []string{"x"},
-			Output: []string{"y"}}))
+		other := read(t, model(18, &onnx.NodeProto{OpType: "Identity", Input: []string{"x"}, Output: []string{"y"}}))
 		g := other.Graph
 		constant, err := graph.Inline(g, []graph.Node{f.Graph.Ints(int(v)).Slice(0, 0, 1).Squeeze(0)}, nil)
 		if err != nil {

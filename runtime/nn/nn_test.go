@@ -194,8 +194,7 @@ func TestHeadsAndRows(t *testing.T) {
 	}
 	equal(t, split, 2, 6, 3, 7, 10, 14, 11, 15)
 	equal(t, eval(t, x, func(_ *graph.Graph, x graph.Node) graph.Node {
-		return nn.MergeHeads(nn.SplitHeads(x, 2, 2, 2,
-			2)[0])
+		return nn.MergeHeads(nn.SplitHeads(x, 2, 2, 2, 2)[0])
 	}), 0, 1, 4, 5, 8, 9, 12, 13)
 	y := eval(t, x, func(_ *graph.Graph, x graph.Node) graph.Node {
 		return nn.MergeHeads(nn.SplitHeads(x, 1, -1, 2, 2)[0])

@@ -68,8 +68,7 @@ func upgraded(t *testing.T, m *onnx.ModelProto) []float32 {
 	for i := range x.Data {
 		x.Data[i] = float32(math.Log(float64(i + 1)))
 	}
-	out := orttest.RunOnce(t, m, ort.Options{}, tensor.Map{"x": x,
-		"yes": tensor.OfInts([]int64{1})})
+	out := orttest.RunOnce(t, m, ort.Options{}, tensor.Map{"x": x, "yes": tensor.OfInts([]int64{1})})
 	return out["y"].Data
 }
 

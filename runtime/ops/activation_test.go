@@ -32,19 +32,16 @@ func init() {
 		unaryCase("HardSigmoid", nil),
 		unaryCase("HardSigmoid", attrs{"alpha": graph.Attr(0.9), "beta": graph.Attr(0.4)}),
 		gradientCase{"HardSwish", "far", one(func(b *bench) node {
-			return b.op("HardSwish", nil, b.x("x",
-				9).MulScalar(2.3))
+			return b.op("HardSwish", nil, b.x("x", 9).MulScalar(2.3))
 		}), small},
 		gradientCase{"PRelu", "", one(func(b *bench) node {
-			return b.op("PRelu", nil, b.x("x", 2, 3, 4), b.x("slope",
-				3, 1))
+			return b.op("PRelu", nil, b.x("x", 2, 3, 4), b.x("slope", 3, 1))
 		}), small},
 		gradientCase{graph.Microsoft + ".QuickGelu", "", one(func(b *bench) node {
 			return b.Apply(graph.Microsoft, "QuickGelu", attrs{"alpha": graph.Attr(1.702)}, b.x("x", 2, 5))
 		}), 0},
 		gradientCase{graph.Microsoft + ".Gelu", "", one(func(b *bench) node {
-			return b.Apply(graph.Microsoft, "Gelu", nil,
-				b.x("x", 2, 5))
+			return b.Apply(graph.Microsoft, "Gelu", nil, b.x("x", 2, 5))
 		}), 0},
 		batchCase("Selu", nil), batchCase("Celu", attrs{"alpha": graph.Attr(0.7)}), batchCase("Softsign", nil),
 		batchCase("Gelu", nil), batchCase("Gelu", attrs{"approximate": graph.Attr("tanh")}),

@@ -61,8 +61,7 @@ func convCases() []gradientCase {
 			2))
 	}), 0})
 	return append(out, gradientCase{"Conv", "defaults", one(func(b *bench) node {
-		return b.op("Conv", nil, b.x("x", 2, 3, 4,
-			4), b.x("w", 2, 3, 2, 2))
+		return b.op("Conv", nil, b.x("x", 2, 3, 4, 4), b.x("w", 2, 3, 2, 2))
 	}), 0})
 }
 

@@ -32,8 +32,7 @@ func init() {
 		positiveCase("Reciprocal"),
 		flatCase("Round"),
 		gradientCase{"Cast", "", one(func(b *bench) node {
-			return b.x("x",
-				4).Cast(graph.Double).Square().Cast(graph.Float)
+			return b.x("x", 4).Cast(graph.Double).Square().Cast(graph.Float)
 		}), 0},
 		gradientCase{"Cast", "stops at integers", one(func(b *bench) node {
 			x := b.x("x", 4)
@@ -48,28 +47,22 @@ func init() {
 			0},
 		gradientCase{"Pow", "cube", one(func(b *bench) node { return b.op("Pow", nil, b.x("x", 5), b.Scalar(3)) }), 0},
 		gradientCase{"Pow", "integer exponent", one(func(b *bench) node {
-			return b.op("Pow", nil, b.x("x", 5),
-				b.Ints(3))
+			return b.op("Pow", nil, b.x("x", 5), b.Ints(3))
 		}), 0},
 		gradientCase{"Pow", "both", one(func(b *bench) node {
-			return b.op("Pow", nil, b.positive("x", 2, 3), b.x("p",
-				3))
+			return b.op("Pow", nil, b.positive("x", 2, 3), b.x("p", 3))
 		}), 0},
 		gradientCase{"Max", "three", one(func(b *bench) node {
-			return b.op("Max", nil, b.x("a", 2, 3), b.x("b", 3),
-				b.x("c", 2, 1).AddScalar(0.3))
+			return b.op("Max", nil, b.x("a", 2, 3), b.x("b", 3), b.x("c", 2, 1).AddScalar(0.3))
 		}), small},
 		gradientCase{"Min", "three", one(func(b *bench) node {
-			return b.op("Min", nil, b.x("a", 2, 3), b.x("b", 3),
-				b.x("c", 2, 1).AddScalar(0.3))
+			return b.op("Min", nil, b.x("a", 2, 3), b.x("b", 3), b.x("c", 2, 1).AddScalar(0.3))
 		}), small},
 		gradientCase{"Sum", "", one(func(b *bench) node {
-			return b.op("Sum", nil, b.x("a", 1, 3), b.x("b", 3), b.x("c", symB,
-				1)).Square()
+			return b.op("Sum", nil, b.x("a", 1, 3), b.x("b", 3), b.x("c", symB, 1)).Square()
 		}), 0},
 		gradientCase{"Mean", "", one(func(b *bench) node {
-			return b.op("Mean", nil, b.x("a", 2, 3), b.x("b", 3),
-				b.x("c", 2, 1)).Square()
+			return b.op("Mean", nil, b.x("a", 2, 3), b.x("b", 3), b.x("c", 2, 1)).Square()
 		}), 0},
 		gradientCase{"Where", "broadcast", one(func(b *bench) node {
 			c := b.constant("c", 4, 2, 3)
@@ -80,13 +73,11 @@ func init() {
 			return c.Greater(c.ScalarLike(0)).Where(b.x("yes", 1, 3), b.x("no")).Square()
 		}), 0},
 		gradientCase{"Clip", "both", one(func(b *bench) node {
-			return b.op("Clip", nil, b.x("x", 9), b.Scalar(-1),
-				b.Scalar(1.1))
+			return b.op("Clip", nil, b.x("x", 9), b.Scalar(-1), b.Scalar(1.1))
 		}),
 			small},
 		gradientCase{"Clip", "upper only", one(func(b *bench) node {
-			return b.op("Clip", nil, b.x("x", 9), node{},
-				b.Scalar(1.1))
+			return b.op("Clip", nil, b.x("x", 9), node{}, b.Scalar(1.1))
 		}),
 			small},
 		gradientCase{"Clip", "bounds", one(func(b *bench) node {

@@ -14,31 +14,25 @@ func init() {
 	)
 	gradients(
 		moveCase("Gather", "rows", func(b *bench) node {
-			return b.x("x", 4, 3).Rows(b.ints("i", []int64{2, 0, 2, -1, 2},
-				5))
+			return b.x("x", 4, 3).Rows(b.ints("i", []int64{2, 0, 2, -1, 2}, 5))
 		}),
 		moveCase("Gather", "known rows, none twice", func(b *bench) node { return b.x("x", 4, 3).Rows(b.Ints(2, -4)) }),
 		moveCase("Gather", "known rows, one twice", func(b *bench) node { return b.x("x", 4, 3).Rows(b.Ints(2, -2)) }),
 		moveCase("Gather", "matrix of indices", func(b *bench) node {
-			return b.x("x", 2, 4, 3).Gather(1,
-				b.ints("i", []int64{2, 0, 2, 3}, 2, 2))
+			return b.x("x", 2, 4, 3).Gather(1, b.ints("i", []int64{2, 0, 2, 3}, 2, 2))
 		}),
 		moveCase("Gather", "last axis", func(b *bench) node {
-			return b.x("x", symB, 2, 4).Gather(-1,
-				b.ints("i", []int64{2, 2, 1}, 3))
+			return b.x("x", symB, 2, 4).Gather(-1, b.ints("i", []int64{2, 2, 1}, 3))
 		}),
 		moveCase("Gather", "symbolic axis", func(b *bench) node {
-			return b.x("x", 2, symB, 3).Gather(1,
-				b.ints("i", []int64{0, -1}, 2))
+			return b.x("x", 2, symB, 3).Gather(1, b.ints("i", []int64{0, -1}, 2))
 		}),
 		moveCase("Gather", "one", func(b *bench) node { return b.x("x", symB, 4, 3).Gather(1, b.Scalar64(2)) }),
 		moveCase("Gather", "one from the end", func(b *bench) node {
-			return b.x("x", 2, 4, 3).Gather(1,
-				b.Scalar64(-1))
+			return b.x("x", 2, 4, 3).Gather(1, b.Scalar64(-1))
 		}),
 		moveCase("Gather", "one at run time", func(b *bench) node {
-			return b.x("x", 2, 4, 3).Gather(2,
-				b.ints("i", []int64{1}))
+			return b.x("x", 2, 4, 3).Gather(2, b.ints("i", []int64{1}))
 		}),
 		moveCase("GatherND", "", func(b *bench) node {
 			return b.op("GatherND", nil, b.x("x", 2, 3, 4), b.ints("i", []int64{1, 2, 0, 0, 1, 2}, 3, 2))
@@ -68,8 +62,7 @@ func init() {
 		}),
 		moveCase("Trilu", "upper", func(b *bench) node { return b.op("Trilu", nil, b.x("x", 2, 4, 4)) }),
 		moveCase("Trilu", "lower, offset", func(b *bench) node {
-			return b.op("Trilu", attrs{"upper": graph.Attr(0)},
-				b.x("x", 4, 4), b.Scalar64(-1))
+			return b.op("Trilu", attrs{"upper": graph.Attr(0)}, b.x("x", 4, 4), b.Scalar64(-1))
 		}),
 		gradientCase{"TopK", "", func(b *bench) []node {
 			return b.ApplyN(graph.Standard, "TopK", attrs{"axis": graph.Attr(1)}, 2, b.x("x", symB, 6), b.Ints(3))[:1]

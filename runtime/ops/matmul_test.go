@@ -81,8 +81,7 @@ func gemmCases() []gradientCase {
 		}
 	}
 	return append(out, gradientCase{"Gemm", "symbol", one(func(b *bench) node {
-		return b.x("a", symB, 4).Linear(b.x("w", 3,
-			4), b.x("b", 3))
+		return b.x("a", symB, 4).Linear(b.x("w", 3, 4), b.x("b", 3))
 	}), 0})
 }
 

@@ -33,8 +33,7 @@ func init() {
 			return b.op("ReduceProd", nil, x, b.Ints(1))
 		}), small},
 		gradientCase{"ReduceLogSum", "", one(func(b *bench) node {
-			return b.op("ReduceLogSum", nil, b.positive("x", symB, 4),
-				b.Ints(1))
+			return b.op("ReduceLogSum", nil, b.positive("x", symB, 4), b.Ints(1))
 		}), 0},
 		moveCase("CumSum", "", func(b *bench) node { return b.op("CumSum", nil, b.x("x", 2, 4), b.Scalar64(1)) }),
 		moveCase("CumSum", "exclusive reverse", func(b *bench) node {
@@ -64,8 +63,7 @@ func reductionCases() []gradientCase {
 				return b.op(kind, attrs{"keepdims": graph.Attr(0)}, b.x("x", symB, 4), b.Ints(0)).Square()
 			}), small},
 			gradientCase{kind, "symbol all", one(func(b *bench) node {
-				return b.op(kind, nil, b.x("x", symB,
-					4)).Square()
+				return b.op(kind, nil, b.x("x", symB, 4)).Square()
 			}), small},
 			gradientCase{kind, "axes at run time", one(func(b *bench) node {
 				return b.op(kind, nil, b.x("x", 3, 4), b.ints("axes", []int64{-2}, 1)).Square()

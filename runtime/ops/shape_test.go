@@ -51,15 +51,13 @@ func init() {
 		moveCase("Reshape", "", func(b *bench) node { return b.x("x", 2, 6).Reshape(3, -1) }),
 		moveCase("Reshape", "symbol", func(b *bench) node { return b.x("x", symB, 6).Reshape(0, 2, 3) }),
 		moveCase("Reshape", "like", func(b *bench) node {
-			return b.x("x", symB, 6).ReshapeLike(b.constant("y", 2, symB,
-				3))
+			return b.x("x", symB, 6).ReshapeLike(b.constant("y", 2, symB, 3))
 		}),
 		moveCase("Reshape", "at run time", func(b *bench) node {
 			return b.op("Reshape", nil, b.x("x", 2, 6), b.ints("s", []int64{3, 4}, 2))
 		}),
 		moveCase("Flatten", "", func(b *bench) node {
-			return b.op("Flatten", attrs{"axis": graph.Attr(2)}, b.x("x", symB, 2,
-				3))
+			return b.op("Flatten", attrs{"axis": graph.Attr(2)}, b.x("x", symB, 2, 3))
 		}),
 		moveCase("Squeeze", "", func(b *bench) node { return b.x("x", 1, 3, 1).Squeeze(0, -1) }),
 		moveCase("Squeeze", "all", func(b *bench) node { return b.op("Squeeze", nil, b.x("x", 1, 3, 1)) }),
@@ -69,8 +67,7 @@ func init() {
 		moveCase("Expand", "", func(b *bench) node { return b.x("x", 3, 1).Expand(2, 3, 4) }),
 		moveCase("Expand", "smaller", func(b *bench) node { return b.x("x", 2, 3).Expand(3) }),
 		moveCase("Expand", "symbol", func(b *bench) node {
-			return b.op("Expand", nil, b.x("x", 1, 3), b.constant("y", symB,
-				3).ShapeOf())
+			return b.op("Expand", nil, b.x("x", 1, 3), b.constant("y", symB, 3).ShapeOf())
 		}),
 		moveCase("Expand", "at run time", func(b *bench) node {
 			return b.op("Expand", nil, b.x("x", 1, 3), b.ints("s", []int64{2, 4, 1}, 3))
@@ -81,12 +78,10 @@ func init() {
 			return b.op("Tile", nil, b.x("x", 2, 3), b.ints("r", []int64{2, 3}, 2))
 		}),
 		moveCase("Concat", "", func(b *bench) node {
-			return graph.Concat(-1, b.x("a", 2, 3), b.constant("b", 2, 1),
-				b.x("c", 2, 2))
+			return graph.Concat(-1, b.x("a", 2, 3), b.constant("b", 2, 1), b.x("c", 2, 2))
 		}),
 		moveCase("Concat", "symbol", func(b *bench) node {
-			return graph.Concat(0, b.x("a", 2, 3), b.x("b", symB, 3),
-				b.x("c", 1, 3))
+			return graph.Concat(0, b.x("a", 2, 3), b.x("b", symB, 3), b.x("c", 1, 3))
 		}),
 		gradientCase{"Split", "uneven", func(b *bench) []node {
 			p := b.x("x", 2, 6).Split(1, 1, 3, 2)

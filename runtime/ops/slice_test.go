@@ -26,16 +26,13 @@ func init() {
 		moveCase("Slice", "beyond the end", func(b *bench) node { return b.x("x", 3, 5).Slice(0, 1, math.MaxInt64) }),
 		moveCase("Slice", "symbol head", func(b *bench) node { return b.x("x", symB, 5).Slice(0, 0, 2) }),
 		moveCase("Slice", "symbol tail", func(b *bench) node {
-			return b.x("x", 2, symB).Slice(1, 1,
-				math.MaxInt64).Sum().Add(b.x("y"))
+			return b.x("x", 2, symB).Slice(1, 1, math.MaxInt64).Sum().Add(b.x("y"))
 		}),
 		moveCase("Slice", "symbol last", func(b *bench) node {
-			return b.x("x", 2, symB, 3).Slice(1, -1,
-				math.MaxInt64)
+			return b.x("x", 2, symB, 3).Slice(1, -1, math.MaxInt64)
 		}),
 		moveCase("Slice", "symbol all but last", func(b *bench) node {
-			return b.x("x", symB, 3).Slice(0, 0,
-				-1).Sum().Add(b.x("y"))
+			return b.x("x", symB, 3).Slice(0, 0, -1).Sum().Add(b.x("y"))
 		}),
 		moveCase("Slice", "steps", func(b *bench) node {
 			return b.op("Slice", nil, b.x("x", 3, 7, 5), b.Ints(1, -1, 0), b.Ints(9, math.MinInt64, 4),
@@ -43,20 +40,17 @@ func init() {
 				b.Ints(1, -2, 3))
 		}),
 		moveCase("Slice", "no axes", func(b *bench) node {
-			return b.op("Slice", nil, b.x("x", 3, 5), b.Ints(1),
-				b.Ints(2))
+			return b.op("Slice", nil, b.x("x", 3, 5), b.Ints(1), b.Ints(2))
 		}),
 		moveCase("Slice", "at run time", func(b *bench) node {
 			return b.op("Slice", nil, b.x("x", 3, 5), b.ints("start", []int64{1, 0}, 2), b.ints("end", []int64{3, -2},
 				2))
 		}),
 		moveCase("Pad", "", func(b *bench) node {
-			return b.op("Pad", nil, b.x("x", symB, 3), b.Ints(1, 0, 0, 2),
-				b.Scalar(0.5))
+			return b.op("Pad", nil, b.x("x", symB, 3), b.Ints(1, 0, 0, 2), b.Scalar(0.5))
 		}),
 		moveCase("Pad", "axes and cutting", func(b *bench) node {
-			return b.op("Pad", nil, b.x("x", 2, 4), b.Ints(2, -1),
-				node{}, b.Ints(-1))
+			return b.op("Pad", nil, b.x("x", 2, 4), b.Ints(2, -1), node{}, b.Ints(-1))
 		}),
 		moveCase("Pad", "at run time", func(b *bench) node {
 			return b.op("Pad", nil, b.x("x", 2, 3), b.ints("p", []int64{1, 0, 2, 1}, 4))

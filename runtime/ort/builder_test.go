@@ -69,8 +69,7 @@ func (b *builder) model(t testing.TB) *onnx.ModelProto {
 	if b.Name == "" {
 		b.Name = "test"
 	}
-	return &onnx.ModelProto{IrVersion: 10, Graph: &b.GraphProto,
-		OpsetImport: []*onnx.OperatorSetIdProto{{Version: 18}}}
+	return &onnx.ModelProto{IrVersion: 10, Graph: &b.GraphProto, OpsetImport: []*onnx.OperatorSetIdProto{{Version: 18}}}
 }
 
 func bytesOf(data []float32) []byte {

@@ -78,8 +78,7 @@ func TestCachedSessionsShareAGraph(t *testing.T) {
 		}
 	}
 	if n := newGraphs(func() {
-		equal(t, run(t, openCached(t, model, ort.Options{}), x)["y"],
-			tensor.Of([]float32{1001, 2002}, 1, 2))
+		equal(t, run(t, openCached(t, model, ort.Options{}), x)["y"], tensor.Of([]float32{1001, 2002}, 1, 2))
 	}); n != 0 {
 		t.Errorf("%d graphs are compiled after all sessions were closed", n)
 	}

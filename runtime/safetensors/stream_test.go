@@ -82,18 +82,15 @@ func TestStreamRefuses(t *testing.T) {
 		put  func(w *Writer) error
 	}{
 		{`tensor "a" lacks 4 bytes, so "b" cannot begin`, func(w *Writer) error {
-			return errors.Join(w.Put("a", one),
-				w.Put("b", one))
+			return errors.Join(w.Put("a", one), w.Put("b", one))
 		}},
 		{`tensor "a" lacks 4 bytes`, func(w *Writer) error { return errors.Join(w.Put("a", one), w.Close()) }},
 		{`tensor "b" lacks 4 bytes`, func(w *Writer) error {
-			return errors.Join(w.Put("a", tensor.New(2)),
-				w.Close())
+			return errors.Join(w.Put("a", tensor.New(2)), w.Close())
 		}},
 		{`tensor "a" has more values than the shape [2]`, func(w *Writer) error { return w.Put("a", tensor.New(3)) }},
 		{`tensor "a" is int64[1], was declared as F32`, func(w *Writer) error {
-			return w.Put("a",
-				tensor.OfInts([]int64{1}, 1))
+			return w.Put("a", tensor.OfInts([]int64{1}, 1))
 		}},
 		{`tensor "a": want floats or integers`, func(w *Writer) error { return w.Put("a", nil) }},
 		{`tensor "c" was not declared`, func(w *Writer) error {
