@@ -3,7 +3,6 @@ package optimization
 import (
 	"fmt"
 	"math"
-	"slices"
 
 	"promptfed/federation/method"
 	"promptfed/federation/methods/parts/aggregate"
@@ -92,15 +91,10 @@ func (m FedNova) work(c optim.Config, steps int, rate float64) (float64, error) 
 	return a, nil
 }
 
-// AdjustGradients counts the steps that move shared parameters: FedRep's first passes do not.
+// AdjustGradients counts the steps that move shared parameters.
 func (m FedNova) AdjustGradients(local *method.Local, gradients tensor.Map) error {
 	err := m.Method.AdjustGradients(local, gradients)
-	frozen := func(name string) bool { return slices.Contains(local.Frozen, name) }
-	if moving := slices.DeleteFunc(local.Shared.Names(), frozen); len(moving) > 0 {
-		steps, _ := local.Cache[novaSteps].(int)
-		local.Cache[novaSteps] = steps + 1
-	}
-
+	countMoving(local, novaSteps)
 	return err
 }
 

@@ -79,9 +79,11 @@ var hands = []methodtest.HandExample{
 	{Method: "promptfl", With: []string{"fedprox", "fednova"}, Options: with(zero,
 		options{"mu": 0.4}), LR: lr, Epochs: 2,
 		Want: map[string]float64{"r0/c1/upload/nova/a": 1.625, "r0/c0/upload/ctx": prox0 / 1.625}},
-	// FedRep's second pass alone moves ctx.
-	{Method: "cocoop", With: []string{"fedrep", "fednova"}, Options: options{"tokens": 1, "private": "meta/2/b"},
-		LR: lr, Epochs: 2, Want: map[string]float64{"r0/c0/upload/nova/a": 1, "r0/c1/upload/nova/a": 1}},
+	// FedRep's second pass alone moves ctx, from a private bias that is then 0.75: CoCoOp's prompt is their sum.
+	{Method: "cocoop", With: []string{"fedrep", "scaffold", "fednova"}, Options: options{"tokens": 1,
+		"private": "meta/2/b", "control": "path"}, LR: lr, Epochs: 2,
+		First: map[string]float64{"ctx": 0, "meta/1/b": -10, "meta/2/w": 0, "c0/meta/2/b": 0, "c1/meta/2/b": 0},
+		Want:  map[string]float64{"r0/c0/upload/nova/a": 1, "r0/c0/upload/scaffold/dc/ctx": slope0(end0)}},
 	{Method: "promptfl", With: []string{"qffl"}, Options: with(zero, options{"q": 1.0}), LR: lr,
 		Want: map[string]float64{"r0/c0/upload/qffl/loss": math.Ln2, "r0/merged/ctx": qffl1,
 			"r1/c0/upload/qffl/loss": math.Log(1 + math.Exp(-1.6*qffl1/math.Hypot(1, qffl1)))}},

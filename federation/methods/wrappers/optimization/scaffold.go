@@ -55,9 +55,10 @@ func (m SCAFFOLD) Properties() method.Properties {
 
 // Names of control variates, of their changes, and of a round's sum of gradients while it runs.
 const (
-	scaffoldC   = "scaffold/c"
-	scaffoldDC  = "scaffold/dc"
-	scaffoldSum = "scaffold/sum"
+	scaffoldC     = "scaffold/c"
+	scaffoldDC    = "scaffold/dc"
+	scaffoldSum   = "scaffold/sum"
+	scaffoldSteps = "scaffold/steps" // of a turn that moved shared parameters
 )
 
 // Start sends everyone a c of zeros, which each Merge renews.
@@ -79,6 +80,7 @@ func (m SCAFFOLD) AdjustGradients(local *method.Local, gradients tensor.Map) err
 		return err
 	}
 
+	countMoving(local, scaffoldSteps)
 	if m.Control == "gradients" {
 		sum := local.State.WithoutPrefix(scaffoldSum)
 		for name := range local.Shared {
@@ -112,6 +114,7 @@ func (m SCAFFOLD) Extras(t method.ClientSpec) []method.Extra {
 // renew sets the client's control variates and returns their changes.
 func (m SCAFFOLD) renew(local *method.Local) tensor.Map {
 	own, steps := local.State.WithoutPrefix(scaffoldC), float64(local.Steps)
+	moving, _ := local.Cache[scaffoldSteps].(int)
 	dc := local.Shared.Clone().Scale(0)
 	switch sum := local.State.WithoutPrefix(scaffoldSum); {
 	case m.Control == "gradients" && local.Steps > 0:
@@ -119,8 +122,8 @@ func (m SCAFFOLD) renew(local *method.Local) tensor.Map {
 			delete(local.State, scaffoldSum+"/"+name)
 		}
 		dc.Axpy(1/steps, sum).Axpy(-1, own)
-	case m.Control == "path" && steps*local.LR > 0:
-		dc.Axpy(1, local.Received).Axpy(-1, local.Shared).Scale(1/(steps*local.LR)).Axpy(-1,
+	case m.Control == "path" && float64(moving)*local.LR > 0:
+		dc.Axpy(1, local.Received).Axpy(-1, local.Shared).Scale(1/(float64(moving)*local.LR)).Axpy(-1,
 			local.Broadcast.WithoutPrefix(scaffoldC))
 	}
 

@@ -1,6 +1,8 @@
 package optimization
 
 import (
+	"slices"
+
 	"promptfed/federation/method"
 	"promptfed/runtime/tensor"
 )
@@ -23,4 +25,14 @@ func clientsOf(u method.Upload) float64 {
 		return float64(u.N)
 	}
 	return 1
+}
+
+// countMoving counts a step in which some shared parameter is not frozen, under a name of the turn's cache. FedRep's
+// first passes freeze all.
+func countMoving(local *method.Local, name string) {
+	frozen := func(parameter string) bool { return slices.Contains(local.Frozen, parameter) }
+	if moving := slices.DeleteFunc(local.Shared.Names(), frozen); len(moving) > 0 {
+		steps, _ := local.Cache[name].(int)
+		local.Cache[name] = steps + 1
+	}
 }
