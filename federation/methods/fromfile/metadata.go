@@ -242,8 +242,8 @@ func (m Metadata) check() error {
 		for _, name := range slices.Sorted(maps.Keys(list)) {
 			err, x := m.checkTensor(name, list[name], &total, "w", "D", "C"), list[name]
 			if err == nil && (kind != "down" && x.Std != 0 || kind == "up" && x.Value != 0) {
-				err = fmt.Errorf("std is %g and value %g; a state has no std, and an upload neither: remove them", x.Std,
-					x.Value)
+				err = fmt.Errorf("std is %g and value %g; a state has no std, and an upload neither: remove them",
+					x.Std, x.Value)
 			}
 			if err != nil {
 				return fmt.Errorf("%s %.60q: %w", kind, name, err)
@@ -325,8 +325,8 @@ func (m Metadata) checkTensor(name string, tensor Tensor, total *int, symbols ..
 
 	n := elements(slices.Concat(tensor.Shape, like.Shape))
 	if *total += n; n > maxElements || *total > maxAll {
-		return fmt.Errorf("shape %.100v is too large: with %d for each of T, w, D and C, a tensor may have %d elements "+
-			"at most, and all together %d", tensor.Shape, usualSize, maxElements, maxAll)
+		return fmt.Errorf("shape %.100v is too large: with %d for each of T, w, D and C, a tensor may have %d "+
+			"elements at most, and all together %d", tensor.Shape, usualSize, maxElements, maxAll)
 	}
 
 	if !(tensor.Std >= 0 && tensor.Std <= maxStd) || !(math.Abs(tensor.Value) <= maxStd) {

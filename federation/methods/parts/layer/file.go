@@ -30,7 +30,8 @@ var fileName = regexp.MustCompile(`[^A-Za-z0-9._-]`)
 // EmbedFile returns a File that holds a content, as a data URL (RFC 2397), with the last maxFileName bytes of its name.
 func EmbedFile(name string, content []byte) File {
 	name = fileName.ReplaceAllString(name, "_")
-	return File(dataURL + name[max(0, len(name)-maxFileName):] + dataBase64 + base64.StdEncoding.EncodeToString(content))
+	name = name[max(0, len(name)-maxFileName):]
+	return File(dataURL + name + dataBase64 + base64.StdEncoding.EncodeToString(content))
 }
 
 // Embedded reports whether f holds its content.

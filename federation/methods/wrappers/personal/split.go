@@ -14,8 +14,8 @@ import (
 )
 
 // Check reports names that the base method does not share, a split that leaves nothing to share, and a base method
-// whose server needs more than the mean. The wrapper changes the owners of the base method's parameters, and so comes right
-// after it, before all other wrappers.
+// whose server needs more than the mean. The wrapper changes the owners of the base method's parameters, and so comes
+// right after it, before all other wrappers.
 func (m FedPer) Check() error {
 	err := besideBase(m.Method, "changes the owners of")
 	properties := method.PropertiesOf(m.Method)
