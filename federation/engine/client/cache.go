@@ -46,9 +46,10 @@ type entry struct {
 // of a client's prompt have the size of its scores of hundreds of images, and while the client does not change, its
 // tests need the scores alone.
 type caches struct {
-	values *valueCache // of tests, such as class features of a prompt
-	tested *valueCache // class scores, by test data and parameters
-	images *valueCache // of imageParts
+	values  *valueCache // of tests, such as class features of a prompt
+	tested  *valueCache // class scores, by test data and parameters
+	images  *valueCache // of imageParts
+	initial *valueCache // of plan.initial
 }
 
 // testBytes bounds the values of caches.values and of caches.tested: the class features of 100 clients and 101 classes
@@ -214,7 +215,7 @@ func (w *Worker) scoresOnce(ctx context.Context, plan *plan, local *method.Local
 		return nil, err
 	}
 
-	return cached(w.caches.tested, key, func() (*tensor.Tensor, error) {
+	return cached(w.compiler.tested, key, func() (*tensor.Tensor, error) {
 		return w.scores(ctx, plan, local, state,
 			rows)
 	})

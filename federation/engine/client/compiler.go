@@ -32,8 +32,7 @@ type compiler struct {
 	programs   Programs // nil for the graphs as they are built
 	weights    onnx.WeightFiles
 	caches
-	initial       *valueCache // of plan.initial
-	evaluables    sync.Map    // record.Evaluable by ClientSpec
+	evaluables    sync.Map // record.Evaluable by ClientSpec
 	leastProducts float64
 
 	mu     sync.Mutex
@@ -52,7 +51,7 @@ type planKey struct {
 	task     method.ClientSpec
 }
 
-func newCompiler(experiment *spec.Experiment, set Settings, k caches, initial *valueCache) *compiler {
+func newCompiler(experiment *spec.Experiment, set Settings, k caches) *compiler {
 	kernels := set.Session.Kernels()
 	switch {
 	case set.Programs != nil:
@@ -62,7 +61,6 @@ func newCompiler(experiment *spec.Experiment, set Settings, k caches, initial *v
 	}
 
 	return &compiler{experiment: experiment, options: set.Session, texts: set.Texts, programs: set.Programs, caches: k,
-		initial:       initial,
 		leastProducts: leastProducts, plans: map[planKey]*plan{}, equal: map[string]*plan{},
 		hands: map[string]*tensor.Tensor{}, kernels: kernels}
 }
@@ -297,7 +295,7 @@ func cut(roots []graph.Node, inputs func(method.Input) bool) (rest []graph.Node,
 		fixed = append(fixed, graph.Output{Name: at(len(fixed)).String(), Node: part})
 	}
 
-	return replaceAll(roots, nodesOf(fixed), func(i int) graph.Node {
+	return Replace(roots, nodesOf(fixed), func(i int) graph.Node {
 		part := fixed[i].Node
 		return part.Graph().InputFrom(at(i), part.DType(), part.Shape())
 	}), fixed
@@ -377,14 +375,6 @@ func (c *compiler) same(kind Kind, backbone spec.Backbone, scope *method.Scope, 
 }
 
 func valueOf(n graph.Node) []graph.Output { return []graph.Output{{Name: valueOutput, Node: n}} }
-
-func (c *compiler) lowered(b spec.Backbone, n graph.Node) (graph.Node, error) {
-	out, err := c.allLowered(b, valueOf(n), nil, nil)
-	if err != nil {
-		return n, err
-	}
-	return out[0].Node, nil
-}
 
 // allLowered returns outputs in which towers take the place of placeholders.
 func (c *compiler) allLowered(b spec.Backbone, outputs []graph.Output, passes passOf,

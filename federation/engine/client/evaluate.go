@@ -62,7 +62,7 @@ func (w *Worker) Test(ctx context.Context, client *spec.Client, instruction mess
 		return x.evaluate(ctx, client, instruction, state)
 	}
 
-	w.caches.beginTests(instruction.Round)
+	w.compiler.beginTests(instruction.Round)
 	fail := func(err error) (message.Scores, error) {
 		return message.Scores{}, fmt.Errorf("round %d, client %d, test: %w", instruction.Round+1, client.ID, err)
 	}

@@ -1,17 +1,17 @@
 package client
 
 // InitialValues returns the number of forward passes that a worker remembers, all at prompts from the server.
-func (w *Worker) InitialValues() int { return len(w.initial.at) }
+func (w *Worker) InitialValues() int { return len(w.compiler.initial.at) }
 
 // DropClassFeatures evicts all values of a worker's tests other than class scores.
 func (w *Worker) DropClassFeatures() {
-	for w.caches.values.used.Len() > 0 {
-		w.caches.values.dropLast()
+	for w.compiler.values.used.Len() > 0 {
+		w.compiler.values.dropLast()
 	}
 }
 
 // ClassFeatures returns how many values of tests other than class scores a worker keeps.
-func (w *Worker) ClassFeatures() int { return len(w.caches.values.at) }
+func (w *Worker) ClassFeatures() int { return len(w.compiler.values.at) }
 
 // CheckBatch and Products are for tests in client_test.
 var CheckBatch, Products = checkBatch, products

@@ -101,7 +101,7 @@ func cutImages(out []graph.Output, least float64) (rest, parts []graph.Output) {
 	}
 
 	slices.SortFunc(cut, func(a, b graph.Node) int { return a.Op().ID - b.Op().ID }) // alike in steps and tests
-	replaced := replaceAll(nodesOf(out), cut, func(i int) graph.Node {
+	replaced := Replace(nodesOf(out), cut, func(i int) graph.Node {
 		shape := cut[i].Shape()
 		in := graph.Rows("B", ofOneImage(cut[i])...)
 		n := cut[i].Graph().InputFrom(aloneInput(i), graph.Float, in)

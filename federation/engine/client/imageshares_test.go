@@ -94,7 +94,7 @@ func TestSharesOfImageParts(t *testing.T) {
 		b := imageTower{c.tower, clip.Vision{VisionArch: towers[c.tower]}}
 		e := &spec.Experiment{Method: m, Classes: []string{"ant", "bee"}, Template: "a {}."}
 		build := func(kind string, least float64) (share float64, kB int) {
-			comp := newCompiler(e, Settings{}, caches{}, nil)
+			comp := newCompiler(e, Settings{}, caches{})
 			comp.hands[fmt.Sprintf("%q %#v", c.tower, method.HandTexts{Templates: []string{e.Template}})] =
 				tensor.New(2, b.vision.EmbedDim)
 			s := comp.scope(spec.TaskOf(b, 0, 1, 2))

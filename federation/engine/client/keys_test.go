@@ -106,7 +106,7 @@ func TestWeightsReplacedDuringARun(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	c := newCompiler(&spec.Experiment{}, Settings{}, caches{}, nil)
+	c := newCompiler(&spec.Experiment{}, Settings{}, caches{})
 	defer c.close()
 	compile := func() (*program, error) {
 		g := graph.New()

@@ -185,12 +185,8 @@ func partsWithout(roots []graph.Node, inputs func(method.Input) bool) (out []gra
 	return out
 }
 
-// Replace returns root with other nodes in place of some nodes.
-func Replace(root graph.Node, nodes []graph.Node, with func(i int) graph.Node) graph.Node {
-	return replaceAll([]graph.Node{root}, nodes, with)[0]
-}
-
-func replaceAll(roots, nodes []graph.Node, with func(i int) graph.Node) []graph.Node {
+// Replace returns roots with other nodes in place of some nodes.
+func Replace(roots, nodes []graph.Node, with func(i int) graph.Node) []graph.Node {
 	return graph.Transform(roots, func(op *graph.Op, _ []graph.Node) []graph.Node {
 		out := slices.Clone(op.Out)
 		found := false

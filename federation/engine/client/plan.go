@@ -358,9 +358,3 @@ func (p *program) hostsOf(scope *method.Scope) []method.HostCall {
 		return !slices.Contains(p.inputs, h.Input())
 	})
 }
-
-// Reads lists the inputs of spec.LargeInputs that the method reads of a client's images besides their features. clients
-// is the number of clients.
-func (w *Worker) Reads(client *spec.Client, clients int) []string {
-	return spec.Reads(w.Experiment.Method, w.Task(client, clients))
-}

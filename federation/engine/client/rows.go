@@ -25,13 +25,7 @@ func (w *Worker) evalRows(client *spec.Client, local *method.Local, state messag
 		return w.scores(context.Background(), p, local, state, local.Data)
 	}
 
-	return w.run(context.Background(), p, local, state, local.Data)
-}
-
-// run computes a value over all rows of a data set.
-func (w *Worker) run(ctx context.Context, p *plan, local *method.Local, s message.ClientState,
-	data method.Data) (*tensor.Tensor, error) {
-	return w.runOn(ctx, p, local, s, data, tensor.Indices(data.Len()))
+	return w.runOn(context.Background(), p, local, state, local.Data, tensor.Indices(local.Data.Len()))
 }
 
 // scores computes class scores [N,C], or another value [N,...], of all rows of a data set, in parts if rows are large.
@@ -39,7 +33,7 @@ func (w *Worker) scores(ctx context.Context, p *plan, local *method.Local, s mes
 	data method.Data) (*tensor.Tensor, error) {
 	size := p.rowsAtOnce()
 	if size == 0 || data.Len() <= size {
-		return w.run(ctx, p, local, s, data)
+		return w.runOn(ctx, p, local, s, data, tensor.Indices(data.Len()))
 	}
 	return w.inChunks(ctx, p, local, s, data, size, false)
 }
@@ -65,6 +59,7 @@ func (w *Worker) inChunks(ctx context.Context, p *plan, local *method.Local, s m
 	return out, nil
 }
 
+// runOn computes a value over some rows of a data set.
 func (w *Worker) runOn(ctx context.Context, plan *plan, local *method.Local, s message.ClientState, data method.Data,
 	rows []int) (*tensor.Tensor, error) {
 	in := inputsOf(local, s)
@@ -134,7 +129,11 @@ func (w *Worker) FixedNodes(ctx context.Context, client *spec.Client, local *met
 
 // Logits returns the method's class scores with the text and image towers in the graph.
 func (w *Worker) Logits(client *spec.Client, scope *method.Scope) (graph.Node, error) {
-	return w.compiler.lowered(client.Backbone, w.Experiment.Method.Logits(scope))
+	out, err := w.compiler.allLowered(client.Backbone, valueOf(w.Experiment.Method.Logits(scope)), nil, nil)
+	if err != nil {
+		return graph.Node{}, err
+	}
+	return out[0].Node, nil
 }
 
 // scoredTogether is how many rows ScoreRows scores at a time. Kernels use vectors of at most 16 numbers, so that the

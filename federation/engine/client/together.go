@@ -108,7 +108,7 @@ func (w *Worker) computeAhead(ctx context.Context, jobs []Job, workers int) erro
 		w = evaluator.worker
 	}
 
-	w.caches.beginTests(instruction.Round)
+	w.compiler.beginTests(instruction.Round)
 	eg, ctx := errgroup.WithContext(ctx)
 	eg.SetLimit(workers)
 	run := func(values []missingPrefix) { eg.Go(func() error { return w.computePrefixes(ctx, values) }) }
@@ -132,7 +132,7 @@ func (w *Worker) computeAhead(ctx context.Context, jobs []Job, workers int) erro
 
 			for _, v := range missing {
 				// a value that the cache drops before a test asks for it costs double
-				if seen[v.key] || bytes > w.caches.values.capacity/2 {
+				if seen[v.key] || bytes > w.compiler.values.capacity/2 {
 					continue
 				}
 				seen[v.key] = true
@@ -196,11 +196,11 @@ func (w *Worker) missingPrefixes(client *spec.Client, instruction message.Instru
 			return nil, err
 		}
 
-		if _, done := w.caches.tested.find(scores); done {
+		if _, done := w.compiler.tested.find(scores); done {
 			continue
 		}
 
-		if _, done := w.caches.values.find(prefix.key); done {
+		if _, done := w.compiler.values.find(prefix.key); done {
 			continue
 		}
 
@@ -218,7 +218,7 @@ func (w *Worker) computePrefixes(ctx context.Context, values []missingPrefix) er
 	ins := convert.Slice(values, func(v missingPrefix) inputs { return v.in })
 	outs, err := values[0].plan.runPrefix(ctx, ins...)
 	for i := 0; i < len(values) && err == nil; i++ {
-		_, err = cached(w.caches.values, values[i].key, func() (ort.Values, error) { return outs[i], nil })
+		_, err = cached(w.compiler.values, values[i].key, func() (ort.Values, error) { return outs[i], nil })
 	}
 	return err
 }

@@ -39,7 +39,7 @@ type turn struct {
 
 // begin starts a turn, with a fresh optimizer or with the state of the shared one.
 func (w *Worker) begin(client *spec.Client, instruction message.Instruction, state message.ClientState) (*turn, error) {
-	w.initial.begin(instruction.Round)
+	w.compiler.initial.begin(instruction.Round)
 	local, state := w.Begin(client, instruction, state)
 	plan, err := w.compiler.step(client.Backbone, local.Task)
 	if err != nil {

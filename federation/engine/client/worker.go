@@ -27,8 +27,6 @@ type Worker struct {
 	Settings   Settings
 
 	compiler   *compiler
-	caches     caches
-	initial    *valueCache // of plan.initial
 	evaluators map[string]setEvaluator
 	shared     *sharedOptimizer // nil for a fresh one in every turn
 	pretrains  bool             // on synthetic images, before round 0
@@ -57,12 +55,6 @@ type KeptTexts func(key [sha256.Size]byte, shape []int, compute func() (*tensor.
 
 // NewWorker returns the client side of an experiment; Close frees its sessions.
 func NewWorker(experiment *spec.Experiment, set Settings) *Worker {
-	k := caches{newValueCache(testBytes, keptTests), newValueCache(testBytes, keptTests), newValueCache(imageBytes, 0)}
-	k.images.fixed = true
-	return newWorker(experiment, set, k)
-}
-
-func newWorker(experiment *spec.Experiment, set Settings, caches caches) *Worker {
 	capacity := cmp.Or(set.PrefixBytes, initialBytes)
 	if set.Programs != nil {
 		capacity = 0
@@ -73,8 +65,15 @@ func newWorker(experiment *spec.Experiment, set Settings, caches caches) *Worker
 		capacity = 0
 	}
 
-	w := &Worker{Experiment: *experiment, Settings: set, caches: caches, initial: newValueCache(capacity, 0)}
-	w.compiler = newCompiler(experiment, set, caches, w.initial)
+	k := caches{values: newValueCache(testBytes, keptTests), tested: newValueCache(testBytes, keptTests),
+		images: newValueCache(imageBytes, 0), initial: newValueCache(capacity, 0)}
+	k.images.fixed = true
+	return newWorker(experiment, set, k)
+}
+
+func newWorker(experiment *spec.Experiment, set Settings, caches caches) *Worker {
+	w := &Worker{Experiment: *experiment, Settings: set}
+	w.compiler = newCompiler(experiment, set, caches)
 	w.evaluators = setEvaluators(experiment, set, caches)
 	if experiment.Training.Shared {
 		w.shared = &sharedOptimizer{tensor.Map{}}

@@ -129,21 +129,13 @@ func (o Instruction) Tensors() tensor.Map {
 	return m
 }
 
-// Reencode sends an instruction through its encoded form.
+// Reencode sends an instruction to one client through its encoded form.
 func Reencode(instruction Instruction) (Instruction, error) {
 	m, err := roundTrip(instruction.Tensors())
 	if err != nil {
 		return instruction, err
 	}
-	return instruction.with(m), nil
-}
-
-func (o Instruction) with(m tensor.Map) Instruction {
-	o.Shared, o.Broadcast = m.WithoutPrefix(sharedPart), m.WithoutPrefix(downPart)
-	if each := m.WithoutPrefix(eachPart); len(each) > 0 {
-		o.PerClient = map[int]tensor.Map{o.Clients[0]: each}
-	}
-	return o
+	return instruction.WithTensors(m)
 }
 
 // ReencodeReply returns a reply to the instruction after it passed through its encoded form.
@@ -180,7 +172,13 @@ func (o Instruction) WithTensors(m tensor.Map) (Instruction, error) {
 	if len(o.Clients) != 1 {
 		return o, fmt.Errorf("an instruction must be for one client; this one is for %d", len(o.Clients))
 	}
-	return o.with(m), nil
+
+	o.Shared, o.Broadcast = m.WithoutPrefix(sharedPart), m.WithoutPrefix(downPart)
+	if each := m.WithoutPrefix(eachPart); len(each) > 0 {
+		o.PerClient = map[int]tensor.Map{o.Clients[0]: each}
+	}
+
+	return o, nil
 }
 
 // Tensors returns the tensors of a reply, which are sent beside its header.

@@ -36,9 +36,9 @@ func ClassifierGraph(worker *client.Worker, ctx context.Context, site *spec.Clie
 		return scoreGraph.scores, err
 	}
 
-	return client.Replace(scoreGraph.scores, fixed, func(i int) graph.Node {
+	return client.Replace([]graph.Node{scoreGraph.scores}, fixed, func(i int) graph.Node {
 		return scoreGraph.scores.Graph().Const(values[i]).Cast(fixed[i].DType())
-	}), scoreGraph.scores.Graph().Err()
+	})[0], scoreGraph.scores.Graph().Err()
 }
 
 // scoreGraph is the graph of a client's class scores, with the towers in it.

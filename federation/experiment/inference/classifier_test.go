@@ -96,7 +96,7 @@ func TestClassifierIsPredict(t *testing.T) {
 				same(t, got, want)
 				// the toy's image tower has Tanh, too, and a prompt for each image needs the text tower
 				own := slices.Contains([]string{"fedclip", "cocoop", "fedapt", "trip"}, name) ||
-					slices.Contains(w.Reads(c, 4), "pixels")
+					slices.Contains(spec.Reads(e.Method, w.Task(c, 4)), "pixels")
 				if !own && slices.ContainsFunc(graph.Reachable(n), func(o *graph.Op) bool { return o.Kind == "Tanh" }) {
 					t.Error("the text tower is in the classifier")
 				}

@@ -136,7 +136,8 @@ func (f *Classifier) Predict(ctx context.Context, images []data.Example) (out []
 	}
 
 	rows := &spec.Features{Class: make([]int64, len(images))}
-	for _, what := range append(f.worker.Reads(f.client, f.clients), method.ImageInput) {
+	reads := spec.Reads(f.worker.Experiment.Method, f.worker.Task(f.client, f.clients))
+	for _, what := range append(reads, method.ImageInput) {
 		t, err := x.Compute(ctx, features.Request{Bundle: f.bundle, List: images, What: what})
 		if err != nil {
 			return nil, err
