@@ -609,16 +609,14 @@ func (c *compiler) compile(kind Kind, b spec.Backbone, scope *method.Scope, out 
 func (c *compiler) program(kind Kind, backbone spec.Backbone, scope *method.Scope, out []graph.Output,
 	gradients map[string]method.Input) *program {
 	program := &program{number: lastProgram.Add(1), common: commonInputs(scope, method.ReceivedInput)}
-	one := sync.OnceValues(func() (*ort.Session, error) { return c.session(kind, backbone, out, gradients) })
-	var together sync.Map // by number of clients
+	var sessions sync.Map // by number of clients
 	program.session = func(clients int) (*ort.Session, error) {
-		if clients == 1 {
-			return one()
-		}
-
-		session, ok := together.Load(clients)
+		session, ok := sessions.Load(clients)
 		if !ok {
-			session, _ = together.LoadOrStore(clients, sync.OnceValues(func() (*ort.Session, error) {
+			session, _ = sessions.LoadOrStore(clients, sync.OnceValues(func() (*ort.Session, error) {
+				if clients == 1 {
+					return c.session(kind, backbone, out, gradients)
+				}
 				all, err := program.several(clients)
 				if err != nil {
 					return nil, err
