@@ -50,6 +50,8 @@ func TestRefusesBeforeRoundZero(t *testing.T) {
 		{"numbering", func(e *spec.Experiment) { e.Clients[1].ID = 5 }, []string{"client 5", "position 1"}},
 		{"label", func(e *spec.Experiment) { features(e.Clients[0]).Class[3] = 4 }, []string{"client 0", "label 4",
 			"4 classes"}},
+		{"images of the server", func(e *spec.Experiment) { e.Synthetic = &spec.Synthetic{Data: e.Clients[0].Train} },
+			[]string{"synthetic.epochs is 0"}},
 		{"participation", func(e *spec.Experiment) { e.Plan.Participation = 1.5 }, []string{"participation", "1.5"}},
 		{"participation", func(e *spec.Experiment) { e.Plan.Participation = math.NaN() }, []string{"participation"}},
 		{"rounds", func(e *spec.Experiment) { e.Plan.Rounds = 0 }, []string{"train.rounds", "1 or more"}},

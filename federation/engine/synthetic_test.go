@@ -7,9 +7,7 @@ import (
 	"promptfed/federation/engine"
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/engine/state"
-	"promptfed/federation/method"
 	"promptfed/federation/methodtest"
-	"promptfed/runtime/goldentest"
 	"promptfed/runtime/optim"
 )
 
@@ -52,24 +50,3 @@ func TestSyntheticOnce(t *testing.T) {
 		t.Error("the server's images changed nothing")
 	}
 }
-
-func TestSyntheticRefused(t *testing.T) {
-	for _, c := range []struct {
-		change func(*spec.Synthetic)
-		want   string
-	}{
-		{func(s *spec.Synthetic) { s.Epochs = 0 }, "synthetic.epochs is 0"},
-		{func(s *spec.Synthetic) { s.Data = spec.LabelsOnly{} }, "no images"},
-		{func(s *spec.Synthetic) { s.Data = wrongLabel{s.Data} }, "label 9, but there are 4 classes"},
-	} {
-		e := synthetic(t, 1)
-		c.change(e.Synthetic)
-		_, err := engine.Run(context.Background(), e, engine.Settings{})
-		goldentest.WantError(t, err, c.want)
-	}
-}
-
-// wrongLabel is data with a label outside the classes.
-type wrongLabel struct{ method.Data }
-
-func (wrongLabel) Labels() []int64 { return []int64{9} }
