@@ -22,8 +22,7 @@ func checkPlan(experiment *spec.Experiment, clients int) error {
 	}
 
 	if p := experiment.Plan.Participation; !(p >= 0 && p <= 1) {
-		return &configtags.KeyError{Key: "participation", Err: fmt.Errorf("participation is %v; it must be above 0 "+
-			"and at most 1 (0 counts as 1)", p)}
+		return configtags.KeyErrorf("participation", "%v must be above 0 and at most 1 (0 counts as 1)", p)
 	}
 
 	for _, id := range experiment.Plan.Trainers {

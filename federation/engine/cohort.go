@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"errors"
 	"math/rand/v2"
 
 	"promptfed/federation/configtags"
@@ -63,9 +62,8 @@ func check(experiment *spec.Experiment, set Settings, clients []message.Particip
 		return configtags.KeyErrorf("train.optimizer_state", "shared passes one optimizer from client to client; run "+
 			"it in one process, without secure aggregation")
 	case experiment.SimulatedTime != nil && (set.Remote != nil || secure):
-		return &configtags.KeyError{Key: "simulated_time.speeds", Err: errors.New("simulated_time: clients on other " +
-			"machines take real time, and secure aggregation needs the clients that began a round; use it with " +
-			"promptfed run, without secure_aggregation")}
+		return configtags.KeyErrorf("simulated_time.speeds", "clients on other machines take real time, and secure "+
+			"aggregation needs the clients that began a round; use it with promptfed run, without secure_aggregation")
 	case experiment.BatchClients > 1 && elsewhere:
 		return configtags.KeyErrorf("runtime.batch_clients", "%d trains clients of one process together, but here "+
 			"each client trains alone; set it to 1", experiment.BatchClients)

@@ -51,7 +51,7 @@ func TestRefusesBeforeRoundZero(t *testing.T) {
 		{"label", func(e *spec.Experiment) { features(e.Clients[0]).Class[3] = 4 }, []string{"client 0", "label 4",
 			"4 classes"}},
 		{"images of the server", func(e *spec.Experiment) { e.Synthetic = &spec.Synthetic{Data: e.Clients[0].Train} },
-			[]string{"synthetic.epochs is 0"}},
+			[]string{"synthetic.epochs: 0 must"}},
 		{"participation", func(e *spec.Experiment) { e.Plan.Participation = 1.5 }, []string{"participation", "1.5"}},
 		{"participation", func(e *spec.Experiment) { e.Plan.Participation = math.NaN() }, []string{"participation"}},
 		{"rounds", func(e *spec.Experiment) { e.Plan.Rounds = 0 }, []string{"train.rounds", "1 or more"}},

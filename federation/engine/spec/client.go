@@ -57,8 +57,7 @@ type Synthetic struct {
 // Check returns an error for data that cannot be used.
 func (s *Synthetic) Check(classes int) error {
 	if s.Epochs < 1 {
-		return &configtags.KeyError{Key: "synthetic.epochs", Err: fmt.Errorf("synthetic.epochs is %d; it must be 1 or "+
-			"more", s.Epochs)}
+		return configtags.KeyErrorf("synthetic.epochs", "%d must be 1 or more", s.Epochs)
 	}
 
 	if s.Data.Len() == 0 {

@@ -100,8 +100,8 @@ func TestEvaluationSets(t *testing.T) {
 
 func TestSynthetic(t *testing.T) {
 	for says, s := range map[string]spec.Synthetic{"": {Epochs: 1, Data: &spec.Features{Class: []int64{0, 3}}},
-		"synthetic.epochs is 0; it must be 1 or more": {Data: &spec.Features{Class: []int64{0}}},
-		"the synthetic set has no images":             {Epochs: 1, Data: spec.LabelsOnly{1}},
+		"synthetic.epochs: 0 must be 1 or more": {Data: &spec.Features{Class: []int64{0}}},
+		"the synthetic set has no images":       {Epochs: 1, Data: spec.LabelsOnly{1}},
 		"the synthetic set has label 4, but there are 4 classes": {Epochs: 1,
 			Data: &spec.Features{Class: []int64{0, 4}}},
 		"the synthetic set has label -1, but there are 4 classes": {Epochs: 1,
