@@ -94,7 +94,7 @@ func TestElsewhere(t *testing.T) {
 			return err
 		},
 	} {
-		if err := open(); err == nil || !strings.HasPrefix(err.Error(), "attack:") {
+		if err := open(); err == nil || !strings.HasPrefix(err.Error(), "attack.kind:") {
 			t.Errorf("%v", err)
 		}
 	}

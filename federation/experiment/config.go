@@ -340,18 +340,18 @@ func (c Config) checkSimulatedTime() error {
 	t := c.SimulatedTime
 	errs := []error{t.Check()}
 	if t.Enabled() && c.SecureAggregation.Enabled() {
-		errs = append(errs, &configtags.KeyError{Key: "simulated_time.speeds", Err: errors.New("simulated_time: " +
-			"secure aggregation needs all clients that began a round, however late; use only one of the two")})
+		errs = append(errs, configtags.KeyErrorf("simulated_time.speeds", "secure aggregation needs all clients that began a "+
+			"round, however late; use only one of the two"))
 	}
 
 	if t.FedBuff.Buffer > 0 {
 		if c.Sampling == poisson {
-			errs = append(errs, &configtags.KeyError{Key: "simulated_time.fedbuff.buffer", Err: errors.New(
-				"simulated_time.fedbuff: clients train all the time, none is drawn for a round; set sampling: fixed")})
+			errs = append(errs, configtags.KeyErrorf("simulated_time.fedbuff.buffer", "clients train all the time, none is "+
+				"drawn for a round; set sampling: fixed"))
 		}
 		if c.Train.State == sharedState {
-			errs = append(errs, &configtags.KeyError{Key: "simulated_time.fedbuff.buffer", Err: errors.New(
-				"simulated_time.fedbuff: clients train at the same time; set train.optimizer_state: fresh")})
+			errs = append(errs, configtags.KeyErrorf("simulated_time.fedbuff.buffer", "clients train at the same time; set "+
+				"train.optimizer_state: fresh"))
 		}
 	}
 

@@ -223,8 +223,7 @@ func (d *Data) openTriggered() error {
 	}
 
 	if len(with.examples) == 0 {
-		return &configtags.KeyError{Key: "attack.target", Err: errors.New("attack: backdoor: all test images are of " +
-			"the class attack.target; choose another")}
+		return configtags.KeyErrorf("attack.target", "all test images of the backdoor are of this class; choose another")
 	}
 
 	d.evaluationSets = append(d.evaluationSets, with, without)

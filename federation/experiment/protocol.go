@@ -151,8 +151,8 @@ func (c Config) noAttack() error {
 	if !c.Attack.Enabled() {
 		return nil
 	}
-	return &configtags.KeyError{Key: "attack.kind", Err: errors.New("attack: attacks are simulated by promptfed run " +
-		"only (also with --cluster), not by serve and join; set attack.kind: none")}
+	return configtags.KeyErrorf("attack.kind", "attacks are simulated by promptfed run only (also with --cluster), not by "+
+		"serve and join; set it to none")
 }
 
 // attackers draws the attackers among the clients that train: those of a list, or all.
@@ -162,8 +162,8 @@ func (c Config) attackers(trainers []int, clients int) (attack.Attack, error) {
 	}
 
 	if c.Train.Centralised {
-		return attack.Attack{}, &configtags.KeyError{Key: "attack.kind", Err: errors.New("attack: train.centralised " +
-			"has one client, which would be the only attacker; use only one of the two")}
+		return attack.Attack{}, configtags.KeyErrorf("attack.kind", "train.centralised has one client, which would be "+
+			"the only attacker; use only one of the two")
 	}
 
 	if len(trainers) == 0 {

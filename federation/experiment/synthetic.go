@@ -1,7 +1,6 @@
 package experiment
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -78,8 +77,7 @@ func openSynthetic(c Synthetic, classes []string) (own []data.Example, notes []s
 	}
 
 	if len(own) == 0 {
-		return nil, nil, &configtags.KeyError{Key: "synthetic.set", Err: errors.New("synthetic: the set has no " +
-			"images to train on")}
+		return nil, nil, configtags.KeyErrorf("synthetic.set", "the set has no images to train on")
 	}
 
 	for _, note := range set.Notes {

@@ -28,10 +28,9 @@ func (f *Federation) Trace(config any) (trace.Info, error) {
 		}
 
 		bundle := trace.Bundle{Name: model.Name, Digest: model.Digest(), Folder: model.WeightsDir(),
-			LogitScale: model.LogitScale,
-			LogitBias:  model.LogitBias, Sigmoid: model.Sigmoid, SOS: tok.SOS(), EOT: tok.EOT(),
-			Context: model.Text.Context,
-			Text:    model.Text}
+			LogitScale: model.LogitScale, LogitBias: model.LogitBias, Sigmoid: model.Sigmoid, SOS: tok.SOS(),
+			EOT: tok.EOT(), Context: model.Text.Context, Text: model.Text,
+			TemplateTokens: map[string][][]int{}, Words: map[string][]int{}}
 
 		if bundle.Tokens, err = model.ClassTokens(experiment.Classes); err != nil {
 			return info, err
@@ -63,18 +62,12 @@ func (f *Federation) Trace(config any) (trace.Info, error) {
 			if template == "{}" {
 				continue
 			}
-			if bundle.TemplateTokens == nil {
-				bundle.TemplateTokens = map[string][][]int{}
-			}
 			if bundle.TemplateTokens[template], err = whole(template); err != nil {
 				return info, err
 			}
 		}
 
 		for _, text := range info.Texts() {
-			if bundle.Words == nil {
-				bundle.Words = map[string][]int{}
-			}
 			if bundle.Words[text], err = tok.Encode(text); err != nil {
 				return info, err
 			}
