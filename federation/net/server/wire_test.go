@@ -395,7 +395,7 @@ func TestMessagesOutOfPlace(t *testing.T) {
 		"started another run":   join(func(j *wire.JoinCall) { j.Run = wire.NewID() }),
 		"is not an identity":    join(func(j *wire.JoinCall) { j.Instance = "../x" }),
 		"invalid character":     join(func(j *wire.JoinCall) { j.Request = []byte("x") }),
-		"unknown field":         join(func(j *wire.JoinCall) { j.Request = []byte(`{"x":1}`) }),
+		"unknown object member": join(func(j *wire.JoinCall) { j.Request = []byte(`{"x":1}`) }),
 		"message size":          join(func(j *wire.JoinCall) { j.Request = make([]byte, 8<<20) }),
 		"0 classes are too few": r.changed(func(c *wire.JoinRequest) { c.RunSpec.Classes = nil }),
 		"0 examples to train":   r.changed(func(c *wire.JoinRequest) { c.Examples = 0 }),

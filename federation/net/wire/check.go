@@ -1,14 +1,14 @@
 package wire
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"regexp"
 	"strings"
 	"unicode"
+
+	jsonv2 "github.com/go-json-experiment/json"
 
 	"promptfed/federation/engine/message"
 	"promptfed/federation/net/certs"
@@ -134,19 +134,9 @@ func (r *Reply) Message(client int) (message.Reply, error) {
 	return out, nil
 }
 
-// DecodeStrict decodes one JSON value and nothing beside it. Unknown fields are errors.
+// DecodeStrict decodes one JSON value and nothing beside it. Unknown and repeated fields are errors.
 func DecodeStrict(b []byte, into any) error {
-	d := json.NewDecoder(bytes.NewReader(b))
-	d.DisallowUnknownFields()
-	if err := d.Decode(into); err != nil {
-		return err
-	}
-
-	if _, err := d.Token(); err != io.EOF {
-		return errors.New("more than one value")
-	}
-
-	return nil
+	return jsonv2.Unmarshal(b, into, jsonv2.RejectUnknownMembers(true))
 }
 
 // CheckInline compares the tensors inside a message with their description.
