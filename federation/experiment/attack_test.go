@@ -98,7 +98,7 @@ func TestElsewhere(t *testing.T) {
 			t.Errorf("%v", err)
 		}
 	}
-	c.SimulatedTime.Speeds, c.SimulatedTime.File = "file", "/dev/zero" // a client must not read a file that a server names
+	c.SimulatedTime.Speeds, c.SimulatedTime.File = "file", "/dev/zero" // named by the server
 	if invited, err := c.CheckInvitation(); err != nil || invited.Attack.Enabled() || invited.SimulatedTime.Enabled() {
 		t.Errorf("%v, %+v", err, invited)
 	}

@@ -205,9 +205,7 @@ func Defaults() Config {
 		Synthetic: Synthetic{Config: sets.Defaults(), Epochs: 10},
 		Partition: partition.Defaults(),
 		Train: Train{Rounds: 10, Epochs: 1, Batch: 32, Loss: softmaxLoss, Optimizer: "sgd", State: freshState,
-			LR:       0.002,
-			Momentum: 0.9, WeightDecay: 5e-4, Memory: 4,
-			Schedule: optim.Schedule{Kind: "constant"}},
+			LR: 0.002, Momentum: 0.9, WeightDecay: 5e-4, Memory: 4, Schedule: optim.Schedule{Kind: "constant"}},
 		Participation: 1,
 		Sampling:      "fixed",
 		Attack:        attack.Defaults(),
@@ -340,18 +338,18 @@ func (c Config) checkSimulatedTime() error {
 	t := c.SimulatedTime
 	errs := []error{t.Check()}
 	if t.Enabled() && c.SecureAggregation.Enabled() {
-		errs = append(errs, configtags.KeyErrorf("simulated_time.speeds", "secure aggregation needs all clients that began a "+
-			"round, however late; use only one of the two"))
+		errs = append(errs, configtags.KeyErrorf("simulated_time.speeds", "secure aggregation needs all clients that "+
+			"began a round, however late; use only one of the two"))
 	}
 
 	if t.FedBuff.Buffer > 0 {
 		if c.Sampling == poisson {
-			errs = append(errs, configtags.KeyErrorf("simulated_time.fedbuff.buffer", "clients train all the time, none is "+
-				"drawn for a round; set sampling: fixed"))
+			errs = append(errs, configtags.KeyErrorf("simulated_time.fedbuff.buffer", "clients train all the time, "+
+				"none is drawn for a round; set sampling: fixed"))
 		}
 		if c.Train.State == sharedState {
-			errs = append(errs, configtags.KeyErrorf("simulated_time.fedbuff.buffer", "clients train at the same time; set "+
-				"train.optimizer_state: fresh"))
+			errs = append(errs, configtags.KeyErrorf("simulated_time.fedbuff.buffer", "clients train at the same "+
+				"time; set train.optimizer_state: fresh"))
 		}
 	}
 

@@ -240,9 +240,8 @@ func (d *Data) describeData() {
 	d.Info.Notes = append(d.Info.Notes, d.classNotes()...)
 	d.Info.Clients = d.countShared()
 	if n := d.Info.Clients.OwnTest; n > 0 {
-		d.Info.Notes = append(d.Info.Notes, CountInWords(n,
-			"test image")+" of clients equal to training images of the "+
-			"same client")
+		d.Info.Notes = append(d.Info.Notes,
+			CountInWords(n, "test image")+" of clients equal to training images of the same client")
 	}
 
 	if n := d.Info.Clients.Across; n > 0 {

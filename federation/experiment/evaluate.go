@@ -223,7 +223,7 @@ func (d *Data) openTriggered() error {
 	}
 
 	if len(with.examples) == 0 {
-		return configtags.KeyErrorf("attack.target", "all test images of the backdoor are of this class; choose another")
+		return configtags.KeyErrorf("attack.target", "all test images of a backdoor are of this class; choose another")
 	}
 
 	d.evaluationSets = append(d.evaluationSets, with, without)

@@ -122,8 +122,7 @@ func (f *Federation) addClients(ctx context.Context, extractor features.Extracto
 // training returns the training data of a client: its part of the features of all training examples, with the labels
 // and the images after label noise and an attack.
 func (f *Federation) training(ctx context.Context, extractor features.Extractor, model *bundle.Bundle,
-	all *spec.Features,
-	client int) (*spec.Features, error) {
+	all *spec.Features, client int) (*spec.Features, error) {
 	d := f.Task.Data
 	out := all.Pick(d.trainedOn(client))
 	out.Class, _ = d.labels(client)

@@ -112,8 +112,7 @@ func (c Config) experiment(base method.Method, classes []string) *spec.Experimen
 	experiment := &spec.Experiment{
 		Name: c.Name, MethodName: strings.Join(append([]string{methods.Called(c.Method, c.Options)}, c.With...), "+"),
 		Reproduces: c.Reproduces(), Method: base, Classes: classes, Template: c.Data.Template,
-		Precision:    c.Data.Precision,
-		BatchClients: c.Runtime.BatchClients,
+		Precision: c.Data.Precision, BatchClients: c.Runtime.BatchClients,
 		Training: spec.Training{Epochs: c.Train.Epochs, Batch: c.Train.Batch, DropLast: c.Train.DropLast,
 			FineTune: c.Eval.FineTune, Optim: c.Train.optimizer(), Schedule: c.Train.Schedule,
 			Overrides: c.Train.Each.perClient(c.Partition.Clients), Shared: c.Train.State == sharedState,
@@ -151,8 +150,8 @@ func (c Config) noAttack() error {
 	if !c.Attack.Enabled() {
 		return nil
 	}
-	return configtags.KeyErrorf("attack.kind", "attacks are simulated by promptfed run only (also with --cluster), not by "+
-		"serve and join; set it to none")
+	return configtags.KeyErrorf("attack.kind", "attacks are simulated by promptfed run only (also with --cluster), "+
+		"not by serve and join; set it to none")
 }
 
 // attackers draws the attackers among the clients that train: those of a list, or all.

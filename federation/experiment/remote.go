@@ -174,8 +174,7 @@ func (f *Federation) Compatibility(ctx context.Context) (spec.Compatibility, err
 	experiment.Options, experiment.Secure = task.Protocol.Experiment.Options, "" // without the server's own images
 	experiment.SimulatedTime = nil                                               // the server's affair, too
 	out := spec.Compatibility{Program: version.String(), Fingerprint: experiment.Fingerprint(),
-		RunSpec: experiment.RunSpec(),
-		Digests: map[string]string{}}
+		RunSpec: experiment.RunSpec(), Digests: map[string]string{}}
 	var err error
 	if out.Numerics, err = task.Numerics(); err != nil {
 		return out, err

@@ -77,8 +77,7 @@ func openTask(ctx context.Context, c Config, part opening, progress Progress) (*
 	}
 
 	protocol, err := newProtocol(content.config, members{role: part.role, clients: content.clients(),
-		classes:     content.Set.Classes,
-		seededNoise: place.SeededNoise})
+		classes: content.Set.Classes, seededNoise: place.SeededNoise})
 	if err != nil {
 		return nil, err
 	}

@@ -81,8 +81,9 @@ func Find(name string, paths ...string) (*Bundle, error) {
 	}
 
 	known := convert.Slice(List(paths...), func(e Entry) string { return e.Name })
-	return nil, fmt.Errorf("%w %q in %s; there is %s: give the path of a bundle, fetch one with promptfed pull, or make "+
-		"one with promptfed convert and put it there", ErrNotFound, name, strings.Join(dirs, ", "), JoinOrNone(known))
+	return nil, fmt.Errorf("%w %q in %s; there is %s: give the path of a bundle, fetch one with promptfed pull, or "+
+		"make one with promptfed convert and put it there", ErrNotFound, name, strings.Join(dirs, ", "),
+		JoinOrNone(known))
 }
 
 // inside returns the first bundle with the name of a folder in dirs.

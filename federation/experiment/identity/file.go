@@ -239,8 +239,7 @@ func (id Identity) CheckSeeds(dir string) error {
 	}
 
 	if differ := there.Differences(id); len(differ) > 0 {
-		return fmt.Errorf("%s holds another experiment: %s; use another --out", dir,
-			listed(there, id, differ))
+		return fmt.Errorf("%s holds another experiment: %s; use another --out", dir, listed(there, id, differ))
 	}
 
 	return nil

@@ -142,8 +142,8 @@ func readRun(dir string) (*finishedRun, error) {
 	}
 
 	if len(run.owned) != len(run.backbones) || len(run.digests) != len(run.backbones) {
-		return nil, fmt.Errorf("%s: it lists %d backbones of clients, the classes of %d and the digests of %d; run the "+
-			"experiment again", path, len(run.backbones), len(run.owned), len(run.digests))
+		return nil, fmt.Errorf("%s: it lists %d backbones of clients, the classes of %d and the digests of %d; run "+
+			"the experiment again", path, len(run.backbones), len(run.owned), len(run.digests))
 	}
 
 	return run, nil
@@ -169,15 +169,13 @@ func (r *finishedRun) clientOf(choice Choice) (int, error) {
 		}
 		if r.backbones[choice.Client] == "" {
 			return 0, fmt.Errorf("client %d: %s has no parameters of it; use the run folder of that client",
-				choice.Client,
-				r.dir)
+				choice.Client, r.dir)
 		}
 		return choice.Client, nil
 	}
 
 	k := slices.IndexFunc(r.backbones, func(b string) bool {
-		return b != "" &&
-			(choice.Backbone == "" || b == choice.Backbone)
+		return b != "" && (choice.Backbone == "" || b == choice.Backbone)
 	})
 
 	if k < 0 {

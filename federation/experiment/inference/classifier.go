@@ -144,8 +144,7 @@ func Accuracy(w *client.Worker, site *spec.Client, clients int, r record.Record)
 
 // learned returns a client with the parameters that it is tested with.
 func learned(worker *client.Worker, site *spec.Client, clients int, prompts tensor.Map) (*method.Local,
-	message.ClientState,
-	error) {
+	message.ClientState, error) {
 	shared, clientState := state.ClientParams(prompts, site.ID)
 	for _, param := range worker.Experiment.Method.Params(worker.Task(site, clients)) {
 		t := shared[param.Name]

@@ -174,8 +174,7 @@ func Approve(dir, authority string, request Request, hosts []string, replace boo
 		if old = cert; !same && !revoked && !replace && time.Now().Before(cert.NotAfter) {
 			return fmt.Errorf("%s is a valid certificate for another key; if the request really comes from %s, add "+
 				"--renew %s (the old certificate stays valid) or --revoke %s (its key may be stolen)", path,
-				request.Name,
-				request.Name, request.Name)
+				request.Name, request.Name, request.Name)
 		}
 	}
 

@@ -30,8 +30,8 @@ func signing(t testing.TB, who certs.Identity, message string) (s *certs.Signatu
 	return s, proof, signature
 }
 
-// A client knows another by a certificate of the same authority with its name, also of one that ended a moment ago, or by
-// its key where there are none; what that did not sign is refused.
+// A client knows another by a certificate of the same authority with its name, also by one that ended a moment ago, or
+// by its key where there are none; what that did not sign is refused.
 func TestSignatures(t *testing.T) {
 	ca, other := nettest.NewAuthority(t), nettest.NewAuthority(t)
 	one, _, _ := signing(t, ca.Identity("client-1"), "")

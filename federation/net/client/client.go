@@ -18,8 +18,7 @@ import (
 type Executor interface {
 	// Execute executes an instruction, as client.Worker.Execute does.
 	Execute(ctx context.Context, instruction message.Instruction, s message.ClientState) (message.Reply,
-		*message.ClientState,
-		error)
+		*message.ClientState, error)
 	// Finish receives the final shared parameters and the client's final state.
 	Finish(instruction message.Instruction, s message.ClientState) error
 	// Rounds returns the number of rounds, or 0 if it is unknown. Instructions of later rounds are refused.
@@ -41,8 +40,7 @@ type Client struct {
 }
 
 // NewClient returns the client of an invitation with its state in the folder dir.
-func NewClient(inv *Invitation, request wire.JoinRequest, dir string, do Executor, log *slog.Logger) (*Client,
-	error) {
+func NewClient(inv *Invitation, request wire.JoinRequest, dir string, do Executor, log *slog.Logger) (*Client, error) {
 	server := inv.Key
 	if inv.link.Identity.Certified() { // the certificate proves the key, even a new one
 		server = nil

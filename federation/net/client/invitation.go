@@ -81,10 +81,8 @@ func (l *Link) invitation(invitation *wire.Invitation, client, largest int) (*In
 	}
 
 	return &Invitation{Run: invitation.Run, Clients: int(invitation.Clients), Config: invitation.Config,
-		Classes:    invitation.Classes,
-		InsecureDP: invitation.InsecureDp, Client: client, Key: l.server.Load().Proof.Key,
-		limit:   int(invitation.InlineLimit),
-		largest: largest, link: l}, nil
+		Classes: invitation.Classes, InsecureDP: invitation.InsecureDp, Client: client, Key: l.server.Load().Proof.Key,
+		limit: int(invitation.InlineLimit), largest: largest, link: l}, nil
 }
 
 func checkLarge(size, largest int) error {

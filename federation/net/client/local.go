@@ -19,8 +19,7 @@ type LocalExecutor struct {
 
 // Execute executes an instruction.
 func (p LocalExecutor) Execute(ctx context.Context, instruction message.Instruction,
-	s message.ClientState) (message.Reply,
-	*message.ClientState, error) {
+	s message.ClientState) (message.Reply, *message.ClientState, error) {
 	return p.Worker.Execute(ctx, p.Client, instruction, s)
 }
 

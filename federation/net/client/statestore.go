@@ -228,8 +228,7 @@ func (v *stateStore) prune(instruction *wire.Instruction) error {
 	spare := 0
 	for _, f := range files {
 		if f.id == instruction.Accepted || f.id == instruction.Safe || f.id == instruction.Id ||
-			f.round == int(instruction.Round) &&
-				instruction.Kind != string(message.Train) {
+			f.round == int(instruction.Round) && instruction.Kind != string(message.Train) {
 			continue
 		}
 		if spare++; news || spare > maxSpare {

@@ -38,8 +38,7 @@ func (h *Server) receive(call context.Context, client int, reply *wire.Reply, ne
 
 	if err == nil && reply.Content.Inline() {
 		return h.complete(call, client, request, reply, func() ([]byte, error) {
-			return reply.Content.Body,
-				reply.Content.CheckInline()
+			return reply.Content.Body, reply.Content.CheckInline()
 		})
 	}
 
@@ -247,6 +246,5 @@ func (h *Server) Rejected(round, client int, why error) {
 		c.recordRefusal(client, why)
 	})
 
-	h.set.Log.Warn("an upload is ignored", "round", round+1, "client", client, "reason",
-		wire.Printable(why.Error()))
+	h.set.Log.Warn("an upload is ignored", "round", round+1, "client", client, "reason", wire.Printable(why.Error()))
 }

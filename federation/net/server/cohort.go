@@ -100,8 +100,7 @@ func (h *Server) Run(ctx context.Context, instruction message.Instruction) ([]me
 
 // collect is Run with at most tries attempts, unless tries is 0.
 func (h *Server) collect(ctx context.Context, instruction message.Instruction, quorum float64,
-	tries int) ([]message.Reply,
-	error) {
+	tries int) ([]message.Reply, error) {
 	collection := newCollection(instruction)
 	h.current.Store(collection)
 	defer h.end(collection)

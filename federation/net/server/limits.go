@@ -157,8 +157,7 @@ func (h *Server) limitExamples(instruction message.Instruction, replies []messag
 			for _, name := range counted.Names() {
 				if n := sumOf(counted[name]); n > float64(most) {
 					refused[reply.Client] = fmt.Errorf("it counts %.10g examples; at most %d are accepted "+
-						"(--max-examples)",
-						n, most)
+						"(--max-examples)", n, most)
 				}
 			}
 			continue

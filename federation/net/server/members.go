@@ -88,8 +88,7 @@ func (m *members) client(client int) member {
 // admit makes a request to join count, unless the roster has changed since it was judged by. The process is connected
 // until exit. The request of a client that waits counts until the run begins, and its process has no session.
 func (m *members) admit(over context.Context, version, client int, c *card, instance string,
-	waits bool) (fresh *session,
-	ok bool) {
+	waits bool) (fresh *session, ok bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if version != m.now.version {

@@ -146,8 +146,7 @@ func newServer(set Settings) *Server {
 		unknown: newCaller(), watchers: newCaller(), decoding: make(chan struct{}, maxDecoding),
 		troubles: rate.Sometimes{Interval: 10 * time.Second},
 		members:  newMembers(set.Clients, set.RunSpec), mail: newMailboxes(set.Clients),
-		counts:  &counters{now: counts{clients: make([]tally, set.Clients)}},
-		longest: map[string]float64{}}
+		counts: &counters{now: counts{clients: make([]tally, set.Clients)}}, longest: map[string]float64{}}
 
 	for k := range server.callers {
 		server.callers[k] = newCaller()

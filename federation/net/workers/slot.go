@@ -111,8 +111,7 @@ func (s *session) compute(ctx context.Context, msg jetstream.Msg) (result, []byt
 
 	if err != nil {
 		s.worker.Log.Error("a job failed", "round", job.Instruction.Round+1, "clients", job.Instruction.Clients,
-			"error",
-			err)
+			"error", err)
 		result.Error = err.Error()
 	}
 

@@ -30,8 +30,7 @@ type Worker struct {
 
 // Executor executes an instruction for a client with state s, as client.Worker.Execute does.
 type Executor func(ctx context.Context, client int, instruction message.Instruction,
-	s message.ClientState) (message.Reply,
-	*message.ClientState, error)
+	s message.ClientState) (message.Reply, *message.ClientState, error)
 
 // FetchInvitation waits for a run that owns the queue, and requests its configuration.
 func (w Worker) FetchInvitation(ctx context.Context, nc *nats.Conn) (*Invitation, error) {

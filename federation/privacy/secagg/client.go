@@ -301,8 +301,8 @@ func (c *Client) Check(in EncryptedShares) (Complaints, error) {
 }
 
 // open decrypts the shares that other clients dealt, and complains about invalid ones. It opens, and shows to others,
-// only shares with the dealer's signature, since others may come from the server. before are the complaints of an earlier
-// process, which verified the signatures, perhaps by certificates that have lapsed since; nil for none.
+// only shares with the dealer's signature, since others may come from the server. before are the complaints of an
+// earlier process, which verified the signatures, perhaps by certificates that have lapsed since; nil for none.
 func (c *Client) open(in EncryptedShares, before Complaints) (Complaints, error) {
 	params, out := c.state.Terms, Complaints{}
 	pairs, seeds := map[int][]byte{c.id: c.state.Shares[0]}, map[int][]byte{c.id: c.state.Shares[1]}

@@ -139,8 +139,7 @@ func (r *round) open() (err error) {
 
 	if old := r.saved.Sessions; len(old) > 0 && old[0].Progress.Terms.Round == r.order.Round {
 		for _, o := range old {
-			s := &session{clients: o.Clients,
-				terms: r.terms(o.Progress.Terms.Threshold, o.Progress.Terms.Session)}
+			s := &session{clients: o.Clients, terms: r.terms(o.Progress.Terms.Threshold, o.Progress.Terms.Session)}
 			if s.terms != o.Progress.Terms {
 				s.err = errors.New("secure aggregation: the round began with other settings; its clients keep " +
 					"those")
@@ -310,8 +309,7 @@ func (r *round) run(ctx context.Context) error {
 // none.
 func (r *round) exchange(ctx context.Context, at int, step step) error {
 	instruction := message.Instruction{Kind: message.Compute, Round: r.order.Round, Statistic: step.name,
-		Total:  r.order.Total,
-		Shared: tensor.Map{}, Broadcast: tensor.Map{}}
+		Total: r.order.Total, Shared: tensor.Map{}, Broadcast: tensor.Map{}}
 	if at == trainAt {
 		instruction = r.order
 	}

@@ -286,8 +286,7 @@ func (c *client) begin(instruction message.Instruction, params secagg.Params) (j
 		return joining, fmt.Errorf("this client was already in round %d; rounds do not go back", s.Terms().Round+1)
 	case s.Terms() != params:
 		return joining, errors.New("a second session of the same round is refused; the sums of two sessions could " +
-			"reveal " +
-			"one client's vector")
+			"reveal one client's vector")
 	}
 
 	return c.session.Advertise()
