@@ -60,7 +60,7 @@ func NewClient(inv *Invitation, request wire.JoinRequest, dir string, do Executo
 		join: &wire.JoinCall{Run: inv.Run, Instance: wire.NewID(), Request: text}}, nil
 }
 
-// endError ends a client: another connection cannot help.
+// endError ends a client, as where a proxy does not let it pass: another connection cannot help.
 type endError struct{ error }
 
 func (e endError) Unwrap() error { return e.error }

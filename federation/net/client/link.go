@@ -153,7 +153,7 @@ func (l *Link) checkProxy(r *http.Response) error {
 		err = fmt.Errorf("%w; ask its operator to allow it, or exempt the server with NO_PROXY", err)
 	}
 
-	return &proxyError{err}
+	return endError{err}
 }
 
 // checkServer reads the list of revoked certificates again, and reports whether the server's is still valid.
@@ -189,11 +189,6 @@ type serverError struct{ error }
 
 func (e *serverError) Unwrap() error { return e.error }
 
-// proxyError means that the proxy does not let this client pass: another attempt cannot help.
-type proxyError struct{ error }
-
-func (e *proxyError) Unwrap() error { return e.error }
-
 // ErrRefused reports that the server refuses a client.
 var ErrRefused = errors.New("the server refuses this client")
 
@@ -202,7 +197,7 @@ var ErrRefused = errors.New("the server refuses this client")
 func (l *Link) final(err error) error {
 	var alert *net.OpError
 	var server *serverError
-	var proxy *proxyError
+	var end endError
 	var record tls.RecordHeaderError
 	between := "a proxy"
 	if l.proxy != nil {
@@ -222,8 +217,8 @@ func (l *Link) final(err error) error {
 	case errors.As(err, &server):
 		return fmt.Errorf("%s is not the server of a run: %w: give --tls DIR if the run has certificates; if not, %s",
 			l.host(), server.error, between)
-	case errors.As(err, &proxy):
-		return proxy.error
+	case errors.As(err, &end):
+		return end.error
 	case errors.Is(err, http.ErrSchemeMismatch) || errors.As(err, &record):
 		return l.otherProtocol(fmt.Errorf("%s is not the server of a run: it does not speak TLS; give the address "+
 			"that promptfed serve prints", l.host()))
