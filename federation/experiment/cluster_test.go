@@ -90,8 +90,7 @@ func TestCompatibilityOfSimulatedTime(t *testing.T) {
 func TestContent(t *testing.T) {
 	list := func() []data.Example {
 		s, err := sets.Open(sets.Config{Set: "synthetic",
-			Generator: sets.Generator{Classes: []string{"circle", "star"},
-				Train: 8, Test: 1, Size: 16}})
+			Generator: sets.Generator{Classes: []string{"circle", "star"}, Train: 8, Test: 1, Size: 16}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -25,8 +25,7 @@ func smallConfig(method string) Config {
 	c.Method = method
 	c.Data.Set = "synthetic"
 	c.Data.Generator = sets.Generator{Classes: []string{"circle", "square", "star", "house"},
-		Domains: []string{"cartoon",
-			"photo"}, Train: 3, Test: 2, Size: 32}
+		Domains: []string{"cartoon", "photo"}, Train: 3, Test: 2, Size: 32}
 	c.Partition.Clients, c.Train.Rounds, c.Train.LR, c.Train.Batch = 3, 2, 0.05, 8
 	c.Runtime.Cache = filepath.Join(cache, "features")
 	return c

@@ -15,8 +15,7 @@ func TestRuntimeChecks(t *testing.T) {
 		`runtime.provider: "tpu"; use cpu, cuda or auto`: func(r *Runtime) { r.Provider = "tpu" },
 		"runtime.memory_limit: 7 bytes on provider cpu":  func(r *Runtime) { r.MemoryLimit = 7 },
 		"runtime.memory_limit: -7": func(r *Runtime) {
-			r.Provider,
-				r.MemoryLimit = ort.CUDA, -7
+			r.Provider, r.MemoryLimit = ort.CUDA, -7
 		},
 		"runtime.device: -1":                                       func(r *Runtime) { r.Device = -1 },
 		"runtime.workers: -1":                                      func(r *Runtime) { r.Workers = -1 },
@@ -39,8 +38,7 @@ func TestRuntimeReachesSessions(t *testing.T) {
 	r := Runtime{Provider: ort.CUDA, Device: 1, MemoryLimit: 5, Threads: 2, Spinning: "true",
 		Prepack: "true", Optimization: "basic"}
 	want := ort.Options{Provider: ort.CUDA, Device: 1, MemoryLimit: 5, IntraThreads: 2, Spinning: true,
-		NoArena: true,
-		Prepack: true, OptLevel: ort.OptBasic}
+		NoArena: true, Prepack: true, OptLevel: ort.OptBasic}
 	if got := r.Session(); fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("%+v, want %+v", got, want)
 	}

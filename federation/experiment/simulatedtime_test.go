@@ -21,8 +21,7 @@ func TestSimulatedTimeRefused(t *testing.T) {
 		{func(c *Config) { c.SimulatedTime.FedBuff.Buffer, c.Train.State = 2, sharedState },
 			[]string{"train.optimizer_state: fresh"}},
 		{func(c *Config) { c.SimulatedTime.FedBuff.Buffer, c.Sampling = 2, poisson }, []string{"sampling: fixed"}},
-		{func(c *Config) { c.SecureAggregation.Threshold = 2 }, []string{"simulated_time",
-			"secure aggregation"}},
+		{func(c *Config) { c.SecureAggregation.Threshold = 2 }, []string{"simulated_time", "secure aggregation"}},
 		{func(c *Config) { c.SimulatedTime.Speeds, c.SimulatedTime.File = "file", "nowhere.csv" },
 			[]string{"simulated_time.file", "nowhere.csv"}},
 	} {

@@ -56,8 +56,7 @@ func trainedWith(t *testing.T, method string, change func(*experiment.Config), w
 	}
 	c.Data.Set = "synthetic"
 	c.Data.Generator = sets.Generator{Classes: []string{"circle", "square", "star", "house"},
-		Domains: []string{"cartoon"},
-		Train:   4, Test: 2, Size: 40}
+		Domains: []string{"cartoon"}, Train: 4, Test: 2, Size: 40}
 	c.Synthetic.Set, c.Synthetic.Generator, c.Synthetic.Epochs = "synthetic", c.Data.Generator, 1
 	c.Partition.Clients, c.Train.Rounds, c.Train.LR = 2, 1, 0.05
 	c.Runtime.Cache = filepath.Join(cache, "features")
@@ -248,11 +247,9 @@ func TestExportStandsAlone(t *testing.T) {
 	for key, want := range map[string]string{MetaTask: "image-classification",
 		MetaClasses:  `["circle","square","star","house"]`,
 		MetaBackbone: "tiny-vit-b32", MetaDigest: b.Digest(), MetaMethod: "fedpha", MetaWith: `["fedprox"]`,
-		MetaRun:  "small",
-		MetaData: "synthetic", MetaDataDigest: "d1", MetaEvaluation: "personal",
+		MetaRun: "small", MetaData: "synthetic", MetaDataDigest: "d1", MetaEvaluation: "personal",
 		MetaClient: "1", MetaClients: "2", MetaRounds: "1", MetaSeed: "1", MetaAccuracy: string(accuracy),
-		MetaAccuracyAt: "0",
-		MetaInput:      inputLayouts[PixelsUint8]} {
+		MetaAccuracyAt: "0", MetaInput: inputLayouts[PixelsUint8]} {
 		if meta[key] != want {
 			t.Errorf("%s is %q, expected %q", key, meta[key], want)
 		}

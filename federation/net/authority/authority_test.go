@@ -39,8 +39,7 @@ func TestKeyStays(t *testing.T) {
 	if read(t, keyFile(signer, caName)) != key {
 		t.Error("the authority has another key")
 	}
-	err = Replace(dir, signer, []string{certs.UserOf(1)}, []string{certs.UserOf(1)}, time.Hour,
-		func(string, ...any) {})
+	err = Replace(dir, signer, []string{certs.UserOf(1)}, []string{certs.UserOf(1)}, time.Hour, func(string, ...any) {})
 	if err != nil {
 		t.Error(err)
 	}

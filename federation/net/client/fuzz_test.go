@@ -41,8 +41,7 @@ func newFuzzedClient(f *testing.F) (fresh func() *Client, run, id string) {
 	v.Safe = id
 	return func() *Client {
 		return &Client{Invitation: &Invitation{Run: run, Clients: 2, limit: 1, largest: 1 << 16},
-			executor: nineRounds{},
-			store:    v, log: slog.New(slog.DiscardHandler)}
+			executor: nineRounds{}, store: v, log: slog.New(slog.DiscardHandler)}
 	}, run, id
 }
 

@@ -65,8 +65,7 @@ func folder(t *testing.T, life time.Duration, hosts ...string) string {
 
 func revoke(t *testing.T, dir, name string) {
 	t.Helper()
-	if err := authority.Replace(dir, dir+"-ca", []string{name}, nil, time.Hour,
-		func(string, ...any) {}); err != nil {
+	if err := authority.Replace(dir, dir+"-ca", []string{name}, nil, time.Hour, func(string, ...any) {}); err != nil {
 		t.Fatal(err)
 	}
 }

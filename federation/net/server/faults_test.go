@@ -164,8 +164,7 @@ func TestLateJoinerOfAnotherBackbone(t *testing.T) {
 					}
 					if r.Round == 0 {
 						go func() { last <- s.join(ctx, 3) }()
-						busytest.Until(t, "joining",
-							func() bool { return s.hub.Load().Participants()[3].Joined })
+						busytest.Until(t, "joining", func() bool { return s.hub.Load().Participants()[3].Joined })
 					}
 				}
 			})
@@ -291,8 +290,7 @@ func TestDeadline(t *testing.T) {
 	t.Parallel() // it waits for the deadline
 	e := nettest.FedPHA.Experiment(t)
 	e.Plan.Participation = 1
-	r := enginetest.Run(t, e, engine.Settings{Wrap: methodtest.LoseReplies(func(round,
-		client int) bool {
+	r := enginetest.Run(t, e, engine.Settings{Wrap: methodtest.LoseReplies(func(round, client int) bool {
 		return round == 1 && client == 1
 	})})
 	s := newSite(t, e)

@@ -49,8 +49,7 @@ type site struct {
 func newSite(t testing.TB, e *spec.Experiment) *site {
 	s := &site{t: t, e: e, dir: t.TempDir(), id: wire.NewID(), log: &nettest.Logs{}}
 	s.set = server.Settings{Name: "toy", ID: s.id, Clients: len(e.Clients), Quorum: 1, KeepQuorum: true,
-		RunSpec: open(e.RunSpec()),
-		Method:  e.Method, Dir: filepath.Join(s.dir, "hub"), Log: s.log.Logger()}
+		RunSpec: open(e.RunSpec()), Method: e.Method, Dir: filepath.Join(s.dir, "hub"), Log: s.log.Logger()}
 	s.set.Listen = busytest.Address(t, "127.0.0.1")
 	s.url = "https://" + s.set.Listen
 	t.Cleanup(func() {
@@ -115,8 +114,7 @@ func (s *site) identity(client int) certs.Identity {
 }
 
 // join is one client's process.
-func (s *site) join(ctx context.Context, id int, change ...func(*wire.JoinRequest,
-	*netclient.LocalExecutor)) error {
+func (s *site) join(ctx context.Context, id int, change ...func(*wire.JoinRequest, *netclient.LocalExecutor)) error {
 	log := s.log.Logger().With("side", id)
 	who, err := s.identity(id).WithKey(s.state(id))
 	if err != nil {
@@ -132,8 +130,7 @@ func (s *site) join(ctx context.Context, id int, change ...func(*wire.JoinReques
 	task := c.Backbone.Task()
 	task.Backbone = c.Backbone.Name()
 	card := wire.JoinRequest{RunSpec: s.e.RunSpec(), Participant: message.Participant{Task: task, Domain: c.Domain},
-		Backbone: "b",
-		Tokens:   "t", Examples: c.Train.Len()}
+		Backbone: "b", Tokens: "t", Examples: c.Train.Len()}
 	worker := client.NewWorker(s.e, client.Settings{})
 	defer worker.Close()
 	part := netclient.LocalExecutor{Worker: worker, Experiment: s.e, Client: c, Path: filepath.Join(s.state(id),

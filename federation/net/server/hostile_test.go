@@ -60,8 +60,7 @@ func (s *site) lies(lie func(o message.Instruction, r *message.Reply)) {
 // withoutClient1 returns the shared parameters of a run in one process that loses the replies of client 1.
 func withoutClient1(t testing.TB, e *spec.Experiment) string {
 	t.Helper()
-	r := enginetest.Run(t, e, engine.Settings{Wrap: methodtest.LoseReplies(func(_,
-		client int) bool {
+	r := enginetest.Run(t, e, engine.Settings{Wrap: methodtest.LoseReplies(func(_, client int) bool {
 		return client == 1
 	})})
 	return nettest.BytesOf(t, r.Prompts.WithoutPrefix("shared"))
@@ -125,8 +124,7 @@ func TestHostileUploads(t *testing.T) {
 		{"mean holds 1e+30", ggtpc, message.Compute, put("mean", 1e30)},
 		{"a norm of scaffold/dc of 1000", scaffold, message.Train, put("scaffold/dc/ctx", 1000)},
 		{"a norm of mean in the statistic ggtpc of 1e+04", ggtpc, message.Compute, put("mean", 1e4)},
-		{"loss 1e+300 is invalid", nettest.FedPHA, message.Train,
-			func(r *message.Reply) { r.Stats.Loss = 1e300 }},
+		{"loss 1e+300 is invalid", nettest.FedPHA, message.Train, func(r *message.Reply) { r.Stats.Loss = 1e300 }},
 		{`is not the loss term`, nettest.FedPHA, message.Train, func(r *message.Reply) {
 			r.Stats.Terms = &message.LossTerms{Terms: []message.TermStats{{Name: "more"}}}
 		}},

@@ -102,8 +102,7 @@ func TestHonestUploads(t *testing.T) {
 				e := &spec.Experiment{Name: "toy", MethodName: strings.Join(stack, "+"), Method: m,
 					Classes: methodtest.Classes, Template: "a {}.", Clients: methodtest.ClientsOfOneBackbone(20, 5, 6,
 						2), Training: spec.Training{Epochs: 2, Batch: 4, Optim: optim.Config{Name: "sgd", LR: 0.05,
-						Momentum: 0.9},
-						Schedule: optim.Schedule{Kind: "cosine", TMax: 6, Warmup: 1, WarmupLR: 5e-4}},
+						Momentum: 0.9}, Schedule: optim.Schedule{Kind: "cosine", TMax: 6, Warmup: 1, WarmupLR: 5e-4}},
 					Plan: spec.Plan{Rounds: 6, TestEvery: 2, Seed: 5, Participation: participation}}
 				runHonest(t, e, engine.Settings{Client: client.Settings{Terms: true}})
 			})

@@ -76,8 +76,7 @@ func TestManyClients(t *testing.T) {
 				return
 			}
 			a, err := netclient.NewClient(inv, wire.JoinRequest{RunSpec: e.RunSpec(),
-				Participant: message.Participant{Task: task},
-				Examples:    1}, state, echo(k), log)
+				Participant: message.Participant{Task: task}, Examples: 1}, state, echo(k), log)
 			if err == nil {
 				err = a.Run(ctx)
 			}

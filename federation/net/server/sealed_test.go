@@ -27,8 +27,7 @@ import (
 // except for the rounding of the masked numbers.
 func TestSealedSameBytes(t *testing.T) {
 	for _, s := range []nettest.Stack{nettest.Method("promptfl", nil, map[string]any{"tokens": 2}),
-		nettest.FedPHA,
-		nettest.Method("pfeddc", nil, nil)} {
+		nettest.FedPHA, nettest.Method("pfeddc", nil, nil)} {
 		t.Run(s.Method, func(t *testing.T) {
 			plain := enginetest.Run(t, s.Experiment(t), engine.Settings{})
 			e := s.Experiment(t)
@@ -40,8 +39,7 @@ func TestSealedSameBytes(t *testing.T) {
 				t.Fatal(err)
 			}
 			sealed := enginetest.Run(t, e,
-				engine.Settings{Client: client.Settings{Guard: layer.Guard()},
-					Wrap: layer.Wrap})
+				engine.Settings{Client: client.Settings{Guard: layer.Guard()}, Wrap: layer.Wrap})
 			for name, v := range plain.Prompts {
 				for i, x := range v.Data {
 					if d := math.Abs(float64(x - sealed.Prompts[name].Data[i])); d > 1e-3 {
@@ -123,8 +121,7 @@ func (d dying) Run(ctx context.Context, o message.Instruction) ([]message.Reply,
 // bytes of one process.
 func TestSealedRestarts(t *testing.T) {
 	t.Parallel() // it waits for connections
-	scaffold := nettest.Method("promptfl", []string{"scaffold"}, map[string]any{"tokens": 2,
-		"weighting": "uniform"})
+	scaffold := nettest.Method("promptfl", []string{"scaffold"}, map[string]any{"tokens": 2, "weighting": "uniform"})
 	config := secure.Defaults()
 	config.Threshold = 0.6
 	e := scaffold.Experiment(t)
@@ -137,8 +134,7 @@ func TestSealedRestarts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := enginetest.Run(t, e, engine.Settings{Client: client.Settings{Guard: layer.Guard()},
-		Wrap: layer.Wrap})
+	r := enginetest.Run(t, e, engine.Settings{Client: client.Settings{Guard: layer.Guard()}, Wrap: layer.Wrap})
 	want := nettest.BytesOf(t, r.Prompts)
 	for _, step := range []string{"computesecagg-keys", "computesecagg-shares", "train", "computesecagg-agree",
 		"computesecagg-reveal"} {

@@ -37,8 +37,7 @@ func encode(t testing.TB, m tensor.Map) *wire.Content {
 
 func instruction(t testing.TB, m tensor.Map) *wire.Instruction {
 	t.Helper()
-	o := wire.InstructionFor(wire.NewID(), message.Instruction{Kind: message.Train, Round: 49}, 9, 10,
-		encode(t, m))
+	o := wire.InstructionFor(wire.NewID(), message.Instruction{Kind: message.Train, Round: 49}, 9, 10, encode(t, m))
 	o.Attempt, o.Accepted, o.Safe = wire.NewID(), wire.NewID(), wire.NewID()
 	return o
 }

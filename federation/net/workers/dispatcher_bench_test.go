@@ -21,8 +21,7 @@ func BenchmarkJob(b *testing.B) {
 			f := newFarm(b, e)
 			f.around = func(int, workers.Executor) workers.Executor {
 				return func(_ context.Context, client int, o message.Instruction, _ message.ClientState) (message.Reply,
-					*message.ClientState,
-					error) {
+					*message.ClientState, error) {
 					up := method.Upload{Client: client, N: 9, Shared: o.Shared}
 					return message.Reply{Client: client, Upload: up}, &message.ClientState{Own: o.Shared}, nil
 				}

@@ -41,8 +41,7 @@ func TestDispatcherLargeStates(t *testing.T) {
 		t.Fatal(err)
 	}
 	link := &nettest.SlowLink{To: strings.TrimPrefix(strings.TrimPrefix(emb.URL(), "nats://"), "tls://"),
-		Rate:  100e6,
-		Every: 70e6}
+		Rate: 100e6, Every: 70e6}
 	address := link.Start(t)
 	w := workers.Worker{Queue: "toy", Program: "1", Log: log.Logger()}
 	nc, err := workers.Connect(ctx, "tls://"+address, "worker", true, log.Logger(), nats.Secure(ca.TLS("worker")))

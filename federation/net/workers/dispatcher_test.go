@@ -63,8 +63,7 @@ func TestDispatcherLosesWorkers(t *testing.T) {
 	var once sync.Once
 	f.around = func(worker int, do workers.Executor) workers.Executor {
 		return func(ctx context.Context, client int, o message.Instruction, s message.ClientState) (message.Reply,
-			*message.ClientState,
-			error) {
+			*message.ClientState, error) {
 			if worker == 0 && o.Round == 1 {
 				f.jobs.Add(1)
 				once.Do(func() { close(inside) })

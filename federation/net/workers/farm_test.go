@@ -78,8 +78,7 @@ func (f *farm) as() workers.Worker {
 }
 
 // work is one worker's process, until the run is over.
-func (f *farm) work(ctx context.Context, nc *nats.Conn, worker, jobs int,
-	change ...func(*workers.Info)) error {
+func (f *farm) work(ctx context.Context, nc *nats.Conn, worker, jobs int, change ...func(*workers.Info)) error {
 	as := f.as()
 	inv, err := as.FetchInvitation(ctx, nc)
 	if err != nil {
@@ -112,8 +111,7 @@ func (f *farm) start(ctx context.Context, worker, jobs int) *nats.Conn {
 	f.over.Go(func() {
 		defer nc.Close()
 		if err := f.work(ctx, nc, worker, jobs); err != nil && ctx.Err() == nil &&
-			!errors.Is(err, workers.ErrRunOver) &&
-			!errors.Is(err, nats.ErrConnectionClosed) {
+			!errors.Is(err, workers.ErrRunOver) && !errors.Is(err, nats.ErrConnectionClosed) {
 			f.t.Errorf("worker %d: %v", worker, err)
 		}
 	})

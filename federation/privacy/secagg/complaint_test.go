@@ -219,8 +219,7 @@ func TestDealersWithoutSecret(t *testing.T) {
 					t.Errorf("%s: the sum %v, %v are named", name, sum, named)
 				}
 			} else if (sum != nil) != strict || slices.Contains(senders, 1) == strict || len(named) != 1 ||
-				named[1] == nil ||
-				!strings.Contains(named[1].Error(), "do not belong to shares of its secrets") {
+				named[1] == nil || !strings.Contains(named[1].Error(), "do not belong to shares of its secrets") {
 				t.Errorf("%s, strict %v: the sum %v of %v, %v are named", name, strict, sum, senders, named)
 			}
 		}

@@ -91,8 +91,7 @@ func TestClientKeepsTheOrder(t *testing.T) {
 		"has 1 clients; 2 must stay":      func(r Roster) { delete(r, 1); delete(r, 2) },
 		"a server could ask two halves":   func(r Roster) { r[7] = Advert{} },
 		"client 7 sent no key, and none": func(r Roster) {
-			delete(r,
-				1)
+			delete(r, 1)
 			r[7] = Advert{Keys: Keys{Pair: [32]byte{8}}}
 		},
 		"client 1073741824, but there are only 1": func(r Roster) { delete(r, 1); r[maxID] = r[2]; delete(r, 2) },

@@ -105,8 +105,7 @@ func TestLargestMessages(t *testing.T) {
 			func(b []byte) error { _, err := DecodeEncryptedShares(b); return err }},
 		"complaints": {complaints.Encode(), MaxComplaintsSize(3),
 			func(b []byte) error { _, err := DecodeComplaints(b); return err }},
-		"shares": {shares.Encode(), MaxSharesSize(3),
-			func(b []byte) error { _, err := DecodeShares(b); return err }},
+		"shares": {shares.Encode(), MaxSharesSize(3), func(b []byte) error { _, err := DecodeShares(b); return err }},
 		"advertisement": {advert.Encode(), 3*keySize + 2 + maxSignature + maxProof,
 			func(b []byte) error { _, err := DecodeAdvert(b); return err }},
 	} {
@@ -307,8 +306,7 @@ func TestShares(t *testing.T) {
 	// The line through the shares 5 of client 1 (place 2) and 8 of client 4 (place 5) is 3 + x: by hand.
 	five, eight := secret{field.NewScalar().SetUint64(5)}.bytes(), secret{field.NewScalar().SetUint64(8)}.bytes()
 	got, err := newReconstruction([]int{1, 4}).secret(func(id int) []byte {
-		return map[int][]byte{1: five,
-			4: eight}[id]
+		return map[int][]byte{1: five, 4: eight}[id]
 	})
 	if err != nil || !got.IsEqual(field.NewScalar().SetUint64(3)) {
 		t.Errorf("%v, %v; want 3", got, err)

@@ -92,8 +92,7 @@ func TestConfig(t *testing.T) {
 		"bits: 7":  {Threshold: 0.6, Bits: 7, Clip: 1, Examples: 1}, "clip: 0": {Threshold: 0.6, Bits: 24, Examples: 1},
 		"statistics: \"some\"": {Threshold: 0.6, Bits: 24, Clip: 1, ExtraClip: 1, Statistics: "some", Examples: 1},
 		"extra_clip: 0":        {Threshold: 0.6, Bits: 24, Clip: 1, Examples: 1}, "examples: 0": {Threshold: 0.6,
-			Bits: 24,
-			Clip: 1},
+			Bits: 24, Clip: 1},
 	} {
 		if err := c.Check(); err == nil || !strings.Contains(err.Error(), "secure_aggregation."+words) {
 			t.Errorf("%+v: %v", c, err)
@@ -144,8 +143,7 @@ func TestConfig(t *testing.T) {
 		t.Error("one client was taken")
 	}
 	if _, err := secure.New(secure.Config{Threshold: 0.6, Bits: 32, Clip: 1, ExtraClip: 1, Examples: 1 << 24},
-		"examples",
-		nil, 1<<9, 1<<9); err == nil || !strings.Contains(err.Error(), "64 bits") {
+		"examples", nil, 1<<9, 1<<9); err == nil || !strings.Contains(err.Error(), "64 bits") {
 		t.Errorf("%v", err)
 	}
 	if _, err := secure.New(config, "median", nil, 5, 5); err == nil {

@@ -81,8 +81,7 @@ func TestSumsFit(t *testing.T) {
 		for _, examples := range []int{1, 1000, 1 << 20} {
 			for _, clients := range []int{2, 100, 1000} {
 				l, err := New(Config{Threshold: 0.6, Bits: bits, Clip: 1, ExtraClip: 1, Examples: examples}, Examples,
-					nil,
-					clients, clients)
+					nil, clients, clients)
 				if err != nil {
 					t.Fatal(err)
 				}
