@@ -226,6 +226,19 @@ func TestDealersWithoutSecret(t *testing.T) {
 	}
 }
 
+// However many clients there are, a dealer's lie costs fewer than 32 reconstructions, not one for each client.
+func TestFewSubsets(t *testing.T) {
+	s := &Server{params: Params{Threshold: 2}, senders: []int{0}, answers: map[int]Shares{}}
+	var from []int
+	for id := range 64 {
+		from, s.answers[id] = append(from, id), Shares{0: newSecret(rand.Reader).bytes()}
+	}
+	one := testing.AllocsPerRun(1, func() { s.secrets(from[:2]) })
+	if all := testing.AllocsPerRun(1, func() { s.secrets(from) }); all > 32*one {
+		t.Errorf("%v allocations, %v for one subset", all, one)
+	}
+}
+
 // deals puts another share of the seed into an encrypted share, with its commitment and signature.
 func (s *session) deals(from, to int, l EncryptedShares, share []byte) {
 	s.t.Helper()
