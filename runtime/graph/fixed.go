@@ -3,6 +3,7 @@ package graph
 import (
 	"encoding/binary"
 	"fmt"
+	"math"
 	"slices"
 
 	"google.golang.org/protobuf/proto"
@@ -75,7 +76,8 @@ func fixInput(in *onnx.ValueInfoProto, shape []int) error {
 	}
 
 	for i, d := range dims {
-		if n, ok := d.Value.(*onnx.TensorShapeProto_Dimension_DimValue); ok && n.DimValue >= 0 && n.DimValue != int64(shape[i]) {
+		n, ok := d.Value.(*onnx.TensorShapeProto_Dimension_DimValue)
+		if ok && n.DimValue >= 0 && n.DimValue != int64(shape[i]) {
 			return fmt.Errorf("axis %d of input %s is %d, not %d", i, in.Name, n.DimValue, shape[i])
 		}
 		d.Value = &onnx.TensorShapeProto_Dimension_DimValue{DimValue: int64(shape[i])}
@@ -151,8 +153,11 @@ func known(node Node) Node {
 		return node
 	}
 
-	proto := &onnx.TensorProto{DataType: int32(node.DType()),
-		Dims: convert.Slice(size, func(d int) int64 { return int64(d) })}
+	proto := &onnx.TensorProto{DataType: int32(node.DType())}
+	for _, d := range size {
+		proto.Dims = append(proto.Dims, int64(d))
+	}
+
 	for _, x := range v {
 		switch node.DType() {
 		case Int64:
@@ -192,7 +197,7 @@ func floats(n Node) []float32 {
 	case "Cast", "Reshape", "Unsqueeze", "Squeeze", "Identity":
 		return a
 	case "Neg":
-		return convert.Slice(a, func(x float32) float32 { return -x })
+		return mapped(len(a), func(i int) float32 { return -a[i] })
 	case "Expand":
 		if len(a) == 1 {
 			return slices.Repeat(a, size.N)
@@ -218,9 +223,7 @@ func floats(n Node) []float32 {
 		return nil // the shorter one does not repeat as a whole
 	}
 
-	return convert.Slice(tensor.Indices(max(len(a), len(b))), func(i int) float32 {
-		return f(a[i%len(a)], b[i%len(b)])
-	})
+	return mapped(max(len(a), len(b)), func(i int) float32 { return f(a[i%len(a)], b[i%len(b)]) })
 }
 
 // Numbers returns the elements of an integer or float32 constant if they are few, as float32; otherwise nil.
@@ -237,7 +240,7 @@ func (n Node) Numbers() []float32 {
 	}
 
 	v, _ := Shape(n.value.content).Ints()
-	return convert.Slice(v, func(x int) float32 { return float32(x) })
+	return mapped(len(v), func(i int) float32 { return float32(v[i]) })
 }
 
 // numbers returns the elements of a float32 tensor.
@@ -245,9 +248,16 @@ func numbers(p *onnx.TensorProto) []float32 {
 	if DType(p.DataType) != Float {
 		return nil
 	}
+	return mapped(len(p.RawData)/4, func(i int) float32 {
+		return math.Float32frombits(binary.LittleEndian.Uint32(p.RawData[4*i:]))
+	})
+}
 
-	out := make([]float32, len(p.RawData)/4)
-	binary.Decode(p.RawData, binary.LittleEndian, out) // only too few bytes are an error
+func mapped(n int, f func(i int) float32) []float32 {
+	out := make([]float32, n)
+	for i := range out {
+		out[i] = f(i)
+	}
 	return out
 }
 
