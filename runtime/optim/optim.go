@@ -273,8 +273,8 @@ func (o *Optimizer) Reset() {
 // first step.
 func (o *Optimizer) State() tensor.Map { return o.state.Clone() }
 
-// Load replaces the state by a copy of state, which State returned from an optimizer with the same Config. Later steps are
-// the same, bit for bit, as without the interruption. After an error the state is unchanged.
+// Load replaces the state by a copy of state, which State returned from an optimizer with the same Config. Later steps
+// are the same, bit for bit, as without the interruption. After an error the state is unchanged.
 func (o *Optimizer) Load(state tensor.Map) error {
 	names := tensor.Map{}
 	known := o.chain.Init(tensor.Map{"": tensor.New()})
