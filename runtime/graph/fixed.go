@@ -3,7 +3,6 @@ package graph
 import (
 	"encoding/binary"
 	"fmt"
-	"math"
 	"slices"
 
 	"google.golang.org/protobuf/proto"
@@ -153,11 +152,8 @@ func known(node Node) Node {
 		return node
 	}
 
-	proto := &onnx.TensorProto{DataType: int32(node.DType())}
-	for _, d := range size {
-		proto.Dims = append(proto.Dims, int64(d))
-	}
-
+	proto := &onnx.TensorProto{DataType: int32(node.DType()),
+		Dims: convert.Slice(size, func(d int) int64 { return int64(d) })}
 	for _, x := range v {
 		switch node.DType() {
 		case Int64:
@@ -197,7 +193,7 @@ func floats(n Node) []float32 {
 	case "Cast", "Reshape", "Unsqueeze", "Squeeze", "Identity":
 		return a
 	case "Neg":
-		return mapped(len(a), func(i int) float32 { return -a[i] })
+		return convert.Slice(a, func(x float32) float32 { return -x })
 	case "Expand":
 		if len(a) == 1 {
 			return slices.Repeat(a, size.N)
@@ -223,7 +219,9 @@ func floats(n Node) []float32 {
 		return nil // the shorter one does not repeat as a whole
 	}
 
-	return mapped(max(len(a), len(b)), func(i int) float32 { return f(a[i%len(a)], b[i%len(b)]) })
+	return convert.Slice(tensor.Indices(max(len(a), len(b))), func(i int) float32 {
+		return f(a[i%len(a)], b[i%len(b)])
+	})
 }
 
 // Numbers returns the elements of an integer or float32 constant if they are few, as float32; otherwise nil.
@@ -240,7 +238,7 @@ func (n Node) Numbers() []float32 {
 	}
 
 	v, _ := Shape(n.value.content).Ints()
-	return mapped(len(v), func(i int) float32 { return float32(v[i]) })
+	return convert.Slice(v, func(x int) float32 { return float32(x) })
 }
 
 // numbers returns the elements of a float32 tensor.
@@ -248,16 +246,9 @@ func numbers(p *onnx.TensorProto) []float32 {
 	if DType(p.DataType) != Float {
 		return nil
 	}
-	return mapped(len(p.RawData)/4, func(i int) float32 {
-		return math.Float32frombits(binary.LittleEndian.Uint32(p.RawData[4*i:]))
-	})
-}
 
-func mapped(n int, f func(i int) float32) []float32 {
-	out := make([]float32, n)
-	for i := range out {
-		out[i] = f(i)
-	}
+	out := make([]float32, len(p.RawData)/4)
+	binary.Decode(p.RawData, binary.LittleEndian, out) // only too few bytes are an error
 	return out
 }
 

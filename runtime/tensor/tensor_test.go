@@ -102,7 +102,7 @@ func TestKindAndShape(t *testing.T) {
 	for want, f := range map[string]func(){
 		"tensor.Of: 2 values for shape [3]":       func() { Of([]float32{1, 2}, 3) },
 		"tensor.OfInts: 2 values for shape [2 2]": func() { OfInts([]int64{1, 2}, 2, 2) },
-		"tensor.Blend: shapes [2 3] and [5]":       func() { floats.Axpy(1, New(5)) },
+		"tensor.Blend: shapes [2 3] and [5]":      func() { floats.Axpy(1, New(5)) },
 	} {
 		func() {
 			defer func() {
