@@ -102,7 +102,7 @@ func malformed() map[string]*onnx.ModelProto {
 	typed.Graph.ValueInfo = []*onnx.ValueInfoProto{value("h", int2, 4)}
 	return map[string]*onnx.ModelProto{
 		// 32609
-		"3 inputs for a body that takes 2 besides its constants":                loop("Loop", "h"),
+		"3 inputs for a body that takes 2 besides its constants":        loop("Loop", "h"),
 		"Scan: 3 inputs for a body that takes 1 besides its constants":  loop("Scan", "h", "turn"),
 		"Loop: 3 inputs for a body that takes 2 besides its constants ": sparse,
 		// 32611
@@ -118,7 +118,7 @@ func malformed() map[string]*onnx.ModelProto {
 			&onnx.AttributeProto{Name: "value", Type: onnx.AttributeProto_TENSOR, T: bytesOf("value", int2, 1, 1)})),
 		// 32633
 		"F: 1 inputs and 1 outputs for a function of 0 and 1": zero,
-		`function F of domain "own" is defined twice`:                 twice,
+		`function F of domain "own" is defined twice`:         twice,
 		// 32641
 		"attribute then_branch is a graph; only If, Loop and Scan may have": model(18, node("Neg", "x", "y",
 			subgraph("then_branch", node("Neg", "x", "r")))),
