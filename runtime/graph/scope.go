@@ -2,7 +2,6 @@ package graph
 
 import (
 	"fmt"
-	"slices"
 
 	"promptfed/runtime/onnx"
 )
@@ -75,12 +74,11 @@ func (f *File) branch(node *onnx.NodeProto, in []Node, outer *scope) (ok bool, e
 		want = "then_branch"
 	}
 
-	i := slices.IndexFunc(node.Attribute, func(a *onnx.AttributeProto) bool { return a.Name == want })
-	if i < 0 || node.Attribute[i].G == nil {
+	branch := onnx.Attribute(node, want).GetG()
+	if branch == nil {
 		return false, fmt.Errorf("it has no %s", want)
 	}
 
-	branch := node.Attribute[i].G
 	inner := &scope{names: map[string]Node{}, outer: outer, label: outer.label, depth: outer.depth + 1}
 	if node.Name != "" {
 		inner.label += node.Name + "/"

@@ -67,7 +67,7 @@ func joinSums(model *onnx.ModelProto, low onnx.TensorProto_DataType) *onnx.Model
 			rewriter.sums[node.Output[0]] = sum{node, len(rewriter.nodes), 0, 5}
 		case two && (kind == "MatMul" || kind == "FusedMatMul"):
 			if w := stored(original(node.Input[1])); w != nil && len(w.Dims) == 2 {
-				columns[node.Output[0]] = w.Dims[1-transposed(node)]
+				columns[node.Output[0]] = w.Dims[1-onnx.Attribute(node, "transB").GetI()]
 			}
 		case two && kind == "Add" && onnx.Standard(node.Domain):
 			b, n := stored(original(node.Input[1])), columns[node.Input[0]]
@@ -90,16 +90,6 @@ func joinSums(model *onnx.ModelProto, low onnx.TensorProto_DataType) *onnx.Model
 	}
 
 	return rewriter.rewritten(model)
-}
-
-// transposed returns 1 if a product transposes its second matrix, else 0.
-func transposed(node *onnx.NodeProto) int64 {
-	for _, a := range node.Attribute {
-		if a.Name == "transB" {
-			return a.I
-		}
-	}
-	return 0
 }
 
 // lowers are the operators with a form of low precision, by the indices of the inputs and the outputs that have it (see

@@ -163,10 +163,8 @@ func (r *productRewriter) matrix(node *onnx.NodeProto) (matrix PackedMatrix, ok 
 }
 
 func alpha(n *onnx.NodeProto) float32 {
-	for _, a := range n.Attribute {
-		if a.Name == "alpha" {
-			return a.F
-		}
+	if a := onnx.Attribute(n, "alpha"); a != nil {
+		return a.F
 	}
 	return 1
 }

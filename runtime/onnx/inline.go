@@ -169,6 +169,16 @@ func Kind(domain, kind string) string {
 	return domain + "." + kind
 }
 
+// Attribute returns the attribute of a node with a name, nil if it has none.
+func Attribute(node *NodeProto, name string) *AttributeProto {
+	for _, a := range node.Attribute {
+		if a.Name == name {
+			return a
+		}
+	}
+	return nil
+}
+
 // Label returns the kind of an operator and the name of its node, if it has one.
 func Label(kind, name string) string {
 	if name == "" {

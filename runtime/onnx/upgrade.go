@@ -15,18 +15,12 @@ func (u *upgrader) upgrade(to []*NodeProto, node *NodeProto, version int64) ([]*
 		return append(to, node), nil
 	}
 
-	find := func(name string) int {
-		return slices.IndexFunc(node.Attribute, func(a *AttributeProto) bool { return a.Name == name })
-	}
-	has := func(name string) bool { return find(name) >= 0 }
+	has := func(name string) bool { return Attribute(node, name) != nil }
 	take := func(name string) *AttributeProto {
-		i := find(name)
-		if i < 0 {
-			return nil
-		}
-		a := node.Attribute[i]
-		node.Attribute = slices.Delete(slices.Clone(node.Attribute), i, i+1)
-		return a
+		taken := Attribute(node, name)
+		node.Attribute = slices.DeleteFunc(slices.Clone(node.Attribute),
+			func(a *AttributeProto) bool { return a == taken })
+		return taken
 	}
 
 	set := func(a *AttributeProto) { node.Attribute = append(slices.Clone(node.Attribute), a) }
