@@ -67,7 +67,10 @@ func joinSums(model *onnx.ModelProto, low onnx.TensorProto_DataType) *onnx.Model
 			rewriter.sums[node.Output[0]] = sum{node, len(rewriter.nodes), 0, 5}
 		case two && (kind == "MatMul" || kind == "FusedMatMul"):
 			if w := stored(original(node.Input[1])); w != nil && len(w.Dims) == 2 {
-				columns[node.Output[0]] = w.Dims[1-onnx.Attribute(node, "transB").GetI()]
+				columns[node.Output[0]] = w.Dims[1]
+				if onnx.Attribute(node, "transB").GetI() != 0 {
+					columns[node.Output[0]] = w.Dims[0]
+				}
 			}
 		case two && kind == "Add" && onnx.Standard(node.Domain):
 			b, n := stored(original(node.Input[1])), columns[node.Input[0]]

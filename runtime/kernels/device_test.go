@@ -35,6 +35,8 @@ func TestForDevice(t *testing.T) {
 	}{
 		"a sum of product, bias and value": {[]*onnx.NodeProto{product, bias, op("AddSameShape", "c x", "y")}, 0,
 			"AddBiasSameShape(a,b,x)=y"},
+		"any transposition": {[]*onnx.NodeProto{node("FusedMatMul", "x W", "a", &onnx.AttributeProto{Name: "transB",
+			I: 2}), bias, op("AddSameShape", "c x", "y")}, 0, "AddBiasSameShape(a,b,x)=y"},
 		"in the other order": {[]*onnx.NodeProto{product, bias, op("AddSameShape", "x c", "y")}, 0,
 			"AddBiasSameShape(a,b,x)=y"},
 		"a product of values": {[]*onnx.NodeProto{node("MatMul", "x x", "a"), bias, op("AddSameShape", "c x", "y")}, 0,
