@@ -44,8 +44,8 @@ func Load(path string, sets []string) (experiment.Config, error) {
 	return l.Config, err
 }
 
-// LoadRun reads the configuration of a finished run, of which only keys under runtime may change: the environment sets no
-// others, and the caller checks sets.
+// LoadRun reads the configuration of a finished run, of which only keys under runtime may change: the environment
+// sets no others, and the caller checks sets.
 func LoadRun(path string, sets []string) (experiment.Config, error) {
 	file, err := read(path)
 	if err != nil {

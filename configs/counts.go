@@ -90,8 +90,7 @@ func (t Counts) check(config experiment.Config) error {
 
 		printed := false
 		for _, n := range []int{countedSet.Classes, countedSet.Train, countedSet.Val, countedSet.Test,
-			countedSet.Images,
-			countedSet.Domains} {
+			countedSet.Images, countedSet.Domains} {
 			if n < 0 {
 				return fmt.Errorf("%s: %s has a negative number; leave out what the paper does not print", at,
 					countedSet.Label)

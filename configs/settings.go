@@ -346,10 +346,10 @@ func exact(_, to reflect.Type, value any) (any, error) {
 	switch {
 	case kind == reflect.String && isTruth:
 		return strconv.FormatBool(truth), nil
-	case isTruth && (whole || kind == reflect.Float64),
-		whole && !unsigned && isLarge && large > math.MaxInt64, whole && fraction && (f != math.Trunc(f) || math.Abs(f) >= 1<<63),
-		isText && strings.TrimSpace(text) == "" && (whole || kind == reflect.Float64 || kind == reflect.Bool),
-		isText && whole && ambiguous.MatchString(text), kind == reflect.String && fraction:
+	case isTruth && (whole || kind == reflect.Float64), whole && !unsigned && isLarge && large > math.MaxInt64, whole &&
+		fraction && (f != math.Trunc(f) || math.Abs(f) >= 1<<63), isText && strings.TrimSpace(text) == "" &&
+		(whole || kind == reflect.Float64 || kind == reflect.Bool), isText && whole && ambiguous.MatchString(text),
+		kind == reflect.String && fraction:
 		return nil, errors.New(expected(to, value))
 	case unsigned && strings.HasPrefix(fmt.Sprint(value), "-"):
 		return nil, fmt.Errorf("%v is negative; it must be 0 or more", value)

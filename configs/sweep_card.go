@@ -458,8 +458,7 @@ func (v *Values) UnmarshalYAML(node *yaml.Node) error {
 		}
 		if len(list) != 2 {
 			return fmt.Errorf("line %d: %d numbers in a list; a value is a mean or [mean, standard deviation]",
-				node.Line,
-				len(list))
+				node.Line, len(list))
 		}
 		v.leaf, v.hasStd, v.mean, v.std = true, true, list[0], list[1]
 	default:

@@ -18,8 +18,8 @@ const (
 	LabelFlip = "label-flip"
 	// SignFlip uploads w_t - γ d.
 	SignFlip = "sign-flip"
-	// Gaussian uploads w_t + e. Each number of e has a normal distribution of mean 0; its standard deviation is γ times
-	// the root mean square of d, which adapts the noise to the scale of the parameters.
+	// Gaussian uploads w_t + e. Each number of e has a normal distribution of mean 0; its standard deviation is γ
+	// times the root mean square of d, which adapts the noise to the scale of the parameters.
 	Gaussian = "gaussian"
 	// Scaled uploads w_t + γ d.
 	Scaled = "scaled"

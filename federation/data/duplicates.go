@@ -85,8 +85,7 @@ func (s *Set) FindDuplicates(hashes []ContentHash, policy string) (Duplicates, e
 	duplicates.Repeated = count(name, name)
 	duplicates.Labels = len(several)
 	if bad := duplicates.TrainTest + duplicates.TrainVal + duplicates.ValTest; policy == DuplicatesError &&
-		(bad > 0 || name == "pool" &&
-			duplicates.Repeated > 0) {
+		(bad > 0 || name == "pool" && duplicates.Repeated > 0) {
 		return duplicates, fmt.Errorf("%s, such as %s: remove them, or set data.duplicates: drop or keep",
 			strings.Join(duplicates.Lines(name == "pool"), "; "), duplicates.Example)
 	}

@@ -51,9 +51,8 @@ func (n LabelNoise) Enabled() bool { return n.Kind != NoNoise }
 
 // Check returns everything that is wrong with the section.
 func (n LabelNoise) Check() error {
-	return errors.Join(configtags.Check("data.label_noise.", n),
-		configtags.Need(n.Rate >= 0 && n.Rate < 1, "data.label_noise.rate", "%v; it must be at least 0 and below 1",
-			n.Rate))
+	return errors.Join(configtags.Check("data.label_noise.", n), configtags.Need(n.Rate >= 0 && n.Rate < 1,
+		"data.label_noise.rate", "%v; it must be at least 0 and below 1", n.Rate))
 }
 
 // Noisy reports for each client whether it is noisy.

@@ -135,8 +135,7 @@ func TestDropUnreadable(t *testing.T) {
 		}
 	})
 	if err != nil || fmt.Sprint(names(s.Train), names(s.Test)) != "[made0 made2 made3] [made0 made1]" ||
-		fmt.Sprint(calls) != "[1 2 3 4 5 6 7]" ||
-		fmt.Sprint(s.Skipped) != "[{made1 broken} {made2 broken}]" {
+		fmt.Sprint(calls) != "[1 2 3 4 5 6 7]" || fmt.Sprint(s.Skipped) != "[{made1 broken} {made2 broken}]" {
 		t.Errorf("%v %v %v %v", names(s.Train), names(s.Test), s.Skipped, err)
 	}
 	for _, pool := range []bool{false, true} {
@@ -164,8 +163,7 @@ func TestHashesOfPixels(t *testing.T) {
 		image.NewGray16(box), image.NewGray(image.Rect(0, 0, 4, 1)),
 		image.NewGray16(image.Rect(0, 0, 1, 4)), func() image.Image {
 			m := image.NewGray16(box)
-			m.Set(1, 1,
-				color.Gray16{1})
+			m.Set(1, 1, color.Gray16{1})
 			return m
 		}(),
 		func() image.Image { m := image.NewRGBA64(box); m.Set(0, 1, color.RGBA64{1, 2, 3, 9}); return m }(),

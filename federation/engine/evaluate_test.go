@@ -297,8 +297,7 @@ func TestNewClients(t *testing.T) {
 		}
 		want := float64(s.Personal["correct"][0]) / float64(s.Examples)
 		if got := last.NewClients[steps]; got.Evaluation == nil || got.Evaluation.Accuracy() != want ||
-			got.Examples != s.Examples ||
-			got.Answered != nil {
+			got.Examples != s.Examples || got.Answered != nil {
 			t.Errorf("after %s steps %+v, want %g", steps, got, want)
 		}
 	}

@@ -62,8 +62,7 @@ func TestTermsByHand(t *testing.T) {
 		fit, ridge, slope := rec.Terms[0], rec.Terms[1], rec.Terms[2]
 		want := norm * math.Pow(0.9, float64(i))
 		if on, ok := ridge.Params["free"]; len(ridge.Params) != 1 || !ok || !near(on.Norm, want) ||
-			on.Relative != nil || !near(*ridge.Value, want*want/2) ||
-			!near(*ridge.Relative, want/fit.Norm) {
+			on.Relative != nil || !near(*ridge.Value, want*want/2) || !near(*ridge.Relative, want/fit.Norm) {
 			t.Errorf("round %d: %+v, want a norm of %g", i, ridge, want)
 		}
 		if on := slope.Params["ctx"]; len(slope.Params) != 1 || !near(on.Norm, 3*math.Sqrt(12)) ||

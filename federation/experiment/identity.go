@@ -52,9 +52,8 @@ func (t *Task) Identity(ctx context.Context, progress Progress) (identity.Identi
 		if err != nil {
 			return identity.Identity{}, err
 		}
-		digests = append(digests, identity.Digest([]string{f.Digest(), text,
-			strconv.FormatFloat(f.LogitScale, 'g', -1, 64), strconv.FormatFloat(f.LogitBias, 'g', -1, 64),
-			fmt.Sprintf("%+v", f.Preprocess)}))
+		digests = append(digests, identity.Digest([]string{f.Digest(), text, strconv.FormatFloat(f.LogitScale, 'g', -1,
+			64), strconv.FormatFloat(f.LogitBias, 'g', -1, 64), fmt.Sprintf("%+v", f.Preprocess)}))
 		names = append(names, f.Name)
 	}
 

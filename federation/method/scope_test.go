@@ -36,8 +36,7 @@ func TestParameters(t *testing.T) {
 			t.Errorf("%s, want %s", n.Name(), want)
 		}
 	}
-	if a := s.Param("a"); a.Shape().String() != "[2,3]" ||
-		s.Broadcast("z", 0, 2).Shape().String() != "[0,2]" {
+	if a := s.Param("a"); a.Shape().String() != "[2,3]" || s.Broadcast("z", 0, 2).Shape().String() != "[0,2]" {
 		t.Errorf("%v", a.Shape())
 	}
 	if got := SharedNames(s.Params()); !slices.Equal(got, []string{"a", "c"}) {
@@ -79,8 +78,7 @@ func TestHostFunctions(t *testing.T) {
 	a := s.Param("a")
 	f := HostFunc{Trace: func(x *tensor.Tensor) *tensor.Tensor { return x }}
 	n := s.Host("f", f, []int{3, 2}, a)
-	if again := s.Host("f", f, []int{3, 2}, a); n != again || n.Name() != "host/f" ||
-		n.Shape().String() != "[3,2]" {
+	if again := s.Host("f", f, []int{3, 2}, a); n != again || n.Name() != "host/f" || n.Shape().String() != "[3,2]" {
 		t.Errorf("%v and %v", n, again)
 	}
 	r := s.Received()

@@ -151,8 +151,7 @@ func valuesOf(v reflect.Value) map[string]any {
 }
 
 // decoded returns the layers of a stack with their options.
-func decoded(name string, with []string, options map[string]any) (stack []layer.Def, layers []any,
-	err error) {
+func decoded(name string, with []string, options map[string]any) (stack []layer.Def, layers []any, err error) {
 	for i, layerName := range append([]string{name}, with...) {
 		def, err := Find(layerName)
 		switch {

@@ -56,14 +56,12 @@ var refused = map[string]string{
 }
 
 // reasons lists the reasons for which any other stack may be refused.
-var reasons = []string{"does not exist in this base method",
-	"shares nothing", "learns nothing", "needs a shared text prompt", "replace the server's averaging step",
-	"decide where clients start a round",
-	"or choose a base method without it",
-	"the base method's server needs more than the mean of uploads",
-	"the base method has private parameters already",
-	"needs a base method that changes text features", "must be the last", "that would leave the clients without",
-	"teacher would be the client's own private parameters", "fit labels by a loss of their own"}
+var reasons = []string{"does not exist in this base method", "shares nothing", "learns nothing",
+	"needs a shared text prompt", "replace the server's averaging step", "decide where clients start a round",
+	"or choose a base method without it", "the base method's server needs more than the mean of uploads",
+	"the base method has private parameters already", "needs a base method that changes text features",
+	"must be the last", "that would leave the clients without", "teacher would be the client's own private parameters",
+	"fit labels by a loss of their own"}
 
 // Every wrapper runs over every base method, and every pair of wrappers over FedPHA (over PromptFL if FedNTD is one of
 // them, which FedPHA's private scores refuse), or is refused with its reason. Without PROMPTFED_TEST_SOAK (make soak),

@@ -11,8 +11,7 @@ import (
 // The texts equal those of CoOp's and FedPGP's public code. The toy's sentences depend only on the sum of their bytes.
 func TestHandWrittenTexts(t *testing.T) {
 	selected := []string{"a bad photo of the {}.", "a origami {}.", "a photo of the large {}.",
-		"a photo of the small {}.", "a {} in a video game.",
-		"art of the {}.", "itap of a {}."}
+		"a photo of the small {}.", "a {} in a video game.", "art of the {}.", "itap of a {}."}
 	for _, c := range []struct {
 		name    string
 		options options

@@ -66,8 +66,7 @@ func (c sums) Run(ctx context.Context, instruction message.Instruction) ([]messa
 				return reply.Upload.Shared[strings.TrimPrefix(name, prefix+"/")] != nil
 			}) {
 				return nil, fmt.Errorf("client %d uploads %s, which its layers do not state beside the mean",
-					reply.Client,
-					name)
+					reply.Client, name)
 			}
 		}
 

@@ -78,9 +78,7 @@ func PyTorch(t *testing.T, defs []layer.Def) {
 
 			ran++
 			compare(t, fmt.Sprintf("%s %02d, %s%v%v", filepath.Base(path), i, golden.Method, golden.With,
-				golden.Options),
-				golden.trace(t),
-				want[fmt.Sprintf("%02d", i)])
+				golden.Options), golden.trace(t), want[fmt.Sprintf("%02d", i)])
 
 			if t.Failed() {
 				return

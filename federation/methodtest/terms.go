@@ -80,8 +80,7 @@ func (c Case) checkTerms(t *testing.T, trace tensor.Map, round int, got []record
 
 			if want := float64(step["loss"].Data[0]); !(math.Abs(loss-want) <= orttest.Tolerance(1e-5)*(1+size)) {
 				t.Errorf("round %d, client %d, step %d: the terms add up to %g, the loss is %g", round, client, index,
-					loss,
-					want)
+					loss, want)
 			}
 
 			for name, want := range step.WithoutPrefix("grad") {

@@ -121,8 +121,7 @@ func (b *Box) Features(values map[string]graph.Node) graph.Node {
 	if s, said := y.Shape(), b.features.Shape(); len(s) != 2 || s[0] != input.Shape()[0] || !s[1].Static() {
 		if s != nil && len(s) != 2 || len(said) != 2 || !said[1].Static() {
 			return input.Graph().Fail("%s: its output %q has shape %v; it must be [batch,size], with a stated size",
-				b.name,
-				b.features.Name(), said)
+				b.name, b.features.Name(), said)
 		}
 		y = y.Reshape(-1, said[1].N)
 	}

@@ -223,8 +223,7 @@ func (f *finder) rows(name string, width int) *Handle {
 
 	n := len(handle.Shape)
 	if n == 0 || handle.Shape[n-1] != width && width > 0 || tensor.Size(handle.Shape[:n-1]) != handle.Shape[max(0,
-		n-2)] && n > 1 ||
-		tensor.Size(handle.Shape) == 0 {
+		n-2)] && n > 1 || tensor.Size(handle.Shape) == 0 {
 		f.fail("tensor %q has shape %v, want [any %d]", name, handle.Shape, width)
 		return nil
 	}

@@ -136,10 +136,9 @@ func checkInside(ckpt *Checkpoint, names []string) error {
 
 // timm reads the vision_cfg of an image tower of timm. The fields of OpenCLIP's own towers are ignored.
 func (f *fields) timm(arch *Arch) {
-	f.ignore("layers", "width", "head_width", "mlp_ratio", "patch_size", "ls_init_value", "no_ln_pre",
-		"pos_embed_type", "final_ln_after_pool", "pool_type", "attentional_pool", "attn_pooler_queries",
-		"attn_pooler_heads", "act_kwargs", "norm_kwargs", "timm_model_pretrained", "timm_proj_bias", "timm_drop",
-		"timm_drop_path")
+	f.ignore("layers", "width", "head_width", "mlp_ratio", "patch_size", "ls_init_value", "no_ln_pre", "pos_embed_type",
+		"final_ln_after_pool", "pool_type", "attentional_pool", "attn_pooler_queries", "attn_pooler_heads",
+		"act_kwargs", "norm_kwargs", "timm_model_pretrained", "timm_proj_bias", "timm_drop", "timm_drop_path")
 
 	for key := range plainBlock {
 		f.ignore(key)

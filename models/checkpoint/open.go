@@ -103,8 +103,7 @@ func choose(dir string, has func(string) bool) (layout layout, weights string, e
 	}
 
 	return layout, "", fmt.Errorf("%s: no weights there; want one of %s (Hugging Face) or %s with one of %s (OpenCLIP)",
-		dir,
-		strings.Join(huggingface.files, ", "), openclipConfig, strings.Join(openclip.files, ", "))
+		dir, strings.Join(huggingface.files, ", "), openclipConfig, strings.Join(openclip.files, ", "))
 }
 
 func isSafe(name string) bool { return strings.Contains(name, ".safetensors") }

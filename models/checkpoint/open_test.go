@@ -225,8 +225,7 @@ func TestOpenRefuses(t *testing.T) {
 		{"missing", func(dir string) string { return filepath.Join(dir, "x.pt") }, "no such file"},
 		{"empty folder", func(dir string) string { return dir }, "no weights there; want one of model.safetensors"},
 		{"no OpenCLIP config", func(dir string) string {
-			cut("openclip/open_clip_pytorch_model.bin",
-				100)(dir)
+			cut("openclip/open_clip_pytorch_model.bin", 100)(dir)
 			return dir
 		}, "open_clip_config.json is missing"},
 		{"empty file", write("x.pt", ""), "empty"},

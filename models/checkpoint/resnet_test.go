@@ -29,8 +29,7 @@ func shapesOnly(format Format, shapes map[string][]int, config map[string]any) *
 	c := &Checkpoint{format: format, path: "(shapes)", config: config, handles: map[string]*Handle{}}
 	for name, s := range shapes {
 		h := &Handle{Name: name, DType: "F16", Shape: s, load: func() (*tensor.Tensor, error) {
-			return nil,
-				errors.New("nothing but a shape")
+			return nil, errors.New("nothing but a shape")
 		}}
 		switch {
 		case strings.HasSuffix(name, "num_batches_tracked"):
@@ -181,12 +180,10 @@ func TestResNetNames(t *testing.T) {
 		want   string
 	}{
 		"a projection behind the pooling": {func(m map[string][]int) {
-			m["visual_projection.weight"] = []int{1024,
-				1024}
+			m["visual_projection.weight"] = []int{1024, 1024}
 		}, `"visual_projection.weight"`},
 		"an odd stem": {func(m map[string][]int) {
-			m["visual.layer1.0.conv1.weight"] = []int{63, 63,
-				1, 1}
+			m["visual.layer1.0.conv1.weight"] = []int{63, 63, 1, 1}
 		}, "even number"},
 		"no stage": {func(m map[string][]int) { deleteUnder(m, "visual.layer4.") },
 			"stage visual.layer4 of the ResNet is missing"},

@@ -162,8 +162,7 @@ func (r resnet) pool(maps, tokens graph.Node) (image, patches graph.Node) {
 	n := r.vision.Patches()
 	maps = maps.Reshape(-1, r.width, n).Transpose(0, 2, 1)
 	maps = graph.Concat(1, maps.MeanKeep(1), maps).Add(r.weights.Node(r.graph, "visual.attnpool.positional_embedding",
-		n+1,
-		r.width))
+		n+1, r.width))
 	rows := maps.Reshape(-1, r.width)
 	seen, m := r.behind(rows, n+1, n+1, tokens)
 	k := r.split(seen, "k_proj", m)

@@ -278,8 +278,7 @@ func (s *snapshot) ask(ctx context.Context, name string) (wanted file, err error
 			s.hub.endpoint.Host, size)
 	case commit != "" && commit != s.commit:
 		return wanted, fmt.Errorf("%s: %s answers with another commit, %.60q: try again", wanted.what,
-			s.hub.endpoint.Host,
-			commit)
+			s.hub.endpoint.Host, commit)
 	}
 
 	return wanted, nil

@@ -101,8 +101,7 @@ func TestAgainstPillow(t *testing.T) {
 		}
 		for _, v := range r.Views {
 			p := CLIP(40)
-			got := p.Normalise(p.levels(rasterOf(img), box{v.Box[0], v.Box[1], v.Box[2], v.Box[3]}, p.whole(),
-				v.Flip))
+			got := p.Normalise(p.levels(rasterOf(img), box{v.Box[0], v.Box[1], v.Box[2], v.Box[3]}, p.whole(), v.Flip))
 			if sha(floats(got)) != v.Pixels {
 				t.Errorf("%s box %v flip %v differs", r.File, v.Box, v.Flip)
 			}

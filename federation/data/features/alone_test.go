@@ -131,9 +131,8 @@ func TestContentIsTheKey(t *testing.T) {
 // bitmap returns a BMP of 16x16 pixels, always of the same size, darker on the left.
 func bitmap(shade byte) []byte {
 	const size = 16
-	head := []byte{'B', 'M', 54 + 0, 3, 0, 0, 0, 0, 0, 0, 54, 0, 0, 0, 40, 0, 0, 0,
-		size, 0, 0, 0, size, 0, 0, 0, 1, 0, 24,
-		0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
+	head := []byte{'B', 'M', 54 + 0, 3, 0, 0, 0, 0, 0, 0, 54, 0, 0, 0, 40, 0, 0, 0, size, 0, 0, 0, size, 0, 0, 0, 1, 0,
+		24, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
 	out := head
 	for i := range size * size {
 		out = append(out, shade/2, byte(i%size), shade)

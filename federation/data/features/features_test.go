@@ -23,9 +23,8 @@ import (
 
 func small(t *testing.T) *bundle.Bundle {
 	t.Helper()
-	b, err := converted.Convert("../../../models/bundle/converted/testdata/huggingface", filepath.Join(t.TempDir(),
-		"small"),
-		converted.Options{})
+	b, err := converted.Convert("../../../models/bundle/converted/testdata/huggingface",
+		filepath.Join(t.TempDir(), "small"), converted.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -216,8 +216,7 @@ func (w *Worker) scoresOnce(ctx context.Context, plan *plan, local *method.Local
 	}
 
 	return cached(w.compiler.tested, key, func() (*tensor.Tensor, error) {
-		return w.scores(ctx, plan, local, state,
-			rows)
+		return w.scores(ctx, plan, local, state, rows)
 	})
 }
 

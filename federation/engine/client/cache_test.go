@@ -44,8 +44,7 @@ func TestCache(t *testing.T) {
 	for range 2 {
 		if _, err := c.once(key("bad"), func() (any, int, error) {
 			made.Add(1)
-			return nil, 1,
-				failed
+			return nil, 1, failed
 		}); err != failed {
 			t.Error(err)
 		}

@@ -49,8 +49,7 @@ func TestWhereImagesAreCut(t *testing.T) {
 		{cut(6, onSmall), "1200 left"},
 		{cut(90, onLarge), "0 left; alone0 [2 50] of 11200"},
 		{cut(101, onLarge), "11200 left"},
-		{cut(34, onBoth),
-			"0 left; alone0 [2 50] of 11200; alone1 [2 50] of 11200"},
+		{cut(34, onBoth), "0 left; alone0 [2 50] of 11200; alone1 [2 50] of 11200"},
 		{cut(60, onBoth), "11200 left"},
 		{cut(5, func(_, _ graph.Node, p param) nodes { return nodes{p(50).Exp()} }), "0 left"},
 	} {

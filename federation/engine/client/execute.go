@@ -55,8 +55,7 @@ func checkReply(r message.Reply) error {
 // which need not be in memory before it is needed. It must be safe for concurrent use.
 type RemoteExecutor interface {
 	Execute(ctx context.Context, client *spec.Client, instruction message.Instruction,
-		state func() (message.ClientState,
-			error)) (r message.Reply, next *message.ClientState, err error)
+		state func() (message.ClientState, error)) (r message.Reply, next *message.ClientState, err error)
 }
 
 // Remembers returns the state of a client for a Job.

@@ -16,9 +16,8 @@ type passOf func(prompt *graph.Op) int
 
 // lower replaces the placeholders of a method's graph. All prompts that do not depend on one another go through the
 // text tower in one pass, or in the passes of passOf; chunks, unless nil, divides the classes of a pass.
-func lower(backbone spec.Backbone, classes []string, template string,
-	hand func(method.HandTexts) (*tensor.Tensor, error),
-	passes passOf, chunks *classChunks, roots []graph.Node) ([]graph.Node, error) {
+func lower(backbone spec.Backbone, classes []string, template string, hand func(method.HandTexts) (*tensor.Tensor,
+	error), passes passOf, chunks *classChunks, roots []graph.Node) ([]graph.Node, error) {
 	for {
 		waiting := firstWave(roots)
 		if len(waiting) == 0 {
@@ -149,8 +148,7 @@ func graphsOf(experiment *spec.Experiment, backbone spec.Backbone, client, clien
 	scope, scores, loss := method.LossOf(experiment.Method, t)
 	if err = scope.Graph().Err(); err == nil {
 		hand := func(method.HandTexts) (*tensor.Tensor, error) {
-			return tensor.New(len(experiment.Classes), t.Dim),
-				nil
+			return tensor.New(len(experiment.Classes), t.Dim), nil
 		}
 		roots, err = lower(backbone, experiment.Classes, experiment.Template, hand, nil, nil, []graph.Node{scores,
 			loss})

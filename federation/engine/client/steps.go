@@ -76,8 +76,7 @@ func (w *Worker) step(ctx context.Context, turns []*turn) error {
 		var batch tensor.Map
 		var err error
 		turn.local.Draws.WithoutRecording(func() {
-			batch, err = turn.local.Data.Batch(turn.rows, turn.local.Rand,
-				turn.plan.largeInputs...)
+			batch, err = turn.local.Data.Batch(turn.rows, turn.local.Rand, turn.plan.largeInputs...)
 		})
 
 		if err == nil {

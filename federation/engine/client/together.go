@@ -163,8 +163,7 @@ func (w *Worker) computeAhead(ctx context.Context, jobs []Job, workers int) erro
 
 // missingPrefixes lists the values of prefixes that a client's test needs and that the caches lack.
 func (w *Worker) missingPrefixes(client *spec.Client, instruction message.Instruction,
-	state message.ClientState) (out []missingPrefix,
-	err error) {
+	state message.ClientState) (out []missingPrefix, err error) {
 	rows := client.Test
 	if instruction.Kind == message.Validate {
 		rows = client.Val

@@ -86,8 +86,7 @@ func (p *plan) valuesWithoutRows(in inputs) tensor.Map {
 
 // traceTest records a test: class scores [N,C], the inputs of the scores that are no rows of data, and the rows.
 func (w *Worker) traceTest(client *spec.Client, instruction message.Instruction, plan *plan, local *method.Local,
-	logits *tensor.Tensor,
-	read tensor.Map) error {
+	logits *tensor.Tensor, read tensor.Map) error {
 	tr := trace.NewClient(w.Settings.Tracer, instruction.Round, client.ID)
 	tr.Put("eval/logits", logits)
 	tr.PutAll("eval", read)
@@ -120,8 +119,7 @@ func (w *Worker) traceTest(client *spec.Client, instruction message.Instruction,
 // traceStatistic records an answer and the rows that it was computed from. drawn is the number of random numbers that
 // it took.
 func (w *Worker) traceStatistic(client *spec.Client, instruction message.Instruction, st message.ClientState,
-	answer tensor.Map,
-	drawn int) error {
+	answer tensor.Map, drawn int) error {
 	local, _ := w.Begin(client, instruction, st) // the same random numbers again
 	rows, err := client.Train.Batch(tensor.Indices(client.Train.Len()), local.Rand)
 	if err != nil {

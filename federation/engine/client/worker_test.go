@@ -82,15 +82,13 @@ func TestExecute(t *testing.T) {
 	}
 	r, after := run(sentTo(e, message.Train), message.ClientState{})
 	if r.Client != 0 || r.Upload.N != 9 || r.Stats.Steps != 3 || !(r.Stats.Loss > 0) || r.Stats.Terms != nil ||
-		after == nil ||
-		!reflect.DeepEqual(after.Own, r.Upload.Shared) {
+		after == nil || !reflect.DeepEqual(after.Own, r.Upload.Shared) {
 		t.Errorf("%+v, %+v", r, after)
 	}
 	test.Confusion = true
 	trained, _ := run(test, *after)
-	if s := trained.Scores; s.Untrained || !s.Global.HasConfusion() ||
-		!slices.Equal(s.Global["brier"], first.Scores.Global["brier"]) ||
-		slices.Equal(s.Personal["brier"], s.Global["brier"]) {
+	if s := trained.Scores; s.Untrained || !s.Global.HasConfusion() || !slices.Equal(s.Global["brier"],
+		first.Scores.Global["brier"]) || slices.Equal(s.Personal["brier"], s.Global["brier"]) {
 		t.Errorf("%+v", s)
 	}
 	test.Confusion = false
@@ -104,8 +102,7 @@ func TestExecute(t *testing.T) {
 	validate.Kind, set.Set = message.Validate, "same"
 	for what, o := range map[string]message.Instruction{"validation": validate, "evaluation set": set} {
 		if r, _ := run(o, *after); r.Scores.Examples != 7 || !slices.Equal(r.Scores.Personal["brier"],
-			trained.Scores.Personal["brier"]) ||
-			!slices.Equal(r.Scores.Global["brier"], first.Scores.Global["brier"]) {
+			trained.Scores.Personal["brier"]) || !slices.Equal(r.Scores.Global["brier"], first.Scores.Global["brier"]) {
 			t.Errorf("%s: %+v", what, r.Scores)
 		}
 	}
@@ -136,8 +133,7 @@ func TestExecuteRefuses(t *testing.T) {
 	nan.Shared["ctx"].Data[0] = float32(math.NaN())
 	train, adapt, validate, missing, statistic := nan, nan, nan, nan, nan
 	train.Kind, adapt.Kind, adapt.Steps, validate.Kind, missing.Set, statistic.Kind,
-		statistic.Statistic = message.Train, message.Adapt, 1,
-		message.Validate, "x", message.Compute, "y"
+		statistic.Statistic = message.Train, message.Adapt, 1, message.Validate, "x", message.Compute, "y"
 	e.Clients[1].Val = e.Clients[1].Test
 	for says, o := range map[string]message.Instruction{
 		"round 2, client 1, test: a class score holds NaN at element 0; lower train.lr":         nan,
@@ -220,8 +216,7 @@ func TestExecuted(t *testing.T) {
 		t.Errorf("%+v, %+v, %v", got, r, err)
 	}
 	o.Kind = message.Test
-	if r, err := execute(); err != nil || r.Upload.Extra != nil ||
-		len(x.got) != 2 {
+	if r, err := execute(); err != nil || r.Upload.Extra != nil || len(x.got) != 2 {
 		t.Errorf("%+v, %v", r, err)
 	}
 	o.Kind = message.Compute
@@ -246,8 +241,7 @@ func TestExecuted(t *testing.T) {
 		t.Errorf("%+v, %v", r, err)
 	}
 	w.Settings.Guard, o.Round = nil, 0
-	if _, err := execute(); err != nil ||
-		len(x.got[len(x.got)-1].Guarded) != 1 {
+	if _, err := execute(); err != nil || len(x.got[len(x.got)-1].Guarded) != 1 {
 		t.Errorf("without a guard: %v", err)
 	}
 }
@@ -264,9 +258,8 @@ func TestStatistic(t *testing.T) {
 		t.Fatalf("%+v, %v", r, err)
 	}
 	at := "r0/statistic/ggtpc/c0/"
-	if rows := rec.Tensors[at+"image"]; rows == nil || rows.Shape[0] != 9 ||
-		!slices.Equal(rec.Tensors[at+"label"].Ints, e.Clients[0].Train.Labels()) ||
-		!reflect.DeepEqual(rec.Tensors[at+"mean"], r.Upload.Extra["mean"]) {
+	if rows := rec.Tensors[at+"image"]; rows == nil || rows.Shape[0] != 9 || !slices.Equal(rec.Tensors[at+"label"].Ints,
+		e.Clients[0].Train.Labels()) || !reflect.DeepEqual(rec.Tensors[at+"mean"], r.Upload.Extra["mean"]) {
 		t.Errorf("%v", rec.Tensors.Names())
 	}
 }
@@ -306,8 +299,7 @@ func TestZeroShot(t *testing.T) {
 	}
 	z := got[0]
 	if z.Backbone != "toy-a" || z.Accuracy != right/11 || z.Clients != 2 || z.Mean != rates[0]/2+rates[1]/2 ||
-		z.Classes != 4 ||
-		z.Chance != float64(max(most[0], most[1], most[2], most[3]))/11 || z.Failed != "" {
+		z.Classes != 4 || z.Chance != float64(max(most[0], most[1], most[2], most[3]))/11 || z.Failed != "" {
 		t.Errorf("%+v, want %v of 11, %v", z, right, rates)
 	}
 	e.Clients[1].Test.Views = []spec.RowReader{broken{}}
@@ -427,8 +419,7 @@ func TestOptimizerState(t *testing.T) {
 	fresh := train(one, 0)
 	state := one.OptimizerState().Clone()
 	if len(state) == 0 || !slices.ContainsFunc(state.Names(), func(name string) bool {
-		return strings.HasSuffix(name,
-			"/ctx")
+		return strings.HasSuffix(name, "/ctx")
 	}) {
 		t.Error(state.Names())
 	}

@@ -25,8 +25,7 @@ func TestCheckReplies(t *testing.T) {
 	many := metrics.Statistics{"correct": {maxTested}, "own_correct": {0}, "f1": {1}, "brier": {0},
 		"confidence_bins": append(make([]float64, 42), maxTested, maxTested, maxTested)}
 	test := Instruction{Kind: Test}
-	const neither, lacks = "the scores have neither a global nor a personal part",
-		"the reply lacks the statistic brier"
+	const neither, lacks = "the scores have neither a global nor a personal part", "the reply lacks the statistic brier"
 	for _, c := range []struct {
 		o    Instruction
 		r    Reply

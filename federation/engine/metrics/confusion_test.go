@@ -107,8 +107,7 @@ func TestChecksOfStatistics(t *testing.T) {
 func TestCheckOfNames(t *testing.T) {
 	for says, edit := range map[string]func(s Statistics){
 		"the reply lacks the statistic f1; use the same release on both sides": func(s Statistics) {
-			delete(s,
-				"f1")
+			delete(s, "f1")
 		},
 		`the reply has the unexpected statistic "x"`: func(s Statistics) { s["x"] = nil },
 		"the statistic f1 has 2 numbers; it must have 1": func(s Statistics) {
@@ -159,8 +158,7 @@ func TestCheckOfNames(t *testing.T) {
 	if s := (Statistics{"correct": {1}}).Tables(); s != nil {
 		t.Error(s)
 	}
-	if s := TableSpecs(5)[0]; len(TableSpecs(5)) != 1 || s.Name != "confusion" || s.Shape[0] != -25 ||
-		s.Shape[1] != 3 {
+	if s := TableSpecs(5)[0]; len(TableSpecs(5)) != 1 || s.Name != "confusion" || s.Shape[0] != -25 || s.Shape[1] != 3 {
 		t.Errorf("%+v", s)
 	}
 }

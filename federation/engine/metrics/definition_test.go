@@ -127,8 +127,7 @@ func TestReadRound(t *testing.T) {
 	for name, want := range map[string]string{Domain: "[Art art]", Set: "[Flowers backdoor base x]", New: "[0 5]",
 		Note: "[epsilon]", Honest: "[]"} {
 		if d, _ := Find(name); fmt.Sprint(d.Arguments(full)) != want || name == Honest &&
-			(len(d.Arguments(full)) != 1 ||
-				len(d.Arguments(honestOnly)) != 0) {
+			(len(d.Arguments(full)) != 1 || len(d.Arguments(honestOnly)) != 0) {
 			t.Errorf("%s: %q", name, d.Arguments(full))
 		}
 	}

@@ -40,8 +40,7 @@ var confidences = send(Statistic{Name: "confidence_bins", Title: "confidence bin
 			low, high := b[0]*float64(m)/bins, b[0]*float64(m+1)/bins
 			if whole(test.Examples, b[:2]...) != nil || b[1] > b[0] || !(b[2] >= low-1e-6 && b[2] <= high+1e-6) {
 				return fmt.Errorf("bin %d has %v examples, %v correct ones and the sum of confidences %v", m, b[0],
-					b[1],
-					b[2])
+					b[1], b[2])
 			}
 			examples, right = examples-b[0], right-b[1]
 		}

@@ -34,15 +34,13 @@ func TestParseName(t *testing.T) {
 		"seconds": "seconds  all ", "total-bytes": "total-bytes  last ",
 	} {
 		n, err := ParseName(full)
-		if got := strings.Join([]string{n.Metric.Name, n.Argument, n.Window, n.View}, " "); err != nil ||
-			got != want {
+		if got := strings.Join([]string{n.Metric.Name, n.Argument, n.Window, n.View}, " "); err != nil || got != want {
 			t.Errorf("%s: %q, %v", full, got, err)
 		}
 	}
 	for _, full := range []string{"", "x", "all", "first", "f1@first", "f1@x", "f1@", "f1:x", "f1:", "domain",
-		"domain:",
-		"rounds-to:x", "rounds-to:NaN", "rounds-to:-5",
-		"rounds-to", "global/bytes", "other/f1", "last@last5", "rounds-to:60@first"} {
+		"domain:", "rounds-to:x", "rounds-to:NaN", "rounds-to:-5", "rounds-to", "global/bytes", "other/f1",
+		"last@last5", "rounds-to:60@first"} {
 		if n, err := ParseName(full); err == nil || !strings.HasPrefix(err.Error(), `unknown metric "`+full+`": `) ||
 			!strings.HasSuffix(err.Error(), "docs/evaluation.md lists all metrics") {
 			t.Errorf("%s: %+v, %v", full, n, err)

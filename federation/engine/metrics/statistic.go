@@ -113,8 +113,7 @@ func (s Statistics) Check(examples, classes int, labels bool) error {
 		case statistic.Columns == 0 && len(values) != statistic.Size, statistic.Columns > 0 &&
 			len(values)%statistic.Columns != 0:
 			return fmt.Errorf("the statistic %s has %d numbers; it must have %d", statistic.Name, len(values),
-				max(statistic.Size,
-					statistic.Columns))
+				max(statistic.Size, statistic.Columns))
 		}
 
 		for _, n := range values {
@@ -174,8 +173,7 @@ func (s Statistics) AddTables(m tensor.Map) error {
 		}
 		if !t.IsInt() || len(t.Shape) != 2 || t.Shape[1] != x.Columns {
 			return fmt.Errorf("the statistic %s has the shape %v; it must be an int64 table of %d columns", name,
-				t.Shape,
-				x.Columns)
+				t.Shape, x.Columns)
 		}
 		s[name] = make([]float64, len(t.Ints))
 		for i, n := range t.Ints {

@@ -26,8 +26,7 @@ func TestTermsOfARound(t *testing.T) {
 	}
 	pull := got[1]
 	if *pull.Value != 6 || pull.Norm != 3 || *pull.Relative != 1 || *pull.Params["a"].Relative != 1 ||
-		pull.Params["b"].Relative != nil ||
-		pull.Params["b"].Norm != 1 {
+		pull.Params["b"].Relative != nil || pull.Params["b"].Norm != 1 {
 		t.Errorf("%+v", pull)
 	}
 	with := MeanTerms([]message.Reply{{Stats: message.Stats{Terms: &message.LossTerms{

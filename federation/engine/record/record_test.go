@@ -51,8 +51,7 @@ func TestSummaryOfRounds(t *testing.T) {
 		Notes: map[string]float64{"epsilon": 2}}}
 	s := Summarise(records, method.PersonalView)
 	if want := []string{"round 1: a", "round 1: b", "round 2: c"}; !slices.Equal(s.RoundWarnings, want) ||
-		s.Notes["epsilon"] != 2 ||
-		s.Simulated != 3 || s.Headline != nil || s.View != "personal" {
+		s.Notes["epsilon"] != 2 || s.Simulated != 3 || s.Headline != nil || s.View != "personal" {
 		t.Errorf("%+v", s)
 	}
 	records[1].Warnings = []string{"c", "d", "e"}
@@ -63,8 +62,7 @@ func TestSummaryOfRounds(t *testing.T) {
 	g := scored(.5)
 	records = []Record{{Tested: true, Evaluations: Evaluations{Global: g}, Attack: &Attack{}, Untrained: 2}}
 	if s := Summarise(records, method.GlobalView); s.Evaluation.PerClient != nil || len(g.PerClient) != 1 ||
-		s.Untrained != 2 ||
-		s.Attack != records[0].Attack || s.Best != .5 {
+		s.Untrained != 2 || s.Attack != records[0].Attack || s.Best != .5 {
 		t.Errorf("%+v", s)
 	}
 }
@@ -102,9 +100,8 @@ func TestMetricsOfARound(t *testing.T) {
 		EvaluationSets: map[string]SetResult{"x": {Evaluation: p}}}
 	m := r.Metrics()
 	if m.Number != 7 || m.Evaluation != g || m.Validation != g || m.BaseToNew != both.Global || !m.Attacked ||
-		*m.Honest != .1 ||
-		*m.Success != .2 || m.Bytes != 15 || *m.Simulated != 8 || m.NewClients["0"] != p || m.NewClients["5"] != g ||
-		m.Sets["x"] != p {
+		*m.Honest != .1 || *m.Success != .2 || m.Bytes != 15 || *m.Simulated != 8 || m.NewClients["0"] != p ||
+		m.NewClients["5"] != g || m.Sets["x"] != p {
 		t.Errorf("%+v", m)
 	}
 	r.View = "personal"
@@ -324,8 +321,7 @@ func TestJournal(t *testing.T) {
 		}
 	}
 	filetest.Write(t, path, `{"format":9,"round":0}`)
-	if _, err := Records(filepath.Dir(path)); err == nil || !strings.HasPrefix(err.Error(),
-		path+": it has format 9") {
+	if _, err := Records(filepath.Dir(path)); err == nil || !strings.HasPrefix(err.Error(), path+": it has format 9") {
 		t.Error(err)
 	}
 	if _, err := Records(t.TempDir()); !os.IsNotExist(err) {

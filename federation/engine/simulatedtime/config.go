@@ -146,9 +146,10 @@ func readSpeeds(path string, n int) ([]Speed, error) {
 		return nil, configtags.KeyErrorf("simulated_time.file", "%s: %w", path, err)
 	}
 
-	const head = "client,step_seconds,bandwidth"
-	if len(rows) == 0 || !slices.Equal(rows[0], strings.Split(head, ",")) {
-		return nil, configtags.KeyErrorf("simulated_time.file", "%s: its first line must be %s", path, head)
+	head := []string{"client", "step_seconds", "bandwidth"}
+	if len(rows) == 0 || !slices.Equal(rows[0], head) {
+		return nil, configtags.KeyErrorf("simulated_time.file", "%s: its first line must be %s", path,
+			strings.Join(head, ","))
 	}
 
 	out := make([]Speed, n)

@@ -50,8 +50,7 @@ type reply struct {
 
 // run runs one step of the server, which begins at the time began.
 func (b *fedBuff) run(ctx context.Context, inner message.Cohort, instruction message.Instruction,
-	began float64) ([]message.Reply,
-	message.Report, error) {
+	began float64) ([]message.Reply, message.Report, error) {
 	now := message.SimulatedTime{Seconds: began}
 	if instruction.Round == 0 {
 		for _, id := range instruction.Clients {

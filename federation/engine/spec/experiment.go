@@ -58,8 +58,7 @@ func (e *Experiment) Task(client *Client) method.ClientSpec {
 func (e *Experiment) Fingerprint() string {
 	hash := sha256.New()
 	fmt.Fprintln(hash, e.MethodName, e.Options, e.Plan.Seed, e.Plan.Participation, e.Plan.Trainers,
-		strings.Join(e.Classes,
-			"|"), e.Template)
+		strings.Join(e.Classes, "|"), e.Template)
 	fmt.Fprintf(hash, "%+v\n", e.Training)
 	if e.Plan.Poisson || e.Secure != "" {
 		fmt.Fprintln(hash, "poisson", e.Plan.Poisson, "secure", e.Secure)

@@ -205,8 +205,7 @@ func TestMemory(t *testing.T) {
 		{image, 8 * perImage, 8, "a text prompt for each image: 4 at a time of a batch of 4"},
 		{image, 4*perImage - 1, 3, "a text prompt for each image: 2 at a time of a batch of 4"},
 		{image, perImage, 1, "a text prompt for each image: 1 at a time of a batch of 4"},
-		{image, perImage - 1, 1,
-			"a text prompt for each image: 1 at a time of a batch of 4, 2 of 4 classes at a time"},
+		{image, perImage - 1, 1, "a text prompt for each image: 1 at a time of a batch of 4, 2 of 4 classes at a time"},
 		{class, perClass, 0, "a text prompt for each class"}, {class, 0, 0, "a text prompt for each class"},
 		{class, perClass - 1, 0, "a text prompt for each class: 2 of 4 classes at a time"},
 	} {

@@ -38,8 +38,7 @@ func TestLossesThatAreMeansOverRows(t *testing.T) {
 	}
 	// FedCLIP and FLoRA have CLIP's contrastive loss. The loops of FedOTP and PLOT, Powder's stack of scores and
 	// pFedMoAP's heads are not known. They need not be: these methods compute little for each image.
-	if want := []string{"fedclip", "fedlora", "fedotp", "pfedmoap", "plot", "powder"}; !slices.Equal(batchwise,
-		want) {
+	if want := []string{"fedclip", "fedlora", "fedotp", "pfedmoap", "plot", "powder"}; !slices.Equal(batchwise, want) {
 		t.Errorf("losses of %v are no means over rows, want %v", batchwise, want)
 	}
 }

@@ -78,6 +78,5 @@ func contrastive(scope *method.Scope, image, text graph.Node) graph.Node {
 	// The cross entropy of the diagonal, log Σ e^(pairs-own), in both directions.
 	ofImages, ofTexts := nn.LogSumExp(pairs.Sub(own.Unsqueeze(1)), 1), nn.LogSumExp(pairs.Sub(own.Unsqueeze(0)), 0)
 	return scope.Term("cross entropy of images",
-		ofImages.Mean().MulScalar(0.5)).Add(scope.Term("cross entropy of texts",
-		ofTexts.Mean().MulScalar(0.5)))
+		ofImages.Mean().MulScalar(0.5)).Add(scope.Term("cross entropy of texts", ofTexts.Mean().MulScalar(0.5)))
 }

@@ -287,8 +287,7 @@ func (b *binder) text(in port) graph.Node {
 	shape := textPrompt.Ctx.Shape()
 	switch r := len(shape); {
 	case r != 2 && r != 3 || !shape[r-1].Is(b.task.Width) || !shape[r-2].Static() ||
-		textPrompt.Ctx.DType() != graph.Float ||
-		r == 3 && shape[0] != graph.Sym("B") && !shape[0].Is(b.task.Classes):
+		textPrompt.Ctx.DType() != graph.Float || r == 3 && shape[0] != graph.Sym("B") && !shape[0].Is(b.task.Classes):
 		return b.fail("prompt %s has shape %v; it must be [T,w], [B,T,w] or [C,T,w] with w %d", in.name, shape,
 			b.task.Width)
 	case shape[r-2].N > maxTokens:

@@ -77,9 +77,8 @@ func (f Function) transport() (optimaltransport.Entropic, error) {
 	}
 
 	if !(entropic.Mass >= 1e-3 && entropic.Mass <= 1) || !(entropic.Eps >= 1e-4 && entropic.Eps <= 1e4) ||
-		entropic.Iters < 1 || entropic.Iters > 10000 ||
-		!(entropic.Threshold >= 0 && entropic.Threshold <= 1e9) || !slices.Contains([]string{"image", "pair", "code"},
-		entropic.Stop) {
+		entropic.Iters < 1 || entropic.Iters > 10000 || !(entropic.Threshold >= 0 && entropic.Threshold <= 1e9) ||
+		!slices.Contains([]string{"image", "pair", "code"}, entropic.Stop) {
 		return entropic, errors.New("mass is 0.001 to 1, eps 0.0001 to 10000, iters 1 to 10000, " +
 			"threshold from 0, and stop image, pair or code")
 	}

@@ -92,8 +92,8 @@ func checkRequest(request wire.JoinRequest) error {
 	if min(client.Width, client.Dim) < 1 || min(client.Patches, client.ImageSize, client.Tokens, client.VisionWidth,
 		client.VisionLayers, client.VisionUnits, client.TextLayers, client.TextUnits) < 0 ||
 		max(client.Width, client.Dim, client.Patches, client.Tokens, client.VisionWidth, client.VisionUnits,
-			client.TextUnits) > 1<<16 || client.ImageSize > 1<<14 ||
-		max(client.VisionLayers, client.TextLayers) > 1<<10 {
+			client.TextUnits) > 1<<16 || client.ImageSize > 1<<14 || max(client.VisionLayers,
+				client.TextLayers) > 1<<10 {
 		return fmt.Errorf("the backbone has impossible sizes: %+v", client)
 	}
 

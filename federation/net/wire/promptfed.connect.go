@@ -275,8 +275,7 @@ func (UnimplementedFederationHandler) Answer(context.Context, *connect.ClientStr
 }
 
 func (UnimplementedFederationHandler) Leave(context.Context, *LeaveCall) (*Left, error) {
-	return nil, connect.NewError(connect.CodeUnimplemented,
-		errors.New("promptfed.Federation.Leave is not implemented"))
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("promptfed.Federation.Leave is not implemented"))
 }
 
 func (UnimplementedFederationHandler) Status(context.Context, *StatusRequest) (*StatusReply, error) {

@@ -155,8 +155,7 @@ func TestOpenFindsDamage(t *testing.T) {
 		parts  []string
 	}{
 		{"weights cut short", func(d string) error {
-			return os.Truncate(filepath.Join(d, "weights.safetensors"),
-				70_000)
+			return os.Truncate(filepath.Join(d, "weights.safetensors"), 70_000)
 		}, []string{"weights.safetensors", "70000"}},
 		{"weights with another byte", func(d string) error { return flip(filepath.Join(d, "weights.safetensors")) },
 			[]string{"weights.safetensors: SHA-256 ", "bundle.json says ",

@@ -147,8 +147,7 @@ func (m Manifest) check() error {
 func (m Manifest) checkTowers() error {
 	arch, vision := m.Text, m.Vision
 	for _, n := range []int{arch.Width, arch.Layers, arch.Heads, arch.MLP, arch.Hidden, arch.Context, arch.EmbedDim,
-		vision.Width, vision.Layers,
-		vision.Heads, vision.MLP, vision.Patch, vision.Image, vision.EmbedDim} {
+		vision.Width, vision.Layers, vision.Heads, vision.MLP, vision.Patch, vision.Image, vision.EmbedDim} {
 		if n > bundle.MaxExtent {
 			return fmt.Errorf("a size of %d is above the limit of %d", n, bundle.MaxExtent)
 		}

@@ -222,8 +222,7 @@ func TestResNetRefused(t *testing.T) {
 		c.change(m)
 		dir := t.TempDir()
 		_, err := converted.Convert(folder(t, "open_clip_model.safetensors", "open_clip_config.json", m,
-			resnetOpenCLIP),
-			filepath.Join(dir, "out"), resnetOptions())
+			resnetOpenCLIP), filepath.Join(dir, "out"), resnetOptions())
 		goldentest.WantErrorOf(t, c.what, err, c.parts...)
 		untouched(t, c.what, dir)
 	}

@@ -40,8 +40,7 @@ func (j *conversion) preprocessing() error {
 
 	if settings.Size != j.manifest.ImageSize {
 		j.note("the preprocessing makes images of %d pixels, but the image tower takes %d, which is used",
-			settings.Size,
-			j.manifest.ImageSize)
+			settings.Size, j.manifest.ImageSize)
 		settings.Size = j.manifest.ImageSize
 	}
 

@@ -52,8 +52,7 @@ func TestExportedTowers(t *testing.T) {
 		}
 		for _, path := range list {
 			t.Run(filepath.Base(filepath.Dir(path)), func(t *testing.T) {
-				exportedTower(t, filepath.Dir(path),
-					orttest.Golden(t, path))
+				exportedTower(t, filepath.Dir(path), orttest.Golden(t, path))
 			})
 		}
 	}

@@ -82,8 +82,7 @@ func (m *model) settled() config {
 	config.TextWidth, config.EmbedDim, config.ImageSize, config.Context = b.Text.Width, b.Text.EmbedDim, b.Vision.Image,
 		b.Text.Context
 	config.LogitScale, config.LogitBias, config.LogScale, config.Notes, config.Files = b.LogitScale, b.LogitBias, nil,
-		b.Notes,
-		map[string]bundle.File{}
+		b.Notes, map[string]bundle.File{}
 	config.Preprocess, _ = json.Marshal(b.Preprocess)
 	config.Model, config.Variant, config.TokenizerFile = "", "", b.Vocabulary
 	if b.Texts != (tokenizer.TextCleaning{}) {

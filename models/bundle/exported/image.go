@@ -79,8 +79,7 @@ func newImageTower(dir string, file *graph.File, name string, config imageConfig
 	}
 
 	tower.box, err = bundle.OpenBox(dir, path.Join(path.Dir(name), bundle.ImageGradientFile),
-		nameIn(file, tower.output),
-		tower.input.Name())
+		nameIn(file, tower.output), tower.input.Name())
 	if err == nil && tower.box != nil {
 		x, _ := tower.box.File.Graph.InputNamed(tower.input.Name())
 		tower.batch = staticAxis(x, 0)

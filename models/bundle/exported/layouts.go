@@ -188,8 +188,7 @@ func findTowers(dir, variant string) (towers found, err error) {
 	}
 
 	towers.others = slices.DeleteFunc(slices.Concat(image, text), func(e export) bool {
-		return e == towers.image ||
-			e == towers.text
+		return e == towers.image || e == towers.text
 	})
 	return towers, nil
 }

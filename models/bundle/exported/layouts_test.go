@@ -64,8 +64,7 @@ func TestLayouts(t *testing.T) {
 		}
 		again := openBundle(t, frozen)
 		sameAs(t, again, want)
-		if err := again.Verify(); err != nil || again.Preprocess != b.Preprocess ||
-			again.LogitScale != b.LogitScale ||
+		if err := again.Verify(); err != nil || again.Preprocess != b.Preprocess || again.LogitScale != b.LogitScale ||
 			len(again.Notes) != len(b.Notes) {
 			t.Errorf("frozen: %+v, scale %g, notes %q, %v", again.Preprocess, again.LogitScale, again.Notes, err)
 		}

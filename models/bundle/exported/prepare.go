@@ -155,8 +155,7 @@ func (m *model) preprocessing() (preprocess.Preprocess, error) {
 			return settings, fmt.Errorf("%s: %w", name, err)
 		case ok && from != "" && q != settings:
 			return settings, fmt.Errorf("%s and %s prepare images differently (%+v, %+v): write preprocess in %s", from,
-				name,
-				settings, q, bundle.ManifestFile)
+				name, settings, q, bundle.ManifestFile)
 		case ok:
 			settings, from = q, name
 		}

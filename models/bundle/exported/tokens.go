@@ -184,9 +184,8 @@ func (e *embeddingTable) read(dir string, table tokenTable, vocabulary int) erro
 		if names := file.Names(); name == "" && len(names) == 1 {
 			name = names[0]
 		} else if !slices.Contains(names, name) {
-			return fmt.Errorf("%s has no tensor %q; it has %s", table.File, name,
-				strings.Join(names[:min(len(names), 20)],
-					", "))
+			return fmt.Errorf("%s has no tensor %q; it has %s", table.File, name, strings.Join(names[:min(len(names),
+				20)], ", "))
 		}
 		info, err := file.Info(name)
 		if err != nil {

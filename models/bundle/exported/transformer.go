@@ -212,8 +212,7 @@ func (m *matcher) normAt(n graph.Node, name string, to weights) (input graph.Nod
 }
 
 // match finds all parts of the tower, backwards from its features; start reads the input of the first block.
-func (m *matcher) match(output graph.Node, final, projection, transposed string,
-	start func(n graph.Node) error) error {
+func (m *matcher) match(output graph.Node, final, projection, transposed string, start func(n graph.Node) error) error {
 	linear, ok := m.linearBehind(output, unit)
 	if !ok || linear.b.OK() {
 		return errors.New("no projection without bias was found in front of the features")
@@ -265,16 +264,14 @@ func (m *matcher) match(output graph.Node, final, projection, transposed string,
 func (m *matcher) block(n graph.Node) (before graph.Node, tensors weights, err error) {
 	tensors = weights{}
 	middle, down, err := m.residual(n, "ln_2", tensors, func(down linear) (linear, error) {
-		return m.feedForward(down,
-			tensors)
+		return m.feedForward(down, tensors)
 	})
 	if err != nil {
 		return before, nil, err
 	}
 
 	before, out, err := m.residual(middle, "ln_1", tensors, func(out linear) (linear, error) {
-		return m.attention(out.x,
-			tensors)
+		return m.attention(out.x, tensors)
 	})
 	if err == nil {
 		err = errors.Join(tensors.linear("mlp.c_proj.", down, m.mlp, m.width),

@@ -79,8 +79,7 @@ func pick(dir string, file *graph.File, name string, role role) (value graph.Nod
 
 	if name != "" {
 		return value, 0, 0, fmt.Errorf("%s.output %q in %s is none of its outputs %s", role.key, name,
-			bundle.ManifestFile,
-			describe(outputs(file.Outputs)...))
+			bundle.ManifestFile, describe(outputs(file.Outputs)...))
 	}
 
 	if len(fit) == 1 {

@@ -188,8 +188,7 @@ func TestScale(t *testing.T) {
 	t.Logf("%d clients, %d rounds in %.1f s", s.clients, s.rounds, time.Since(began).Seconds())
 	t.Logf("TCP: %d bytes up, %d down; %.2f %% more than the tensors (%d bytes); %.0f bytes a client and round", up,
 		down, 100*(float64(up+down)/float64(tensors)-1), tensors, float64(up+down)/float64(uploads))
-	t.Logf("server: %.2f ms of CPU an upload, %.1f s in all", cpu.Seconds()*1000/float64(uploads),
-		cpu.Seconds())
+	t.Logf("server: %.2f ms of CPU an upload, %.1f s in all", cpu.Seconds()*1000/float64(uploads), cpu.Seconds())
 	if s.rounds >= 20 && float64(up+down) > 1.03*float64(tensors) {
 		t.Error("that is more than 3 % beside the tensors")
 	}

@@ -141,8 +141,7 @@ func absurdProcess(t *testing.T, dir string) {
 				last = last[i+1:]
 			}
 			if code != done && !strings.HasPrefix(last, "promptfed: ") || code == done && args[0] != "run" &&
-				last != "" ||
-				len(last) > 16<<10 || strings.ContainsFunc(last, unicode.IsControl) {
+				last != "" || len(last) > 16<<10 || strings.ContainsFunc(last, unicode.IsControl) {
 				t.Errorf("%s: %v ends with %d and says %.300q", list[i].what, args, code, text)
 			}
 			if code == done && args[0] == "check" && args[1] == dir {
@@ -153,8 +152,7 @@ func absurdProcess(t *testing.T, dir string) {
 			debug.FreeOSMemory()
 		}
 	}
-	t.Logf("%d of %d files, %d accepted, %v", (len(list)-from+step-1)/step, len(list), accepted,
-		time.Since(began))
+	t.Logf("%d of %d files, %d accepted, %v", (len(list)-from+step-1)/step, len(list), accepted, time.Since(began))
 }
 
 // quiet runs a command in this process and returns its standard error.

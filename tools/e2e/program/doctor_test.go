@@ -66,9 +66,8 @@ func TestDoctorWithTwoLibraries(t *testing.T) {
 	}
 	dir := t.TempDir()
 	program := filepath.Join(dir, "promptfed")
-	if err := errors.Join(os.Link(programs.Promptfed, program),
-		os.Symlink(filepath.Dir(cuda), filepath.Join(dir, "cuda")),
-		os.Symlink(library, filepath.Join(dir, filepath.Base(cuda)))); err != nil {
+	if err := errors.Join(os.Link(programs.Promptfed, program), os.Symlink(filepath.Dir(cuda),
+		filepath.Join(dir, "cuda")), os.Symlink(library, filepath.Join(dir, filepath.Base(cuda)))); err != nil {
 		t.Fatal(err)
 	}
 	numerics := func(library string) string {

@@ -67,8 +67,7 @@ func TestExport(t *testing.T) {
 	for _, args := range [][]string{{"predict", files[4]}, {"predict", shared, "--global"}} {
 		if err := json.Unmarshal([]byte(mustRun(t, append(args, "--about", "--json")...)), &written); err != nil ||
 			written.Evaluation != "global" || written.Client != nil || written.Data != "synthetic" ||
-			len(written.Digest) != 64 ||
-			len(written.Classes) != 4 {
+			len(written.Digest) != 64 || len(written.Classes) != 4 {
 			t.Errorf("%v says %+v: %v", args, written, err)
 		}
 	}

@@ -260,7 +260,8 @@ func absolute(t *testing.T, path ...string) string {
 func TestJSONErrors(t *testing.T) {
 	t.Parallel()
 	for _, line := range []string{"run none.yaml", "sweep none.yaml", "init none", "predict none --client 0 none.png",
-		"list methods none", "partition none.yaml", "check none", "check", "pull", "convert none --out x", "bundle none --out x",
+		"list methods none", "partition none.yaml", "check none", "check", "pull", "convert none --out x",
+		"bundle none --out x",
 		"inspect none", "import none --out x", "pretrain none.yaml", "grad none.onnx --of a --wrt b --out x",
 		"export none --global --out x", "report none", "runs list none", "runs compare none none",
 		"runs diff none none", "runs export none --out x.csv", "runs tag none --add a", "runs rm none",

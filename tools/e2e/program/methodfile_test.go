@@ -72,8 +72,7 @@ func TestMethodFile(t *testing.T) {
 		return append([]string{"join", "https://" + addr, "--client", k, "--tls", at("certs"), "--config", images,
 			"--partition", "--state", at("client" + k), "--set", "backbones=[" + at("bundle") + "]"}, more...)
 	}
-	if _, said, code := call(join("0")...); code != failed ||
-		!strings.Contains(said, "--accept-method "+digest) {
+	if _, said, code := call(join("0")...); code != failed || !strings.Contains(said, "--accept-method "+digest) {
 		t.Errorf("a client that accepts no file: exit %d, %s", code, said)
 	}
 	if got := read(t, at("client0"), "method-"+digest[:12]+".onnx"); !bytes.Equal(got, content) {

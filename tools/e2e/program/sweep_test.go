@@ -83,8 +83,7 @@ func TestSweepEqualsRuns(t *testing.T) {
 	mustRun(t, "sweep", file, "--out", one, "--jobs", "1")
 	mustRun(t, "run", file, "--out", four)
 	want := []string{"promptfl/4/seed-1", "promptfl/4/seed-2", "promptfl/6/seed-1", "promptfl/6/seed-2",
-		"fedpha/4/seed-1", "fedpha/4/seed-2",
-		"fedpha/6/seed-1", "fedpha/6/seed-2"}
+		"fedpha/4/seed-1", "fedpha/4/seed-2", "fedpha/6/seed-1", "fedpha/6/seed-2"}
 	if got := cells(t, one); !slices.Equal(got, want) {
 		t.Fatalf("cells %v", got)
 	}
@@ -250,8 +249,7 @@ func TestSweepGoesOnAfterFailures(t *testing.T) {
 		"{name: data, points: [{label: drawn}, {label: gone, set: {data: {set: folder, root: "+images+
 			"}, partition.kind: iid}}, {label: drawn too}]}")
 	file = filepath.Join(dir, "bad.yaml")
-	filetest.Write(t, file, strings.ReplaceAll(bad, "keep: {method: FedPHA, batch: 6}",
-		"keep: {method: FedPHA}"))
+	filetest.Write(t, file, strings.ReplaceAll(bad, "keep: {method: FedPHA, batch: 6}", "keep: {method: FedPHA}"))
 	out := filepath.Join(dir, "out")
 	stdout, stderr, code := call("sweep", file, "--smoke", "--out", out)
 	if code != failed || !strings.Contains(stdout, "failed: fedpha/gone/seed-3: ") || !strings.Contains(stderr,

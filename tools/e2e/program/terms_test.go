@@ -129,8 +129,7 @@ func TestTermsFullSize(t *testing.T) {
 	dir := setup(t)
 	conf := filepath.Join(dir, "small.yaml")
 	text := mustRun(t, "terms", conf, "--full-size", "--rounds", "1", "--set", "method=fedpgp", "--set", "options={}",
-		"--set", "train.epochs=1",
-		"--set", "participation=0.25", "--set", "data.generator.train=2")
+		"--set", "train.epochs=1", "--set", "participation=0.25", "--set", "data.generator.train=2")
 	goldentest.Contains(t, text, "contrastive", "sigma", "cross entropy")
 	if _, text, code := call("terms", conf, "--full-size", "--set", "method=fedvpt", "--set",
 		"options={}"); code == done || !strings.Contains(text, "does not support prompt tokens") ||

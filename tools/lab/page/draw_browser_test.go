@@ -68,11 +68,10 @@ func TestZoom(t *testing.T) {
 	y := box[1] + box[3]/2
 	b.do(chromedp.MouseEvent(input.DispatchMouseEventTypeMouseMoved, x(.25), y),
 		chromedp.MouseEvent(input.DispatchMouseEventTypeMousePressed, x(.25), y, chromedp.ButtonLeft,
-			chromedp.ClickCount(1)),
-		chromedp.MouseEvent(input.DispatchMouseEventTypeMouseMoved, x(.5), y, chromedp.ButtonLeft),
-		chromedp.MouseEvent(input.DispatchMouseEventTypeMouseMoved, x(.75), y, chromedp.ButtonLeft),
-		chromedp.MouseEvent(input.DispatchMouseEventTypeMouseReleased, x(.75), y, chromedp.ButtonLeft,
-			chromedp.ClickCount(1)))
+			chromedp.ClickCount(1)), chromedp.MouseEvent(input.DispatchMouseEventTypeMouseMoved, x(.5), y,
+			chromedp.ButtonLeft), chromedp.MouseEvent(input.DispatchMouseEventTypeMouseMoved, x(.75), y,
+			chromedp.ButtonLeft), chromedp.MouseEvent(input.DispatchMouseEventTypeMouseReleased, x(.75), y,
+			chromedp.ButtonLeft, chromedp.ClickCount(1)))
 	from, to = part("a drag")
 	if from < 11.5 || from > 13 || to < 36 || to > 37.5 { // quarters of 49 are 12.25 and 36.75
 		t.Errorf("a drag over the middle half shows rounds %g to %g; want about 12.25 to 36.75", from, to)

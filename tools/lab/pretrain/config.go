@@ -152,17 +152,15 @@ func (c Config) Validate() error {
 }
 
 func (s Source) validate() error {
-	errs := []error{sets.Validate(s.Data),
-		data.Need(s.Share > 0 && !math.IsInf(s.Share, 1), "share %g must be above 0", s.Share),
-		configtags.Check("", s)}
+	errs := []error{sets.Validate(s.Data), data.Need(s.Share > 0 && !math.IsInf(s.Share, 1), "share %g must be above 0",
+		s.Share), configtags.Check("", s)}
 	if s.synthetic() {
 		d := s.Difficulty
 		list, own := s.Captions[anyDomain]
-		errs = append(errs,
-			data.Need(d[0] >= 0 && d[0] <= d[1] && d[1] <= 1, "difficulty %v: from 0 to 1, the smaller number first",
-				d),
-			data.Need(len(s.Captions) == 0 || len(s.Captions) == 1 && own && !slices.ContainsFunc(list, lacksClass),
-				"captions: a synthetic source takes templates under 'any' alone, each with {} or {a}"))
+		errs = append(errs, data.Need(d[0] >= 0 && d[0] <= d[1] && d[1] <= 1,
+			"difficulty %v: from 0 to 1, the smaller number first", d), data.Need(len(s.Captions) == 0 ||
+			len(s.Captions) == 1 && own && !slices.ContainsFunc(list, lacksClass),
+			"captions: a synthetic source takes templates under 'any' alone, each with {} or {a}"))
 
 		for _, class := range s.classes() {
 			for _, domain := range s.domains() {

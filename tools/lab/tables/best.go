@@ -19,9 +19,8 @@ func (b *builder) best() {
 	byMethod := slices.Contains(axes, methodAxis)
 	for _, row := range b.table.Rows {
 		for j, cell := range row.Cells {
-			if cell.Blank || cell.Stat.N() == 0 || cell.Metric.Lower ||
-				byMethod && cell.Labels[methodAxis] == AverageLabel ||
-				!byMethod && slices.Contains(row.Labels, AverageLabel) {
+			if cell.Blank || cell.Stat.N() == 0 || cell.Metric.Lower || byMethod &&
+				cell.Labels[methodAxis] == AverageLabel || !byMethod && slices.Contains(row.Labels, AverageLabel) {
 				continue
 			}
 

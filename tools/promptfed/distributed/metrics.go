@@ -79,8 +79,7 @@ func (m *meter) collect(status *wire.Status, out chan<- prometheus.Metric) {
 		{"refused_replies_total", "Replies that were refused or hold no result.", status.Refused, true},
 		{"refused_joins_total", "Refused requests to join.", status.RefusedJoins, false},
 		{"repeated_orders_total", "Instructions repeated because fewer clients than the quorum answered.",
-			status.Repeats,
-			true},
+			status.Repeats, true},
 	} {
 		if !counter.size || !status.SecretSize {
 			send(prometheus.CounterValue, counter.name, counter.help, float64(counter.value))

@@ -81,10 +81,8 @@ func statusTable(status *wire.Status) string {
 	}
 
 	writer.SetTitle("%s: %s; %.1f MB up, %.1f MB down; %d late, %d refused, %d dropped, %d instructions repeated",
-		status.Name,
-		doing,
-		float64(status.BytesUp)/1e6, float64(status.BytesDown)/1e6, status.Late, status.Refused+status.RefusedJoins,
-		status.Dropped, status.Repeats)
+		status.Name, doing, float64(status.BytesUp)/1e6, float64(status.BytesDown)/1e6, status.Late,
+		status.Refused+status.RefusedJoins, status.Dropped, status.Repeats)
 
 	writer.AppendHeader(table.Row{"client", "state", "instruction", "connected", "backbone", "domain", "examples",
 		"replies", "refused", "up kB", "down kB"})

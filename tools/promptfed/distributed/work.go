@@ -147,8 +147,7 @@ func (t *task) close() {
 
 // job executes an instruction for a client.
 func (t *task) job(ctx context.Context, client int, instruction message.Instruction,
-	s message.ClientState) (message.Reply,
-	*message.ClientState, error) {
+	s message.ClientState) (message.Reply, *message.ClientState, error) {
 	site, err := t.federation.Client(client)
 	if err != nil {
 		return message.Reply{}, nil, err

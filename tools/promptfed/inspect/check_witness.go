@@ -96,11 +96,9 @@ func (c *checks) witness(ctx context.Context, model *bundle.Bundle, options ort.
 	}
 
 	report := func(what string, worst, allowed float64, unit string) error {
-		d := checkDone{what + " as in the model's own library", worst <= allowed, &worst,
-			fmt.Sprintf("%.1e", worst)}
+		d := checkDone{what + " as in the model's own library", worst <= allowed, &worst, fmt.Sprintf("%.1e", worst)}
 		if c.add(d); !d.OK {
-			return fmt.Errorf("%s: difference of %s: %.2g of %s, more than %.2g", path, what, worst, unit,
-				allowed)
+			return fmt.Errorf("%s: difference of %s: %.2g of %s, more than %.2g", path, what, worst, unit, allowed)
 		}
 		return nil
 	}

@@ -69,8 +69,7 @@ func pretrainCommand() *cobra.Command {
 		}
 
 		return result.Print(pretrained{conf.Name, conf.Out, trained.Parameters, trained.Loss, trained.Elapsed.Seconds(),
-			trained.Accuracy},
-			align(rows)+"written to "+conf.Out+"\n")
+			trained.Accuracy}, align(rows)+"written to "+conf.Out+"\n")
 	}
 
 	return command

@@ -76,9 +76,8 @@ func TestSeries(t *testing.T) {
 		}
 	})
 	lines := strings.Split(strings.TrimSpace(text), "\n")
-	if len(lines) != 4 || !strings.HasSuffix(lines[1], ", about 16s left for all runs") ||
-		!strings.HasPrefix(lines[2], "run, seed 1 (run 2 of 2): round 1/5") ||
-		!strings.HasSuffix(lines[3], ", about 6s left for all runs") {
+	if len(lines) != 4 || !strings.HasSuffix(lines[1], ", about 16s left for all runs") || !strings.HasPrefix(lines[2],
+		"run, seed 1 (run 2 of 2): round 1/5") || !strings.HasSuffix(lines[3], ", about 6s left for all runs") {
 		t.Errorf("%q", lines)
 	}
 }

@@ -24,7 +24,8 @@ func TestFeatureLocks(t *testing.T) {
 	var all FeatureLocks
 	var inside atomic.Int32
 	var group sync.WaitGroup
-	for _, b := range []*experiment.Task{task("pacs", 0, "a", "b"), task("pacs", 4, "b", "a"), task("pacs", 0, "b", "b")} {
+	for _, b := range []*experiment.Task{task("pacs", 0, "a", "b"), task("pacs", 4, "b", "a"), task("pacs", 0, "b",
+		"b")} {
 		group.Go(func() {
 			for range 200 {
 				done := all.Lock(b)

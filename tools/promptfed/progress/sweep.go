@@ -86,8 +86,7 @@ func (d *Sweep) show() {
 		return
 	}
 
-	text := []rune(fmt.Sprintf("%s %d/%d cells%s: %s", d.name, d.over, d.cells, d.left(),
-		strings.Join(parts, "; ")))
+	text := []rune(fmt.Sprintf("%s %d/%d cells%s: %s", d.name, d.over, d.cells, d.left(), strings.Join(parts, "; ")))
 	if width, _, err := term.GetSize(int(os.Stderr.Fd())); err == nil && len(text) > max(20, width-45) {
 		text = append(text[:max(20, width-45)-1], '…')
 	}

@@ -107,9 +107,8 @@ func TestOddNames(t *testing.T) {
 func TestMethodBesideZeroShot(t *testing.T) {
 	root := datatest.Tree(t, images(20, "cat", "dog")...)
 	changes := []string{"method=promptfl", "with=[fedprox, dp]", "options={tokens: 3}", "options.mu=0.5",
-		"train.lr=0.3", "train.rounds=7", "seed=4", "partition.clients=3", "sampling=poisson",
-		"participation=0.5", "eval.last=2",
-		"eval.embeddings=9"}
+		"train.lr=0.3", "train.rounds=7", "seed=4", "partition.clients=3", "sampling=poisson", "participation=0.5",
+		"eval.last=2", "eval.embeddings=9"}
 	p, err := For(root, changes)
 	if err != nil {
 		t.Fatal(err)

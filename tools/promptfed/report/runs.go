@@ -170,9 +170,8 @@ func runTable(runs []listedRun, metric results.Metric) string {
 			folder += " (" + listedRun.Name + ")"
 		}
 
-		rows = append(rows, []string{folder, listedRun.Method, string(listedRun.State),
-			strings.Join(listedRun.Tags, ","),
-			strconv.FormatUint(listedRun.Seed, 10), rounds, shown(metric, listedRun.Value)})
+		rows = append(rows, []string{folder, listedRun.Method, string(listedRun.State), strings.Join(listedRun.Tags,
+			","), strconv.FormatUint(listedRun.Seed, 10), rounds, shown(metric, listedRun.Value)})
 		if last := len(rows) - 1; open {
 			sign := ""
 			if listedRun.Sign != nil {

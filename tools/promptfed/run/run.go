@@ -338,9 +338,8 @@ func (t training) run(ctx context.Context, conf experiment.Config, monitor progr
 		}
 	}()
 
-	if err := errors.Join(cli.WriteConfig(dir, resolved), id.Write(dir),
-		cli.WriteInfo(dir, runfolder.ClientsFile, task.Clients()),
-		cli.WriteInfo(dir, runfolder.DataFile, task.Info)); err != nil {
+	if err := errors.Join(cli.WriteConfig(dir, resolved), id.Write(dir), cli.WriteInfo(dir, runfolder.ClientsFile,
+		task.Clients()), cli.WriteInfo(dir, runfolder.DataFile, task.Info)); err != nil {
 		return nil, err
 	}
 

@@ -60,8 +60,7 @@ func TestShare(t *testing.T) {
 	} {
 		if jobs, workers := share(c.jobs, c.cells, c.processors); jobs != c.want || workers != c.workers {
 			t.Errorf("%d jobs asked, %d cells, %d processors: %d jobs with %d workers, want %d with %d", c.jobs,
-				len(c.cells), c.processors,
-				jobs, workers, c.want, c.workers)
+				len(c.cells), c.processors, jobs, workers, c.want, c.workers)
 		}
 	}
 }

@@ -57,8 +57,7 @@ func (f *File) columns(features map[string]Feature) (columns pqColumns, err erro
 
 	if columns.Label = firstOf(top, labels, valueLeaf); columns.Label == nil {
 		return columns, fmt.Errorf("%s: no label column among %q: expected whole numbers or text, called one of %s",
-			f.path,
-			have, strings.Join(pqLabels, ", "))
+			f.path, have, strings.Join(pqLabels, ", "))
 	}
 
 	columns.Domain = valueLeaf(top["domain"])

@@ -234,8 +234,7 @@ func newNpArray(dtype any, shape []int, elements any, fortran bool) (*Array, err
 
 	want := int64(array.Len()) * int64(elementType.Size)
 	if elementType.Letter == 'O' || elementType.Size == 0 && array.Len() > 0 || array.File != nil && array.File.Text &&
-		length < want ||
-		(array.File == nil || !array.File.Text) && length != want {
+		length < want || (array.File == nil || !array.File.Text) && length != want {
 		return nil, fmt.Errorf("a numpy array of shape %v and type %c%d with %d bytes", shape, elementType.Letter,
 			elementType.Size, length)
 	}

@@ -44,8 +44,7 @@ func TestCIFAR(t *testing.T) {
 		t.Errorf("classes %q", s.Classes)
 	}
 	if got := settest.IDs(s.Train); !slices.Equal(got, []string{"data_batch_1.bin#00000=1.0",
-		"data_batch_1.bin#00001=0.0",
-		"data_batch_2.bin#00000=2.0"}) {
+		"data_batch_1.bin#00001=0.0", "data_batch_2.bin#00000=2.0"}) {
 		t.Errorf("train %v", got)
 	}
 	if got := settest.IDs(s.Test); !slices.Equal(got, []string{"test_batch.bin#00000=1.0"}) {

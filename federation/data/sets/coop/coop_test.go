@@ -34,8 +34,7 @@ const pets = `{"train": [["Bombay_2.jpg", 1, "abyssinian"], ["Bengal_1.jpg", 0, 
  "test": [["Bombay_3.jpg", 1, "abyssinian"], ["Bengal_3.jpg", 0, "american_bulldog"]]}`
 
 var petFiles = []string{"images/Bombay_1.jpg", "images/Bombay_2.jpg", "images/Bombay_3.jpg", "images/Bengal_1.jpg",
-	"images/Bengal_2.jpg",
-	"images/Bengal_3.jpg"}
+	"images/Bengal_2.jpg", "images/Bengal_3.jpg"}
 
 func under(dir string, names ...string) []string {
 	return convert.Slice(names, func(n string) string { return dir + "/" + n })
@@ -55,8 +54,7 @@ func TestSplitFile(t *testing.T) {
 				t.Errorf("%q, %q", s.Classes, s.Template)
 			}
 			if got := settest.IDs(s.Train); !slices.Equal(got, []string{"images/Bombay_2.jpg=1.0",
-				"images/Bengal_1.jpg=0.0",
-				"images/Bombay_1.jpg=1.0"}) {
+				"images/Bengal_1.jpg=0.0", "images/Bombay_1.jpg=1.0"}) {
 				t.Errorf("train %v", got)
 			}
 			if got := settest.IDs(s.Val); !slices.Equal(got, []string{"images/Bengal_2.jpg=0.0"}) {

@@ -74,8 +74,7 @@ func TestDigits(t *testing.T) {
 			t.Errorf("mnist_m: %v %+v", got, m)
 		}
 		if a, b := inDomain(t, s, s.Train, "syn"), inDomain(t, s, s.Test, "syn"); len(a) != 10 || len(b) != 10 ||
-			a[7].Label != 7 ||
-			!strings.HasSuffix(b[3].ID, "imgs_valid/3/a.png") {
+			a[7].Label != 7 || !strings.HasSuffix(b[3].ID, "imgs_valid/3/a.png") {
 			t.Errorf("syn: %v %v", settest.IDs(a), settest.IDs(b))
 		}
 		if len(s.Notes) != 1 || !strings.Contains(s.Notes[0], "imgs_valid is used as the test split") {
@@ -128,10 +127,8 @@ func TestDigitsOneSplit(t *testing.T) {
 	s := mustOpen(t, source.Config{Set: "digits", Root: root})
 	// Sorted by class, examples 8, 9, 18 and 19 go to test: the last two of each class.
 	if !slices.Equal(data.Labels(s.Test), []int{0, 0, 1, 1}) || len(s.Train) != 16 || !strings.HasSuffix(s.Test[0].ID,
-		"#00016") ||
-		!strings.HasSuffix(s.Test[3].ID, "#00019") || len(s.Notes) != 3 || !strings.Contains(s.Notes[0],
-		"one image in five") ||
-		len(s.Classes) != 10 {
+		"#00016") || !strings.HasSuffix(s.Test[3].ID, "#00019") || len(s.Notes) != 3 || !strings.Contains(s.Notes[0],
+		"one image in five") || len(s.Classes) != 10 {
 		t.Errorf("%v %v %q", settest.IDs(s.Train), settest.IDs(s.Test), s.Notes)
 	}
 }

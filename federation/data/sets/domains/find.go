@@ -175,14 +175,12 @@ func (p *domainPlace) finish(w *source.Walk, notes ...string) (*data.Set, error)
 	set.Notes = append(set.Notes, notes...)
 	if p.count > 0 && len(set.Classes) != p.count {
 		set.Notes = append(set.Notes, fmt.Sprintf("%s: found %d classes, but %s has %d", p.images, len(set.Classes),
-			p.title,
-			p.count))
+			p.title, p.count))
 	}
 
 	if len(set.Domains) < len(p.domains) {
 		set.Notes = append(set.Notes, fmt.Sprintf("%s: found the domains %s of %s", p.images,
-			strings.Join(set.Domains, ", "),
-			p.domainSet.names()))
+			strings.Join(set.Domains, ", "), p.domainSet.names()))
 	}
 
 	if p.classes != nil {

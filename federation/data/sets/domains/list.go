@@ -33,8 +33,7 @@ func readDomainList(r io.Reader, file string) ([]domainLine, error) {
 
 		label, err := strconv.Atoi(line[cut+1:])
 		if err != nil || label < 0 || label > source.MaxLabel {
-			return fmt.Errorf("%s: label %.80q is not a number from 0: expected \"path label\"", where,
-				line[cut+1:])
+			return fmt.Errorf("%s: label %.80q is not a number from 0: expected \"path label\"", where, line[cut+1:])
 		}
 
 		name, ok := relative(strings.TrimSpace(line[:cut]))

@@ -49,8 +49,7 @@ func TestLayouts(t *testing.T) {
 				t.Errorf("classes %q, domains %q", s.Classes, s.Domains)
 			}
 			if !slices.Equal(settest.IDs(s.Train), c.train) || !slices.Equal(settest.IDs(s.Val), c.val) ||
-				!slices.Equal(settest.IDs(s.Test),
-					c.test) {
+				!slices.Equal(settest.IDs(s.Test), c.test) {
 				t.Errorf("train %v\nval %v\ntest %v", settest.IDs(s.Train), settest.IDs(s.Val), settest.IDs(s.Test))
 			}
 		})

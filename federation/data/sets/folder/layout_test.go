@@ -114,8 +114,7 @@ func TestAmbiguousFolders(t *testing.T) {
 // Files that archives and desktops leave behind are ignored, and classes without test images get a note.
 func TestClutterAndGaps(t *testing.T) {
 	root := datatest.Tree(t, "train/cat/1.png", "train/cat/._1.png", "train/dog/1.png", "train/.DS_Store",
-		"test/cat/2.png", "test/dog/", "__MACOSX/train/cat/1.png",
-		"@eaDir/x.png")
+		"test/cat/2.png", "test/dog/", "__MACOSX/train/cat/1.png", "@eaDir/x.png")
 	s := mustOpen(t, source.Config{Set: "folder", Root: root})
 	if len(s.Train) != 2 || len(s.Test) != 1 || len(s.Notes) != 1 || !strings.Contains(s.Notes[0],
 		"dog holds no images") {

@@ -202,8 +202,7 @@ func FuzzListCSV(f *testing.F) {
 	f.Add("file;class;label\n\"a;b\";x;0\n")
 	f.Add("path\tlabel\na\t1\n")
 	fuzzList(f, func(raw string, add func(int, entry) error) error {
-		return readCSVList(0)(strings.NewReader(raw),
-			add)
+		return readCSVList(0)(strings.NewReader(raw), add)
 	})
 }
 

@@ -140,8 +140,7 @@ func TestParquetWords(t *testing.T) {
 		t.Errorf("%q %q", s.Classes, s.Domains)
 	}
 	if got := settest.IDs(s.Train); !slices.Equal(got, []string{"train.parquet#00000000=1.1",
-		"train.parquet#00000001=0.0",
-		"train.parquet#00000002=1.0", "train.parquet#00000003=0.1"}) {
+		"train.parquet#00000001=0.0", "train.parquet#00000002=1.0", "train.parquet#00000003=0.1"}) {
 		t.Errorf("%v", got)
 	}
 	if err := s.DropUnreadable(context.Background(), 2, datatest.Decode, nil); err != nil {

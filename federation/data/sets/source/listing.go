@@ -235,8 +235,7 @@ func (l *Listing) classes(set *data.Set) (map[int]int, error) {
 			}
 			name = fmt.Sprintf("%s %d", name, label)
 			set.Notes = append(set.Notes, fmt.Sprintf("labels %d and %d are both %q: the second becomes %q", other,
-				label,
-				l.Names[label], name))
+				label, l.Names[label], name))
 		}
 		owner[name] = label
 		to[label] = i

@@ -296,8 +296,7 @@ func TestPixels(t *testing.T) {
 	}
 	p := &Pixels{Path: file, Count: 2, Width: 2, Height: 1, Channels: 3, Stamp: "s"}
 	list, err := p.Examples(dir, []int{4, 5}, 3)
-	if err != nil || list[1].ID != "pixels#00001" || list[1].Label != 5 || list[1].Domain != 3 ||
-		list[1].Stamp != "s" {
+	if err != nil || list[1].ID != "pixels#00001" || list[1].Label != 5 || list[1].Domain != 3 || list[1].Stamp != "s" {
 		t.Errorf("%+v, %v", list, err)
 	}
 	if img, err := list[1].Load(); err != nil || color.RGBAModel.Convert(img.At(0, 0)).(color.RGBA).R != 6 {

@@ -86,8 +86,7 @@ func (m FedTPG) prompt(scope *method.Scope) graph.Node {
 
 	names := modules.ApplyLayerNorm(scope, tpgCross+"/norm_kv", scope.HandText("{}"))
 	rows = m.feed(scope, tpgCross, m.attend(scope, tpgCross, modules.ApplyLayerNorm(scope, tpgCross+"/norm", rows),
-		names,
-		others(scope)))
+		names, others(scope)))
 	for i := range m.Depth {
 		at := tpgBlock(i + 1)
 		y := modules.ApplyLayerNorm(scope, at+"/norm", rows)

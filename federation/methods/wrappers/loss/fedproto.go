@@ -70,8 +70,7 @@ func (m FedProto) represent(scope *method.Scope) graph.Node {
 	if scope.Graph().Err() == nil && !uses(scope, r, func(method.Param) bool { return true }) {
 		other := map[string]string{"text": "image", "image": "text"}[m.Of]
 		return scope.Graph().Fail("of: %s needs a base method that changes %s features; this one does not: use %s",
-			m.Of,
-			m.Of, other)
+			m.Of, m.Of, other)
 	}
 	return r
 }

@@ -161,8 +161,7 @@ func TestGeometricMedian(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i, want := range c.want {
-			if got := g.Shared["ctx"].Data[i]; !(math.Abs(float64(got-want)) <= 1e-4) ||
-				want == 0 && got != 0 {
+			if got := g.Shared["ctx"].Data[i]; !(math.Abs(float64(got-want)) <= 1e-4) || want == 0 && got != 0 {
 				t.Errorf("of %v: %v, not %v", c.points, g.Shared["ctx"].Data, c.want)
 			}
 		}

@@ -34,10 +34,9 @@ func TestParse(t *testing.T) {
 	got := convert.Slice(list, func(n Number) string { return fmt.Sprint(n.Name("."), " ", n.Client, " ", n.Value) })
 	want := []string{"accuracy -1 0.5", "answered 0 1", "answered 2 1", "clients 2 1", "cut.claimed 1 9",
 		"cut.counted 1 3", "evaluations.global.accuracy -1 0.5", "evaluations.global.per_client 0 0.25",
-		"evaluations.global.per_client 2 0.75", "loss -1 1.5", "lr -1 1", "per_client 0 0.25",
-		"per_client 2 0.75", "sets.a%2Eb.accuracy -1 1", "sets.a%2Eb.per_client 0 1",
-		"sets.a%2Eb.per_client 1 1", "sets.a%2Eb.per_client 2 1", "terms.cross entropy.norm -1 2", "unanswered 1 1",
-		"validation.clients 2 1",
+		"evaluations.global.per_client 2 0.75", "loss -1 1.5", "lr -1 1", "per_client 0 0.25", "per_client 2 0.75",
+		"sets.a%2Eb.accuracy -1 1", "sets.a%2Eb.per_client 0 1", "sets.a%2Eb.per_client 1 1",
+		"sets.a%2Eb.per_client 2 1", "terms.cross entropy.norm -1 2", "unanswered 1 1", "validation.clients 2 1",
 		"validation.examples 2 7", "validation.global.accuracy -1 0.1", "validation.global.per_client 2 0.1"}
 	if !slices.Equal(got, want) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
