@@ -80,8 +80,7 @@ func VJP(outputs, cotangents []node, wrt ...node) ([]node, error) {
 			}
 			d = ops.SumTo(d, op.In[i])
 			if a, b := op.In[i].Shape(), d.Shape(); op.Graph().Err() == nil && !ops.Compatible(a, b) {
-				return nil, fmt.Errorf("gradient of %s: it has shape %v for input %d of shape %v", op.Label(), b, i,
-					a)
+				return nil, fmt.Errorf("gradient of %s: it has shape %v for input %d of shape %v", op.Label(), b, i, a)
 			}
 			add(op.In[i], d)
 		}

@@ -24,13 +24,11 @@ func chosen(condition *onnx.TensorProto) *onnx.ModelProto {
 		return &onnx.GraphProto{Node: nodes, Initializer: constants,
 			Output: []*onnx.ValueInfoProto{info(out, onnx.TensorProto_FLOAT)}}
 	}
-	inner := node("If", "always", "sum",
-		attribute("then_branch", branch("twice", nil, node("Add", "h h", "twice"))),
+	inner := node("If", "always", "sum", attribute("then_branch", branch("twice", nil, node("Add", "h h", "twice"))),
 		attribute("else_branch", branch("h", nil)))
 	inner.Name = "inner"
 	always := &onnx.TensorProto{Name: "always", DataType: int32(graph.Bool), RawData: []byte{1}}
-	outer := node("If", "flag", "y",
-		attribute("else_branch", branch("y", nil, node("Neg", "h", "y"))),
+	outer := node("If", "flag", "y", attribute("else_branch", branch("y", nil, node("Neg", "h", "y"))),
 		attribute("then_branch", branch("sum", []*onnx.TensorProto{always}, inner)))
 	outer.Name = "outer"
 	m := model(18, node("Neg", "x", "h"), outer)

@@ -96,19 +96,16 @@ func TestFixSizesOfForeignLoop(t *testing.T) {
 func TestWhileErrors(t *testing.T) {
 	for want, body := range map[string]func(s []graph.Node) ([]graph.Node, graph.Node){
 		"1 states became 2": func(s []graph.Node) ([]graph.Node, graph.Node) {
-			return append(s, s[0]),
-				s[0].Greater(s[0])
+			return append(s, s[0]), s[0].Greater(s[0])
 		},
 		"and becomes": func(s []graph.Node) ([]graph.Node, graph.Node) {
-			return []graph.Node{s[0].Sum()},
-				s[0].Greater(s[0])
+			return []graph.Node{s[0].Sum()}, s[0].Greater(s[0])
 		},
 		"com.microsoft": func(s []graph.Node) ([]graph.Node, graph.Node) {
 			return []graph.Node{s[0].MatMulT(s[0])}, s[0].Greater(s[0])
 		},
 		"has 1 elements": func(s []graph.Node) ([]graph.Node, graph.Node) {
-			return []graph.Node{s[0].Reshape(2)},
-				s[0]
+			return []graph.Node{s[0].Reshape(2)}, s[0]
 		},
 	} {
 		g := graph.New()

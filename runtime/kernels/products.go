@@ -137,8 +137,7 @@ func (r *productRewriter) node(node *onnx.NodeProto) {
 func (r *productRewriter) matrix(node *onnx.NodeProto) (matrix PackedMatrix, ok bool) {
 	fused := node.OpType == "FusedMatMul" && node.Domain == onnx.Microsoft
 	if !fused && (node.OpType != "MatMul" || !onnx.Standard(node.Domain)) || len(node.Input) != 2 ||
-		len(node.Output) != 1 ||
-		!r.varies[node.Input[0]] {
+		len(node.Output) != 1 || !r.varies[node.Input[0]] {
 		return matrix, false
 	}
 

@@ -90,8 +90,7 @@ func ExternalOf(tensor *TensorProto) (External, error) {
 
 	if external.Length != size {
 		return fail("%d bytes of %s are named for dimensions %v of type %v, which take %d", external.Length,
-			external.File, tensor.Dims,
-			TensorProto_DataType(tensor.DataType), size)
+			external.File, tensor.Dims, TensorProto_DataType(tensor.DataType), size)
 	}
 
 	return external, nil

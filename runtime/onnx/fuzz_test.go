@@ -23,10 +23,9 @@ func seeds(f *testing.F) [][]byte {
 		4*16*32)}
 	var out [][]byte
 	for _, version := range []int64{9, 12, 18} {
-		m := model(version, call("first", "x x yes", "c", 2), node("Softmax", "c", "d"), node("Squeeze", "d", "e",
-			ints("axes", 0)), node("If", "yes", "y", subgraph("then_branch", node("ReduceSum", "e", "r",
-			ints("axes", 1))),
-			subgraph("else_branch", node("Clip", "e", "q"))))
+		m := model(version, call("first", "x x yes", "c", 2), node("Softmax", "c", "d"),
+			node("Squeeze", "d", "e", ints("axes", 0)), node("If", "yes", "y", subgraph("then_branch",
+				node("ReduceSum", "e", "r", ints("axes", 1))), subgraph("else_branch", node("Clip", "e", "q"))))
 		m.Functions = []*onnx.FunctionProto{function()}
 		m.OpsetImport = append(m.OpsetImport, &onnx.OperatorSetIdProto{Domain: "own", Version: 1})
 		m.Graph.Initializer = []*onnx.TensorProto{outside, large}

@@ -300,8 +300,7 @@ func (u *upgrader) call(to []*NodeProto, node *NodeProto, fn *FunctionProto, out
 
 	if len(node.Input) > len(fn.Input) || len(node.Output) > len(fn.Output) {
 		return nil, fmt.Errorf("%d inputs and %d outputs for a function of %d and %d", len(node.Input),
-			len(node.Output),
-			len(fn.Input), len(fn.Output))
+			len(node.Output), len(fn.Input), len(fn.Output))
 	}
 
 	for i, name := range fn.Input {

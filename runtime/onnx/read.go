@@ -102,8 +102,7 @@ func checkMessage(x proto.Message) error {
 			}
 			if n := d.GetDimValue(); n > MaxSize || n < -1 { // some exporters write -1 for an unknown size
 				return fmt.Errorf("value %q: a size of %d; 0 to %d are supported, and -1 for an open one", message.Name,
-					n,
-					MaxSize)
+					n, MaxSize)
 			}
 		}
 	case *NodeProto:
@@ -130,8 +129,7 @@ func checkMessage(x proto.Message) error {
 func checkName(what string, names ...string) error {
 	for _, name := range names {
 		if len(name) > maxName {
-			return fmt.Errorf("%s name %.40q... has %d bytes; at most %d are supported", what, name, len(name),
-				maxName)
+			return fmt.Errorf("%s name %.40q... has %d bytes; at most %d are supported", what, name, len(name), maxName)
 		}
 		for _, r := range name {
 			if unprintable(r) {

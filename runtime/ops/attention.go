@@ -98,8 +98,7 @@ func decomposeMultiHead(backward *call, in []node) node {
 	}
 
 	y := attend(backward, heads(q, headCount), heads(k, headCount), heads(v, headCount), get(5),
-		backward.Attrs.Float("scale", 0),
-		backward.Attrs.Int("unidirectional", 0) != 0, 0)
+		backward.Attrs.Float("scale", 0), backward.Attrs.Int("unidirectional", 0) != 0, 0)
 	if !y.OK() {
 		return y
 	}

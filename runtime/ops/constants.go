@@ -61,8 +61,7 @@ func pairwise(f func(a, b graph.Dim) (graph.Dim, bool)) fold {
 // numbers folds two numbers; the result of a symbol is unknown.
 func numbers(f func(a, b int) int) fold {
 	return pairwise(func(a, b graph.Dim) (graph.Dim, bool) {
-		return graph.StaticDim(f(a.N, b.N)), a.Static() &&
-			b.Static()
+		return graph.StaticDim(f(a.N, b.N)), a.Static() && b.Static()
 	})
 }
 

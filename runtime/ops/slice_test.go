@@ -36,8 +36,7 @@ func init() {
 		}),
 		moveCase("Slice", "steps", func(b *bench) node {
 			return b.op("Slice", nil, b.x("x", 3, 7, 5), b.Ints(1, -1, 0), b.Ints(9, math.MinInt64, 4),
-				b.Ints(0, 1, -1),
-				b.Ints(1, -2, 3))
+				b.Ints(0, 1, -1), b.Ints(1, -2, 3))
 		}),
 		moveCase("Slice", "no axes", func(b *bench) node {
 			return b.op("Slice", nil, b.x("x", 3, 5), b.Ints(1), b.Ints(2))

@@ -130,7 +130,8 @@ func (r *replica) capture(program *program) error {
 // fixedSizes reports whether all inputs and outputs of a program have fixed sizes.
 func (p *program) fixedSizes() bool {
 	open := func(v ValueInfo) bool { _, fixed := v.fixed(); return !fixed }
-	return !slices.ContainsFunc(p.inputs, open) && !slices.ContainsFunc(p.slots(), func(s slot) bool { return !s.fixed })
+	return !slices.ContainsFunc(p.inputs, open) && !slices.ContainsFunc(p.slots(),
+		func(s slot) bool { return !s.fixed })
 }
 
 func values(all []buffer) []unsafe.Pointer {

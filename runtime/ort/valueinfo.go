@@ -172,20 +172,17 @@ func (s *Session) checkInput(valueInfo ValueInfo, values *tensor.Tensor, away bo
 		return s.errorf("input %q is %s, but %s is wanted", valueInfo.Name, values, valueInfo)
 	case values.Len() != elements && !away:
 		return s.errorf("input %q holds %d elements, but its shape %v has %d", valueInfo.Name, values.Len(),
-			values.Shape,
-			elements)
+			values.Shape, elements)
 	case !valueInfo.Unranked && len(values.Shape) != len(valueInfo.Shape):
 		return s.errorf("input %q is %s of rank %d, but %s of rank %d is wanted", valueInfo.Name, values,
-			len(values.Shape),
-			valueInfo, len(valueInfo.Shape))
+			len(values.Shape), valueInfo, len(valueInfo.Shape))
 	}
 
 	for i, dim := range valueInfo.Shape {
 		got := values.Shape[i]
 		if dim.Size >= 0 && got != dim.Size {
 			return s.errorf("input %q is %s, but %s is wanted: axis %d must be %d", valueInfo.Name, values, valueInfo,
-				i,
-				dim.Size)
+				i, dim.Size)
 		}
 
 		if dim.Size >= 0 || dim.Symbol == "" {

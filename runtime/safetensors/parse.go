@@ -108,8 +108,7 @@ func parseEntry(value jsontext.Value) (entry, error) {
 
 	if end-begin != want {
 		return entry{}, fmt.Errorf("%s%v needs %d bytes, but data_offsets [%d %d] hold %d", fields.DType, fields.Shape,
-			want,
-			begin, end, end-begin)
+			want, begin, end, end-begin)
 	}
 
 	dims := convert.Slice(fields.Shape, func(d int64) int { return int(d) })

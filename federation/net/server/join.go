@@ -93,7 +93,7 @@ func checkRequest(request wire.JoinRequest) error {
 		client.VisionLayers, client.VisionUnits, client.TextLayers, client.TextUnits) < 0 ||
 		max(client.Width, client.Dim, client.Patches, client.Tokens, client.VisionWidth, client.VisionUnits,
 			client.TextUnits) > 1<<16 || client.ImageSize > 1<<14 || max(client.VisionLayers,
-				client.TextLayers) > 1<<10 {
+		client.TextLayers) > 1<<10 {
 		return fmt.Errorf("the backbone has impossible sizes: %+v", client)
 	}
 

@@ -87,8 +87,7 @@ func fields(message protoreflect.Message, path string) (out []Field) {
 		case field.IsList():
 			for i := range min(perList, value.List().Len()) {
 				add(field, fmt.Sprintf("%s[%d]", path, i), value.List().Get(i), func(x protoreflect.Value) {
-					value.List().Set(i,
-						x)
+					value.List().Set(i, x)
 				})
 			}
 		case field.Message() != nil:
