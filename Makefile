@@ -4,8 +4,8 @@
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 # It ends a test that hangs: on a busy machine tests take many times as long as alone.
 TESTTIME ?= 60m
-# The packages that take longest begin first.
-LONGEST = $(addprefix promptfed/tools/e2e/,attack program)
+# The packages that take or wait longest begin first.
+LONGEST = $(addprefix promptfed/tools/e2e/,chaos attack program)
 TESTED = $(LONGEST) $$(go list ./... | grep -vx $(addprefix -e ,$(LONGEST)))
 # Many tests wait for processes, deadlines and slow connections while others compute.
 ABREAST = $(shell n=$$(getconf _NPROCESSORS_ONLN || echo 2); echo -p $$((n + 1)) -parallel $$((2 * n)))
@@ -96,8 +96,8 @@ check: stale static rules tests ## run everything that CI runs, without deploy a
 
 static: format vet lint ## run the checks that run no program of this module
 
-# make static has run vet, and rules is tools/checks.
-tests: TESTED = -vet=off $(LONGEST) $$(go list ./... | grep -vx $(addprefix -e ,promptfed/tools/checks $(LONGEST)))
+# make static has run vet, and make rules tools/checks.
+tests: TESTED = -vet=off $(LONGEST) $$(go list ./... | grep -vx -e 'promptfed/tools/checks.*' $(addprefix -e ,$(LONGEST)))
 tests: test ## run all tests but those of make rules, without vet
 
 vet: ## run go vet
@@ -111,7 +111,7 @@ lint: ## run staticcheck, pinned
 	go run $(STATICCHECK) ./...
 
 rules: ## check dependency rules, sizes and tracked files
-	go test -count=1 ./tools/checks
+	go test -count=1 ./tools/checks/...
 
 generate: library ## write generated files anew: tables of README.md and docs/, examples, the budget, what commands print with --json
 	go run ./tools/gendocs
