@@ -2,7 +2,6 @@ package experiment
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"math"
 	"path/filepath"
@@ -32,10 +31,7 @@ func result(t *testing.T, r *engine.Result) (prompts, records string) {
 	for i := range r.Records {
 		r.Records[i].Seconds, r.Records[i].Phases = 0, nil
 	}
-	text, err := json.Marshal(r.Records)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := goldentest.JSON(t, r.Records)
 	return string(b), string(text)
 }
 

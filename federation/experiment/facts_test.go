@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"promptfed/federation/experiment/facts"
+	"promptfed/runtime/goldentest"
 )
 
 // private returns an experiment under differential privacy.
@@ -136,10 +137,7 @@ func TestRequirements(t *testing.T) {
 // Facts survive the encoding of a status.
 func TestFactsAreEncoded(t *testing.T) {
 	f := factsOf(t, private(20, 100, map[string]any{"delta": 1e-3}), Link{})
-	b, err := json.Marshal(f)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := goldentest.JSON(t, f)
 	var back facts.Facts
 	if err := json.Unmarshal(b, &back); err != nil {
 		t.Fatal(err)

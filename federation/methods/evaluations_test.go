@@ -1,7 +1,6 @@
 package methods_test
 
 import (
-	"encoding/json"
 	"strings"
 	"testing"
 
@@ -11,6 +10,7 @@ import (
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/methods"
 	"promptfed/federation/methodtest"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/optim"
 )
 
@@ -81,10 +81,7 @@ func TestNoGlobalOfPrivateScores(t *testing.T) {
 			Training: spec.Training{Epochs: 2, Batch: 4, Optim: optim.Config{Name: "sgd", LR: 1}}},
 			engine.Settings{Encode: true})
 		for what, v := range map[string]any{"record": r.Records[0], "summary": r.Summary} {
-			text, err := json.Marshal(v)
-			if err != nil {
-				t.Fatal(err)
-			}
+			text := goldentest.JSON(t, v)
 			private := name == "coop" || name == "fedpha"
 			if got := strings.Contains(string(text), `global":`); got == private {
 				t.Errorf("%s, %s: class scores read nothing shared: %v; global is there: %v\n%s", name, what, private,

@@ -4,7 +4,6 @@ import (
 	"archive/zip"
 	"bytes"
 	"encoding/binary"
-	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -161,10 +160,7 @@ func TestHostileShards(t *testing.T) {
 			os.Remove(filepath.Join(dir, c.missing))
 		}
 		m.Weights[first] = c.to
-		raw, err := json.Marshal(m)
-		if err != nil {
-			t.Fatal(err)
-		}
+		raw := goldentest.JSON(t, m)
 		filetest.Write(t, filepath.Join(dir, index), raw)
 		f, err := Open(dir, Options{})
 		if err == nil {

@@ -2,9 +2,7 @@ package checkpoint
 
 import (
 	"bytes"
-	"crypto/sha256"
 	"encoding/binary"
-	"encoding/hex"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -19,28 +17,12 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// truth holds what PyTorch reads from a checkpoint; tools/golden/checkpoint.py writes it.
-type truth struct {
-	Shape  []int  `json:"shape"`
-	SHA256 string `json:"sha256"`
-}
-
-func truths(t testing.TB) map[string]map[string]truth {
+// truths holds what PyTorch reads from checkpoints; tools/golden/checkpoint.py writes it.
+func truths(t testing.TB) map[string]map[string]goldentest.Fact {
 	t.Helper()
-	var out map[string]map[string]truth
+	var out map[string]map[string]goldentest.Fact
 	goldentest.ReadJSON(t, "testdata/expected.json", &out)
 	return out
-}
-
-func truthOf(x *tensor.Tensor) truth {
-	var b bytes.Buffer
-	if x.IsInt() {
-		binary.Write(&b, binary.LittleEndian, x.Ints)
-	} else {
-		binary.Write(&b, binary.LittleEndian, x.Data)
-	}
-	h := sha256.Sum256(b.Bytes())
-	return truth{append([]int{}, x.Shape...), hex.EncodeToString(h[:])[:32]}
 }
 
 func open(t testing.TB, path string, opts Options) *Checkpoint {
@@ -73,14 +55,14 @@ func TestReadsWhatPyTorchReads(t *testing.T) {
 		if c.Format() != formats[name] {
 			t.Errorf("%s: format %s, want %s", name, c.Format(), formats[name])
 		}
-		got := map[string]truth{}
+		got := map[string]goldentest.Fact{}
 		for _, n := range c.Names() {
 			h, err := c.Tensor(n)
 			if err != nil {
 				t.Fatal(err)
 			}
 			x := loaded(t, h)
-			got[n] = truthOf(x)
+			got[n] = goldentest.FactOf(x)
 			if d := cmp.Diff(append([]int{}, h.Shape...), got[n].Shape); d != "" {
 				t.Errorf("%s %s: the handle's shape differs from the tensor's: %s", name, n, d)
 			}

@@ -410,9 +410,7 @@ func TestToken(t *testing.T) {
 			t.Setenv("HF_TOKEN", "")
 			t.Setenv("HF_HOME", t.TempDir())
 			file := filepath.Join(os.Getenv("HF_HOME"), "token")
-			if err := os.WriteFile(file, []byte(hubtest.Token+"\n"), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			filetest.Write(t, file, hubtest.Token+"\n")
 		}
 		t.Setenv("XDG_CACHE_HOME", t.TempDir())
 		h := client(t)

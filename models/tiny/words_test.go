@@ -43,19 +43,8 @@ func TestWordsAreTheText(t *testing.T) {
 		outputs = append(outputs, graph.Output{Name: "got " + name, Node: f.Mul(one)},
 			graph.Output{Name: "want " + name, Node: whole.Mul(one)})
 	}
-	var prompts []clip.Prompt
 	templates := []string{"a photo of a {}.", "{} texture.", "a photo of a {}, a type of pet.", "art of the {}"}
-	for _, template := range templates {
-		words, own, err := b.SplitTemplate(classes, template)
-		if err != nil {
-			t.Fatal(err)
-		}
-		p := clip.Prompt{Own: own}
-		if words != nil {
-			p.Ctx = g.Const(words)
-		}
-		prompts = append(prompts, p)
-	}
+	prompts := bundletest.Templates(t, b, g, classes, templates)
 	words, err := b.Words("a photo of a")
 	if err != nil {
 		t.Fatal(err)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"promptfed/runtime/busytest"
+	"promptfed/runtime/filetest"
 )
 
 func stat(t *testing.T, path string) os.FileInfo {
@@ -24,9 +25,7 @@ func stat(t *testing.T, path string) os.FileInfo {
 func TestOf(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "f")
 	write := func(text string) {
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		filetest.Write(t, path, text)
 	}
 	write("one")
 	before := stat(t, path)

@@ -1,10 +1,14 @@
 // Package goldentest has what tests of every package need: files of expected values, expected errors
-// and expected parts of texts. Of this module it imports filetest, and only tests import it.
+// and expected parts of texts. Of this module it imports filetest and
+// tensor, and only tests import it.
 package goldentest
 
 import (
 	"bytes"
 	"compress/gzip"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
 	"encoding/json"
 	"io"
 	"os"
@@ -13,6 +17,7 @@ import (
 	"testing"
 
 	"promptfed/runtime/filetest"
+	"promptfed/runtime/tensor"
 )
 
 // ReadJSON reads a JSON file, which gzip packed if its name ends so, into a value.
@@ -35,6 +40,24 @@ func ReadJSON(t testing.TB, path string, into any) {
 	if err != nil {
 		t.Fatal(path, err)
 	}
+}
+
+// Fact holds what tools/golden/checkpoint.py writes of a tensor that PyTorch reads.
+type Fact struct {
+	Shape  []int  `json:"shape"`
+	SHA256 string `json:"sha256"`
+}
+
+// FactOf hashes the little-endian float32 or int64 values, as tools/golden/checkpoint.py does with PyTorch's values.
+func FactOf(t *tensor.Tensor) Fact {
+	var values bytes.Buffer
+	if t.IsInt() {
+		binary.Write(&values, binary.LittleEndian, t.Ints)
+	} else {
+		binary.Write(&values, binary.LittleEndian, t.Data)
+	}
+	hash := sha256.Sum256(values.Bytes())
+	return Fact{append([]int{}, t.Shape...), hex.EncodeToString(hash[:])[:32]}
 }
 
 // JSON returns the JSON text of a value.

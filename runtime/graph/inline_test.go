@@ -152,13 +152,19 @@ func TestInlineOfHalfPrecision(t *testing.T) {
 	}
 }
 
-// A branch that is chosen at run time stays, with the outer values that it reads, however often its file is inlined,
-// and after a transform of these values. By hand: h is -x, y is h+h if the flag is set, and else -h.
-func TestInlineOfABranch(t *testing.T) {
+// atRunTime is chosen without the inner If, and its branches.
+func atRunTime() (*onnx.ModelProto, []*onnx.AttributeProto) {
 	m := chosen(nil)
 	branches := m.Graph.Node[1].Attribute
 	branches[0].G.Name, branches[1].G.Name = "no", "yes"
 	branches[1].G.Initializer, branches[1].G.Node = nil, []*onnx.NodeProto{node("Add", "h h", "sum")}
+	return m, branches
+}
+
+// A branch that is chosen at run time stays, with the outer values that it reads, however often its file is inlined,
+// and after a transform of these values. By hand: h is -x, y is h+h if the flag is set, and else -h.
+func TestInlineOfABranch(t *testing.T) {
+	m, _ := atRunTime()
 	open := read(t, m)
 	y, _ := open.Output("y")
 	in, _ := open.Node("x")
@@ -196,10 +202,7 @@ func TestInlineOfABranch(t *testing.T) {
 // Branches of half precision get values of their type, and their output is float32 like every other: by hand, x = 3
 // gives -6 or 3.
 func TestInlineOfABranchOfHalfPrecision(t *testing.T) {
-	m := chosen(nil)
-	branches := m.Graph.Node[1].Attribute
-	branches[0].G.Name, branches[1].G.Name = "no", "yes"
-	branches[1].G.Initializer, branches[1].G.Node = nil, []*onnx.NodeProto{node("Add", "h h", "sum")}
+	m, branches := atRunTime()
 	for _, list := range [][]*onnx.ValueInfoProto{m.Graph.Input[:1], m.Graph.Output, branches[0].G.Output,
 		branches[1].G.Output} {
 		for _, v := range list {

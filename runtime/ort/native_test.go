@@ -2,7 +2,6 @@ package ort_test
 
 import (
 	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -33,9 +32,7 @@ func TestIndicesOfOrtApi(t *testing.T) {
 		fmt.Fprintf(&asserts, "_Static_assert(offsetof(OrtApi, %s) == %s * sizeof(void *), \"%[1]s\");\n", m[1], m[2])
 	}
 	file := filepath.Join(t.TempDir(), "table.c")
-	if err := os.WriteFile(file, []byte(asserts.String()), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	filetest.Write(t, file, asserts.String())
 	if out, err := exec.Command("cc", "-fsyntax-only", file).CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}

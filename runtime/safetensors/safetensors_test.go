@@ -2,9 +2,7 @@ package safetensors
 
 import (
 	"bytes"
-	"crypto/sha256"
 	"encoding/binary"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"math"
@@ -23,27 +21,10 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-type fact struct {
-	Shape  []int  `json:"shape"`
-	SHA256 string `json:"sha256"`
-}
-
-// factOf hashes the little-endian float32 or int64 values, as tools/golden/checkpoint.py does with PyTorch's values.
-func factOf(t *tensor.Tensor) fact {
-	var b bytes.Buffer
-	if t.IsInt() {
-		binary.Write(&b, binary.LittleEndian, t.Ints)
-	} else {
-		binary.Write(&b, binary.LittleEndian, t.Data)
-	}
-	h := sha256.Sum256(b.Bytes())
-	return fact{append([]int{}, t.Shape...), hex.EncodeToString(h[:])[:32]}
-}
-
 // golden is written by tools/golden/checkpoint.py from PyTorch's values.
-func golden(t *testing.T) map[string]fact {
+func golden(t *testing.T) map[string]goldentest.Fact {
 	t.Helper()
-	want := map[string]fact{}
+	want := map[string]goldentest.Fact{}
 	goldentest.ReadJSON(t, "testdata/expected.json", &want)
 	return want
 }
@@ -56,14 +37,14 @@ func TestReadsWhatPyTorchHolds(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	got := map[string]fact{}
+	got := map[string]goldentest.Fact{}
 	whole := filetest.Read(t, "testdata/all.safetensors")
 	for _, name := range f.Names() {
 		x, err := f.Tensor(name)
 		if err != nil {
 			t.Fatal(err)
 		}
-		got[name] = factOf(x)
+		got[name] = goldentest.FactOf(x)
 		info, err := f.Info(name)
 		if err != nil {
 			t.Fatal(err)
@@ -99,7 +80,7 @@ func TestHalfIsExact(t *testing.T) {
 			all.Data[i] = 0
 		}
 	}
-	if d := cmp.Diff(golden(t)["every half"], factOf(all)); d != "" {
+	if d := cmp.Diff(golden(t)["every half"], goldentest.FactOf(all)); d != "" {
 		t.Error(d)
 	}
 }
@@ -146,7 +127,7 @@ func TestRoundTrip(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, x := range sample() {
-		if factOf(x).SHA256 != factOf(m[name]).SHA256 || !x.SameShape(m[name]) {
+		if goldentest.FactOf(x).SHA256 != goldentest.FactOf(m[name]).SHA256 || !x.SameShape(m[name]) {
 			t.Errorf("%s: wrote %v, read %v", name, x, m[name])
 		}
 	}

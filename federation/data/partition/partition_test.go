@@ -1,7 +1,6 @@
 package partition
 
 import (
-	"encoding/json"
 	"fmt"
 	"math"
 	"slices"
@@ -335,10 +334,7 @@ func TestFewShot(t *testing.T) {
 func TestJSONAndTable(t *testing.T) {
 	s := toy(2, 0, 2, 0, 1)
 	clients := []Client{{Train: []int{0, 2}, Test: []int{0}}, {Train: []int{1, 3}, Test: []int{1}}}
-	text, err := json.Marshal(FileOf(s, clients))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := goldentest.JSON(t, FileOf(s, clients))
 	want := `{"clients":[{"train":[0,2],"val":[],"test":[0],"domain":""},` +
 		`{"train":[1,3],"val":[],"test":[1],"domain":""}],` +
 		`"labels":{"test":[0,1],"train":[0,1,0,1]}}`

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"os"
 	"path/filepath"
 	"reflect"
 	"slices"
@@ -12,6 +11,7 @@ import (
 
 	"promptfed/federation/engine/message"
 	"promptfed/federation/method"
+	"promptfed/runtime/filetest"
 	"promptfed/runtime/goldentest"
 	"promptfed/runtime/tensor"
 )
@@ -256,9 +256,7 @@ func TestSpeedsOfFile(t *testing.T) {
 	} {
 		c := Defaults()
 		c.Speeds, c.File = fromFile, filepath.Join(dir, "speeds.csv")
-		if err := os.WriteFile(c.File, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		filetest.Write(t, c.File, text)
 		p, err := c.Plan(2, 1)
 		if words != nil {
 			goldentest.WantError(t, err, append(words, c.File)...)

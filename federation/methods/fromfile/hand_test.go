@@ -14,6 +14,7 @@ import (
 	"promptfed/federation/methods/fromfile"
 	"promptfed/federation/methods/parts/layer"
 	"promptfed/federation/methodtest"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/onnx"
 	"promptfed/runtime/tensor"
@@ -59,10 +60,7 @@ func changed(t testing.TB, name string, meta func(*fromfile.Metadata), model fun
 			t.Fatal(err)
 		}
 		meta(&x)
-		text, err := json.Marshal(x)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := goldentest.JSON(t, x)
 		m.MetadataProps[0].Value = string(text)
 	}
 	if model != nil {

@@ -30,9 +30,7 @@ func TestKeyStays(t *testing.T) {
 	key := read(t, keyFile(signer, caName))
 	_, err := start(other, 1)
 	goldentest.WantError(t, err, keyFile(signer, caName), certFile(other, caName), "--authority")
-	if err := os.WriteFile(keyFile(dir, caName), []byte("another key"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	filetest.Write(t, keyFile(dir, caName), "another key")
 	if n, err := start(dir, 2); err != nil || n != 1 {
 		t.Errorf("%d more certificates, %v", n, err)
 	}
@@ -84,9 +82,7 @@ func TestClientTLS(t *testing.T) {
 		there(filepath.Join(dir, certs.RevocationFile)) {
 		t.Errorf("nothing to revoke makes a list; %v", err)
 	}
-	if err := os.WriteFile(certFile(dir, caName), []byte("nothing"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	filetest.Write(t, certFile(dir, caName), "nothing")
 	_, err = ClientTLS(dir, "server")
 	goldentest.WantError(t, err, certFile(dir, caName)+" holds no certificate")
 }

@@ -18,7 +18,7 @@ func BenchmarkJob(b *testing.B) {
 	e := nettest.Method("promptfl", nil, map[string]any{"tokens": 2}).Experiment(b)
 	for name, parallel := range map[string]int{"one-at-a-time": 0, "64-at-a-time": 64} {
 		b.Run(name, func(b *testing.B) {
-			f := newFarm(b, e)
+			f, _ := newFarm(b, e)
 			f.around = func(int, workers.Executor) workers.Executor {
 				return func(_ context.Context, client int, o message.Instruction, _ message.ClientState) (message.Reply,
 					*message.ClientState, error) {

@@ -47,10 +47,8 @@ func TestDispatcherOverForeignServer(t *testing.T) {
 	want, records := nettest.OneProcess(t, nettest.FedPHA.Experiment(t))
 	for _, limit := range []int{0, 100} {
 		t.Run(fmt.Sprint("limit ", limit), func(t *testing.T) {
-			f := newFarm(t, nettest.FedPHA.Experiment(t))
+			f, ctx := newFarm(t, nettest.FedPHA.Experiment(t))
 			f.set.Limit = limit
-			ctx, cancel := context.WithCancel(busytest.Context(t))
-			defer cancel()
 			n := f.elsewhere(ctx)
 			defer func() { n.Close() }()
 			var restarted atomic.Bool
@@ -77,9 +75,7 @@ func TestDispatcherOverForeignServer(t *testing.T) {
 // A run that is killed does not report its end. Its workers wait, and learn from the next run of the queue that it is
 // another one. That run removes what the killed one left.
 func TestDispatcherVanishes(t *testing.T) {
-	f := newFarm(t, nettest.FedPHA.Experiment(t))
-	ctx, cancel := context.WithCancel(busytest.Context(t))
-	defer cancel()
+	f, ctx := newFarm(t, nettest.FedPHA.Experiment(t))
 	n := f.elsewhere(ctx)
 	defer n.Close()
 	if _, err := workers.Open(ctx, f.conn, f.set); err != nil {
@@ -123,8 +119,7 @@ func TestDispatcherVanishes(t *testing.T) {
 
 // A run that was cut off, while another run took its queue, ends.
 func TestDispatcherReplaced(t *testing.T) {
-	f := newFarm(t, nettest.FedPHA.Experiment(t))
-	ctx := busytest.Context(t)
+	f, ctx := newFarm(t, nettest.FedPHA.Experiment(t))
 	n := f.elsewhere(ctx)
 	defer n.Close()
 	js, err := jetstream.New(f.conn)
@@ -147,10 +142,8 @@ func TestDispatcherReplaced(t *testing.T) {
 // The tensors that all clients of an instruction get are stored once for all its jobs, and read once by each worker.
 func TestDispatcherStoresOnce(t *testing.T) {
 	want, records := nettest.OneProcess(t, nettest.FedPHA.Experiment(t))
-	f := newFarm(t, nettest.FedPHA.Experiment(t))
+	f, ctx := newFarm(t, nettest.FedPHA.Experiment(t))
 	f.set.Limit = 300 // less than these tensors have, more than states and results have
-	ctx, cancel := context.WithCancel(busytest.Context(t))
-	defer cancel()
 	count := func(subject, part string) *atomic.Int64 {
 		var n atomic.Int64
 		s, err := f.conn.Subscribe(subject, func(m *nats.Msg) {

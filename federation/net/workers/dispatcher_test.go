@@ -36,10 +36,8 @@ func TestDispatcherGivesTheSame(t *testing.T) {
 		want, records := nettest.OneProcess(t, nettest.WithEvaluationSet(s.Experiment(t)))
 		for _, c := range []struct{ workers, jobs, limit int }{{1, 1, 0}, {3, 2, 0}, {2, 1, 100}} {
 			t.Run(fmt.Sprintf("%s-%d-workers-limit-%d", s.Method, c.workers, c.limit), func(t *testing.T) {
-				f := newFarm(t, nettest.WithEvaluationSet(s.Experiment(t)))
+				f, ctx := newFarm(t, nettest.WithEvaluationSet(s.Experiment(t)))
 				f.set.Limit = c.limit
-				ctx, cancel := context.WithCancel(busytest.Context(t))
-				defer cancel()
 				for k := range c.workers {
 					f.start(ctx, k, c.jobs)
 				}
@@ -56,9 +54,7 @@ func TestDispatcherGivesTheSame(t *testing.T) {
 // The jobs of a worker that is killed are executed by another worker, which joined later.
 func TestDispatcherLosesWorkers(t *testing.T) {
 	want, records := nettest.OneProcess(t, nettest.FedPHA.Experiment(t))
-	f := newFarm(t, nettest.FedPHA.Experiment(t))
-	ctx, cancel := context.WithCancel(busytest.Context(t))
-	defer cancel()
+	f, ctx := newFarm(t, nettest.FedPHA.Experiment(t))
 	inside, release := make(chan struct{}), make(chan struct{})
 	var once sync.Once
 	f.around = func(worker int, do workers.Executor) workers.Executor {
@@ -88,9 +84,7 @@ func TestDispatcherLosesWorkers(t *testing.T) {
 // A result that comes twice counts once.
 func TestDispatcherDuplicates(t *testing.T) {
 	want, records := nettest.OneProcess(t, nettest.FedPHA.Experiment(t))
-	f := newFarm(t, nettest.FedPHA.Experiment(t))
-	ctx, cancel := context.WithCancel(busytest.Context(t))
-	defer cancel()
+	f, ctx := newFarm(t, nettest.FedPHA.Experiment(t))
 	var copies atomic.Int64
 	copied := make(chan struct{})
 	sub, err := f.conn.Subscribe("promptfed.toy.result", func(m *nats.Msg) {
@@ -127,9 +121,7 @@ func TestDispatcherDuplicates(t *testing.T) {
 // A run that was stopped continues with other workers. A worker of the stopped run reports that the run is over.
 func TestDispatcherResumes(t *testing.T) {
 	want, records := nettest.OneProcess(t, nettest.FedPHA.Experiment(t))
-	f := newFarm(t, nettest.FedPHA.Experiment(t))
-	ctx, cancel := context.WithCancel(busytest.Context(t))
-	defer cancel()
+	f, ctx := newFarm(t, nettest.FedPHA.Experiment(t))
 	ended := f.process(ctx, 2)
 	stopped, stop := context.WithCancel(ctx)
 	_, _, _, err := f.run(stopped, func(s *engine.Settings) {
@@ -153,8 +145,7 @@ func TestDispatcherResumes(t *testing.T) {
 // A worker that differs from the run is refused before it gets a job. A second run cannot use the queue of one that
 // answers.
 func TestDispatcherRefuses(t *testing.T) {
-	f := newFarm(t, nettest.FedPHA.Experiment(t))
-	ctx := busytest.Context(t)
+	f, ctx := newFarm(t, nettest.FedPHA.Experiment(t))
 	c, err := workers.Open(ctx, f.conn, f.set)
 	if err != nil {
 		t.Fatal(err)
@@ -223,9 +214,7 @@ func (f *farm) failing(jobs int64) (left *atomic.Int64) {
 // A job that fails is tried again. A job that fails every time ends the run with the reason.
 func TestDispatcherFailures(t *testing.T) {
 	want, _ := nettest.OneProcess(t, nettest.FedPHA.Experiment(t))
-	f := newFarm(t, nettest.FedPHA.Experiment(t))
-	ctx, cancel := context.WithCancel(busytest.Context(t))
-	defer cancel()
+	f, ctx := newFarm(t, nettest.FedPHA.Experiment(t))
 	left := f.failing(2)
 	f.start(ctx, 0, 1)
 	prompts, _, totals, err := f.run(ctx)
@@ -242,9 +231,7 @@ func TestDispatcherFailures(t *testing.T) {
 // failure of the second.
 func TestDispatcherFailuresAgain(t *testing.T) {
 	want, _ := nettest.OneProcess(t, nettest.FedPHA.Experiment(t))
-	f := newFarm(t, nettest.FedPHA.Experiment(t))
-	ctx, cancel := context.WithCancel(busytest.Context(t))
-	defer cancel()
+	f, ctx := newFarm(t, nettest.FedPHA.Experiment(t))
 	var old *nats.Msg // of one worker that does one job at a time, so that one subscription hears all in order
 	var again atomic.Int64
 	sub, err := f.conn.Subscribe("promptfed.toy.*", func(m *nats.Msg) {
@@ -273,9 +260,7 @@ func TestDispatcherFailuresAgain(t *testing.T) {
 
 // A job during which every worker is lost ends the run with an error that names the job.
 func TestDispatcherKiller(t *testing.T) {
-	f := newFarm(t, nettest.FedPHA.Experiment(t))
-	ctx, cancel := context.WithCancel(busytest.Context(t))
-	defer cancel()
+	f, ctx := newFarm(t, nettest.FedPHA.Experiment(t))
 	var lost atomic.Int64
 	go func() { // workers that stop politely give the job back at once
 		for k := 0; ctx.Err() == nil; k++ {
@@ -310,10 +295,8 @@ func TestDispatcherGivesTerms(t *testing.T) {
 	s := nettest.Method("fedpha", []string{"scaffold"}, nettest.FedPHA.Options)
 	r := enginetest.Run(t, s.Experiment(t), engine.Settings{Client: client.Settings{Terms: true}})
 	want := nettest.WithoutTimes(t, r.Records)
-	f := newFarm(t, s.Experiment(t))
+	f, ctx := newFarm(t, s.Experiment(t))
 	f.each.Client.Terms = true
-	ctx, cancel := context.WithCancel(busytest.Context(t))
-	defer cancel()
 	f.start(ctx, 0, 2)
 	if _, got, _, err := f.run(ctx, func(set *engine.Settings) { set.Client.Terms = true }); err != nil || got != want {
 		t.Errorf("on a worker, %v\n%s\n%s", err, got, want)

@@ -42,7 +42,9 @@ type farm struct {
 	around func(worker int, do workers.Executor) workers.Executor
 }
 
-func newFarm(t testing.TB, e *spec.Experiment) *farm {
+// newFarm returns a farm without workers, and a context that ends before its connections.
+func newFarm(t testing.TB, e *spec.Experiment) (*farm, context.Context) {
+	ctx, cancel := context.WithCancel(busytest.Context(t))
 	f := &farm{t: t, e: e, dir: t.TempDir(), log: &nettest.Logs{}}
 	f.set = workers.Settings{Queue: "toy", Config: []byte("name: toy\n"), Compatibility: compatibility(e),
 		Log: f.log.Logger()}
@@ -53,13 +55,14 @@ func newFarm(t testing.TB, e *spec.Experiment) *farm {
 	}
 	f.conn, f.url = f.nats.Conn(), f.nats.URL()
 	t.Cleanup(func() {
+		cancel()
 		f.over.Wait()
 		f.nats.Close()
 		if t.Failed() {
 			t.Log(f.log.String())
 		}
 	})
-	return f
+	return f, ctx
 }
 
 func compatibility(e *spec.Experiment) spec.Compatibility {

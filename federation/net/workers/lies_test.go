@@ -11,7 +11,6 @@ import (
 	"promptfed/federation/engine/message"
 	"promptfed/federation/net/nettest"
 	"promptfed/federation/net/workers"
-	"promptfed/runtime/busytest"
 	"promptfed/runtime/tensor"
 )
 
@@ -37,9 +36,7 @@ func TestLyingWorker(t *testing.T) {
 		"the loss or a statistic is not finite": func(r *message.Reply) { r.Stats.Loss = math.Inf(1) },
 	} {
 		t.Run(says, func(t *testing.T) {
-			f := newFarm(t, nettest.FedPHA.Experiment(t))
-			ctx, cancel := context.WithCancel(busytest.Context(t))
-			defer cancel()
+			f, ctx := newFarm(t, nettest.FedPHA.Experiment(t))
 			var lies atomic.Int64
 			lies.Store(1)
 			f.around = func(_ int, do workers.Executor) workers.Executor {

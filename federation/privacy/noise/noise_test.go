@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"promptfed/runtime/filetest"
 )
 
 func open(t *testing.T, path, run string) *Noise {
@@ -36,16 +38,12 @@ func TestOpenKeepsTheKeyOfARun(t *testing.T) {
 	}
 	for _, text := range []string{`{"run":"a","key":"AAAA","released":{}}`,
 		`{"run":"a","key":"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="}`} {
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		filetest.Write(t, path, text)
 		if n := open(t, path, "a"); len(n.Key) != 32 || bytes.Equal(n.Key, make([]byte, 32)) || n.Released == nil {
 			t.Errorf("%s is taken", text)
 		}
 	}
-	if err := os.WriteFile(path, []byte("{"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	filetest.Write(t, path, "{")
 	if _, err := Open(path, "a"); err == nil || !strings.Contains(err.Error(), path) {
 		t.Errorf("%v", err)
 	}

@@ -12,6 +12,7 @@ import (
 	"promptfed/federation/engine/message"
 	"promptfed/federation/method"
 	"promptfed/federation/privacy/secagg"
+	"promptfed/runtime/filetest"
 	"promptfed/runtime/tensor"
 )
 
@@ -344,9 +345,7 @@ func TestOtherTerms(t *testing.T) {
 // Files of another version are refused in one line that names the file, by client and server.
 func TestOldFiles(t *testing.T) {
 	s := newLiar(t)
-	if err := os.WriteFile(filepath.Join(s.dirs[0], RecordFile), []byte(`{"run":"r","client":0}`), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	filetest.Write(t, filepath.Join(s.dirs[0], RecordFile), `{"run":"r","client":0}`)
 	words := filepath.Join(s.dirs[0], RecordFile) + " has version 0, this program reads version 2"
 	_, err := s.l.GuardAt(0, s.place(0))
 	s.refuses(err, words)

@@ -6,6 +6,7 @@ import (
 
 	"promptfed/models/bundle"
 	"promptfed/models/clip"
+	"promptfed/runtime/convert"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/onnx"
 )
@@ -28,6 +29,23 @@ func Sentences(t testing.TB, b *bundle.Bundle, g *graph.Graph, texts ...string) 
 		t.Fatal(err)
 	}
 	return features
+}
+
+// Templates returns the prompts of templates.
+func Templates(t testing.TB, b *bundle.Bundle, g *graph.Graph, classes, templates []string) []clip.Prompt {
+	t.Helper()
+	return convert.Slice(templates, func(template string) clip.Prompt {
+		words, own, err := b.SplitTemplate(classes, template)
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		p := clip.Prompt{Own: own}
+		if words != nil {
+			p.Ctx = g.Const(words)
+		}
+		return p
+	})
 }
 
 // Prompts returns the features of classes, for each prompt.

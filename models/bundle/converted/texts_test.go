@@ -69,18 +69,7 @@ func TestTreatedTexts(t *testing.T) {
 			g := graph.New()
 			whole := bundletest.Sentences(t, b, g, all.Sentences...)
 			outputs := []graph.Output{{Name: "sentences", Node: whole}}
-			var prompts []clip.Prompt
-			for _, template := range all.Templates {
-				words, own, err := b.SplitTemplate(all.Classes, template)
-				if err != nil {
-					t.Fatal(err)
-				}
-				p := clip.Prompt{Own: own}
-				if words != nil {
-					p.Ctx = g.Const(words)
-				}
-				prompts = append(prompts, p)
-			}
+			prompts := bundletest.Templates(t, b, g, all.Classes, all.Templates)
 			words, err := b.Words("a photo of a")
 			if err != nil {
 				t.Fatal(err)

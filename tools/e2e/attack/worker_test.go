@@ -145,9 +145,7 @@ func TestWorkerReplicas(t *testing.T) {
 		text := fmt.Sprintf("server_name: n%d\nlisten: %q\njetstream {store_dir: %q}\ncluster {\n name: c\n "+
 			"listen: %q\n routes: [%s]\n}\n", i, strings.TrimPrefix(urls[i], "nats://"), s.at(fmt.Sprint("store", i)),
 			strings.TrimPrefix(routes[i], "nats://"), strings.Join(routes, ", "))
-		if err := os.WriteFile(s.at(fmt.Sprintf("nats-%d.conf", i)), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		filetest.Write(t, s.at(fmt.Sprintf("nats-%d.conf", i)), text)
 		nodes = append(nodes, start(i))
 	}
 	nodes[0].says("Server is ready")
@@ -191,9 +189,7 @@ func TestWorkerForeignServer(t *testing.T) {
 		"verify: true\n}\n", s.address, s.at("store"), s.at("certs", "server.pem"), s.at("certs", "server-key.pem"),
 		s.at("certs", "ca.pem"))
 	start := func(text string) *process {
-		if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		filetest.Write(t, conf, text)
 		p := launch(t, filepath.Join(programs.Dir, "nats-server"), "-c", conf)
 		p.says("Server is ready")
 		return p

@@ -69,17 +69,7 @@ func TestChaos(t *testing.T) {
 				}
 			}
 		}
-		over := server.Ended()
-		for k, p := range list {
-			if server.Ended() && missing(p, dirs[k+1]) {
-				server.ends(t)
-				server = serve("--resume")
-			}
-			over = over && p.Ended()
-			if p.Ended() {
-				p.ends(t)
-			}
-		}
+		over := ended(t, &server, serve, list, dirs) && server.Ended()
 		if server.Ended() {
 			server.ends(t)
 		}

@@ -105,10 +105,7 @@ func madeRun(t *testing.T, dir string, seed uint64, base float64) {
 			metrics.Weighted: mean, metrics.Worst: e.PerClient[0], metrics.DomainMean: mean}
 		accuracy = mean
 		records = append(records, r)
-		line, err := json.Marshal(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		line := goldentest.JSON(t, r)
 		text = append(append(text, line...), '\n')
 	}
 	filetest.Write(t, filepath.Join(dir, record.RoundsFile), text)
@@ -120,10 +117,7 @@ func madeRun(t *testing.T, dir string, seed uint64, base float64) {
 	}
 	for name, v := range map[string]any{record.SummaryFile: record.Summarise(records, method.PersonalView),
 		runfolder.ClientsFile: clients} {
-		text, err := json.Marshal(v)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := goldentest.JSON(t, v)
 		filetest.Write(t, filepath.Join(dir, name), text)
 	}
 	image := &tensor.Tensor{Shape: []int{4, 3}, Data: []float32{1, 0, 0, .8, .6, 0, 0, 1, 0, 0, .6, .8}}
@@ -236,10 +230,7 @@ func TestReportOfAnAbsentClient(t *testing.T) {
 		e.PerClient = e.PerClient[:5]
 	}
 	r.TestSizes = r.TestSizes[:5]
-	line, err := json.Marshal(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	line := goldentest.JSON(t, r)
 	lines[1] = string(line) + "\n"
 	filetest.Write(t, filepath.Join(dir, record.RoundsFile), strings.Join(lines, ""))
 	if _, err := writeReports([]string{dir}, dir); err != nil {

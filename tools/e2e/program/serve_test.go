@@ -57,6 +57,23 @@ func (p *process) killed() bool {
 // clients that fetch it, and must be started again for a client that comes later.
 func missing(p *process, state string) bool { return !p.Ended() && netclient.FinishedRun(state) == "" }
 
+// ended reports whether all clients have ended. It starts a server again that a client still needs.
+func ended(t *testing.T, server **process, serve func(...string) *process, clients []*process, dirs []string) bool {
+	t.Helper()
+	over := true
+	for k, p := range clients {
+		if (*server).Ended() && missing(p, dirs[k+1]) {
+			(*server).ends(t)
+			*server = serve("--resume")
+		}
+		over = over && p.Ended()
+		if p.Ended() {
+			p.ends(t)
+		}
+	}
+	return over
+}
+
 // committed counts the rounds of a run folder.
 func committed(dir string) int {
 	b, _ := os.ReadFile(filepath.Join(dir, record.RoundsFile))
@@ -163,18 +180,7 @@ func serveAndJoin(t *testing.T, more string) {
 	server = serve("--resume")
 	clients[1] = join(1)
 	busytest.Until(t, "the end of the clients", func() bool {
-		over := true
-		for k, p := range clients {
-			if server.Ended() && missing(p, dirs[k+1]) {
-				server.ends(t)
-				server = serve("--resume")
-			}
-			over = over && p.Ended()
-			if p.Ended() {
-				p.ends(t)
-			}
-		}
-		return over || t.Failed()
+		return ended(t, &server, serve, clients, dirs) || t.Failed()
 	})
 	if !t.Failed() {
 		server.ends(t)
@@ -236,9 +242,7 @@ func TestJoinIsRefused(t *testing.T) {
 	conf, addr := filepath.Join(dir, "small.yaml"), busytest.Address(t, "127.0.0.1")
 	metrics := busytest.Address(t, "127.0.0.1")
 	secret := filepath.Join(dir, "token")
-	if err := os.WriteFile(secret, []byte("secret\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	filetest.Write(t, secret, "secret\n")
 	classes := filetest.Write(t, filepath.Join(dir, "classes.txt"), "circle\nsquare\nstar\nhouse\n")
 	server := start(t, "serve", conf, "--out", filepath.Join(dir, "serve"), "--listen", addr, "--token-file", secret,
 		"--metrics", metrics, "--log", "json", "--classes", classes)

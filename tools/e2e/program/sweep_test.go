@@ -2,7 +2,6 @@ package program
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"image"
@@ -55,10 +54,7 @@ func result(t *testing.T, dir string) string {
 	var s map[string]any
 	goldentest.ReadJSON(t, filepath.Join(dir, record.SummaryFile), &s)
 	delete(s, "seconds")
-	b, err := json.Marshal(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := goldentest.JSON(t, s)
 	return string(b) + string(read(t, dir, record.PromptsFile)) + string(read(t, dir, "clients.json"))
 }
 

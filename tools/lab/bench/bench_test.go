@@ -128,10 +128,7 @@ func TestRows(t *testing.T) {
 
 func checkForms(t *testing.T, r Report) {
 	t.Helper()
-	raw, err := json.Marshal(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw := goldentest.JSON(t, r)
 	var back struct {
 		Tables []struct {
 			Columns []string

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"promptfed/federation/experiment"
+	"promptfed/runtime/goldentest"
 	"promptfed/tools/lab/results"
 )
 
@@ -20,10 +21,7 @@ func TestListsAreNeverNull(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := json.Marshal(b)
-		if err != nil {
-			t.Fatal(err)
-		}
+		got := goldentest.JSON(t, b)
 		for _, key := range regexp.MustCompile(`"(\w+)":null`).FindAllStringSubmatch(string(got), -1) {
 			t.Errorf("%s is null in %s", key[1], got)
 		}
@@ -45,10 +43,7 @@ func TestBlockShares(t *testing.T) {
 	if err != nil || len(left) != 0 {
 		t.Fatal(left, err)
 	}
-	got, err := json.Marshal(b.Runs[:1])
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := goldentest.JSON(t, b.Runs[:1])
 	const want = `[{"folder":"p1","seed":0,"state":"","rounds":0,"name":"p1","group":"p","experiment":"p",` +
 		`"method":"","sweep":"","planned":0,"tags":[],"labels":{},` +
 		`"curves":[{"metric":"accuracy","x":[0,5],"y":[1,2]}],` +

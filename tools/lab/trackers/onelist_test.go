@@ -17,6 +17,7 @@ import (
 	"promptfed/federation/engine/metrics"
 	"promptfed/federation/engine/record"
 	"promptfed/runtime/filetest"
+	"promptfed/runtime/goldentest"
 	"promptfed/tools/lab/report"
 	"promptfed/tools/lab/results"
 	"promptfed/tools/lab/trackers"
@@ -56,10 +57,7 @@ func completed(t *testing.T, r *record.Record) []byte {
 			r.Evaluations.Global.Values[d.Name] = r.Evaluation.Values[d.Name]
 		}
 	}
-	text, err := json.Marshal(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := goldentest.JSON(t, r)
 	return text
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"promptfed/models/bundle"
 	"promptfed/runtime/filetest"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/ort"
 	"promptfed/runtime/ort/orttest"
 	"promptfed/runtime/safetensors"
@@ -29,10 +30,7 @@ func witnessed(t *testing.T, change func(m tensor.Map, text map[string]string)) 
 		t.Fatal(err)
 	}
 	delete(keys, "files")
-	text, err := json.Marshal(keys)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := goldentest.JSON(t, keys)
 	filetest.Write(t, manifest, text)
 	m, about, err := safetensors.ReadFile(filepath.Join(dir, witnessFile))
 	if err != nil {

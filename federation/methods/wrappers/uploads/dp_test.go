@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -20,6 +19,7 @@ import (
 	"promptfed/federation/methodtest"
 	"promptfed/federation/privacy"
 	"promptfed/federation/privacy/noise"
+	"promptfed/runtime/filetest"
 	"promptfed/runtime/goldentest"
 	"promptfed/runtime/optim"
 	"promptfed/runtime/tensor"
@@ -98,9 +98,7 @@ func TestDPNoiseIsGaussian(t *testing.T) {
 	const n, z, clip = 200_000, 1.5, 0.2
 	path := filepath.Join(t.TempDir(), "noise.json")
 	key := fmt.Sprintf(`{"run": "a", "key": %q, "released": {}}`, base64.StdEncoding.EncodeToString(make([]byte, 32)))
-	if err := os.WriteFile(path, []byte(key), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	filetest.Write(t, path, key)
 	secret, err := noise.Open(path, "a")
 	if err != nil {
 		t.Fatal(err)
