@@ -59,6 +59,7 @@ export PROMPTFED_TEST_SOAK=1 PROMPTFED_TEST_CHAOS_RUNS=30
 step faults 'tests passed$' tests -run 'TestChaos$' ./tools/e2e/chaos
 step floods 'tests passed$' tests -run 'Flood|Flickering|RefilledConnections|FewFiles' ./tools/e2e/attack
 step stacks 'tests passed$' tests -run 'TestStacks$' ./federation/methods
+step site 'tests passed$' tests -run 'TestSite$' ./tools/gendocs
 step flower '^make flower' make flower
 export PATH=$PWD/build/flower/bin:$PATH PROMPTFED_TEST_TORCH=$PWD/build/flower/bin/python
 step pytorch 'tests passed$' tests -run 'TestComparePyTorch$|TestCompareSimulator$/flower$' ./tools/lab/bench

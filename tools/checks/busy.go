@@ -21,9 +21,13 @@ var comparing = []string{"After", "Before", "Sub"}
 // fixedPort matches an address on this machine with a port that another program may have.
 var fixedPort = regexp.MustCompile(`(?:\b127(?:\.\d+){3}|\blocalhost|\[::1\]):[1-9]\d{3,4}\b`)
 
+// randomVerb matches the words of go-json-experiment's errors that each process draws anew: "cannot" or "unable to".
+var randomVerb = regexp.MustCompile(`(?:cannot|unable to) (?:un)?marshal JSON`)
+
 // BusyTests finds what makes a test depend on how busy the machine is or on what else runs there: sleeps, timers and
-// limits outside of runtime/busytest, seconds that are compared, and ports that the system did not give. Functions in
-// synctest.Test have a clock of their own, and benchmarks measure time.
+// limits outside of runtime/busytest, seconds that are compared, and ports that the system did not give. It also
+// finds words of errors that differ from process to process. Functions in synctest.Test have a clock of their own, and
+// benchmarks measure time.
 func BusyTests(file string, source []byte) ([]string, error) {
 	if !strings.HasSuffix(file, "_test.go") {
 		return nil, nil
@@ -67,6 +71,9 @@ func BusyTests(file string, source []byte) ([]string, error) {
 		case *ast.BasicLit:
 			if address := fixedPort.FindString(node.Value); node.Kind == token.STRING && address != "" {
 				say(node, "%s is a fixed port: use busytest.Address, or port 1 for one where nobody listens", address)
+			}
+			if words := randomVerb.FindString(node.Value); words != "" {
+				say(node, "%q differs from process to process: leave out its verb", words)
 			}
 		}
 	})

@@ -127,7 +127,7 @@ func TestLyingJoinRequests(t *testing.T) {
 		"the server started another run": func(j *wire.JoinCall, _ map[string]any) { j.Run = wire.NewID() },
 		"is not an identity":             func(j *wire.JoinCall, _ map[string]any) { j.Instance = "../x" },
 		"examples to train on":           set("examples", -5),
-		"cannot unmarshal JSON number":   set("examples", json.Number("9223372036854775808")),
+		"unmarshal JSON number":          set("examples", json.Number("9223372036854775808")),
 		"unknown object member":          set("also", 1),
 		"classes are too few":            set("terms", map[string]any{}),
 		"impossible sizes": set("member", message.Participant{Task: method.ClientSpec{Backbone: "echo",
