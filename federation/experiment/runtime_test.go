@@ -57,7 +57,7 @@ func TestRuntimeReachesSessions(t *testing.T) {
 		workers  int
 		runs     int
 		want     bool
-	}{{"true", 3, 0, true}, {"false", 3, 0, false}, {"auto", 3, 3, false}, {"auto", 0, runtime.NumCPU(), false}} {
+	}{{"true", 3, 0, true}, {"false", 3, 0, false}, {"auto", 3, 3, false}, {"auto", 0, runtime.GOMAXPROCS(0), false}} {
 		r.Spinning, r.Workers = c.spinning, c.workers
 		if got := r.Session(); got.Spinning != c.want || got.Runs != c.runs {
 			t.Errorf("spinning %s of %d workers is %v, %d runs", c.spinning, c.workers, got.Spinning, got.Runs)
