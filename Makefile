@@ -9,6 +9,7 @@ LONGEST = $(addprefix promptfed/tools/e2e/,chaos attack program)
 TESTED = $(LONGEST) $$(go list ./... | grep -vx $(addprefix -e ,$(LONGEST)))
 # Many tests wait for processes, deadlines and slow connections while others compute.
 ABREAST = $(shell n=$$(getconf _NPROCESSORS_ONLN || echo 2); echo -p $$((n + 1)) -parallel $$((2 * n)))
+TESTFLAGS ?=
 FUZZTIME ?= 30s
 RUNS ?= 20
 PACKAGES ?= ./runtime/... ./models/... ./federation/...
@@ -18,10 +19,12 @@ PYTHON ?= /usr/bin/python3
 VOCAB ?= ../shared/data/clip-vocab/bpe_simple_vocab_16e6.txt.gz
 BUILD = go build -trimpath -buildvcs=false -ldflags "-s -w -X promptfed/runtime/version.stamp=$(COMMIT)" -o bin/
 COMMIT = $(shell git describe --always --dirty --abbrev=12 --exclude '*' 2>/dev/null)
+SWEEPS = $(patsubst configs/%.yaml,smoke/%,$(shell grep -l '^sweep:' $(foreach folder,papers/* pitfalls reproduce synthetic field,\
+	configs/$(folder)/*.yaml)))
 IMAGES ?= ../shared/data/pacs
 
 .DEFAULT_GOAL := help
-.PHONY: help run smoke methods pitfalls terms test test-cuda build release wheel python reproduce library library-cuda browser check static tests vet \
+.PHONY: help run smoke $(SWEEPS) methods pitfalls terms test test-cuda build release wheel python reproduce library library-cuda browser check static tests vet \
 	format lint rules generate stale site deploy bench fuzz mutants chaos golden towers flower soak probes clean
 
 help: ## list the targets
@@ -31,13 +34,14 @@ run: build ## train the demo's methods on synthetic images, print their table, w
 	@rm -rf runs/demo
 	bin/promptfed run configs/demo/*.yaml --out runs/demo
 
-smoke: build ## run the small form of every sweep in configs/papers, pitfalls, reproduce, synthetic and field, into runs/smoke
-	@rm -rf runs/smoke; mkdir -p runs/smoke
-	@for file in $$(grep -l '^sweep:' configs/papers/*/*.yaml configs/pitfalls/*.yaml configs/reproduce/*.yaml configs/synthetic/*.yaml configs/field/*.yaml); do \
-		out=$${file#configs/}; out=runs/smoke/$${out%.yaml}; began=$$(date +%s); \
-		if ! bin/promptfed sweep $$file --smoke --out $$out >runs/smoke/log 2>&1; then cat runs/smoke/log; echo "make smoke: $$file failed" >&2; exit 1; fi; \
-		echo "$$(tail -n 1 runs/smoke/log), $$(($$(date +%s) - began)) s"; \
-	done
+smoke: $(SWEEPS) ## run the small form of every sweep in configs/papers, pitfalls, reproduce, synthetic and field, into runs/smoke
+
+$(SWEEPS): smoke/%: build
+	@out=runs/smoke/$*; rm -rf $$out; mkdir -p $$(dirname $$out); began=$$(date +%s); \
+	if ! bin/promptfed sweep configs/$*.yaml --smoke --out $$out >$$out.log 2>&1; then \
+		cat $$out.log; echo "make smoke: configs/$*.yaml failed" >&2; exit 1; \
+	fi; \
+	echo "$$(tail -n 1 $$out.log), $$(($$(date +%s) - began)) s"; rm $$out.log
 
 # Without the samples of real sets (docs/results.md), only the synthetic tasks.
 methods: build ## train every method on six tasks with three seeds, print tables and ranks (docs/results.md), write runs/methods
@@ -60,7 +64,7 @@ pitfalls: build ## reproduce known errors of published results (docs/pitfalls.md
 	done
 
 test: library browser ## run all tests
-	go test -timeout $(TESTTIME) $(ABREAST) $(TESTED)
+	go test -timeout $(TESTTIME) $(ABREAST) $(TESTFLAGS) $(TESTED)
 	@echo "make test: all packages passed"
 
 # The library is fetched meanwhile.

@@ -2,7 +2,6 @@ package methods_test
 
 import (
 	stdcontext "context"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -11,6 +10,7 @@ import (
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/methods"
 	"promptfed/federation/methodtest"
+	"promptfed/runtime/busytest"
 	"promptfed/runtime/optim"
 )
 
@@ -75,10 +75,9 @@ func TestStacks(t *testing.T) {
 			bases = append(bases, e.Name)
 		}
 	}
-	all := os.Getenv("PROMPTFED_TEST_SOAK") != ""
 	try := func(place int, layers ...string) {
 		name := strings.Join(layers, "+")
-		if place%3 != 0 && !all && refused[name] == "" {
+		if place%3 != 0 && !busytest.Soak() && refused[name] == "" {
 			return
 		}
 		t.Run(name, func(t *testing.T) {

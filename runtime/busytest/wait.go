@@ -2,6 +2,7 @@ package busytest
 
 import (
 	"context"
+	"os"
 	"testing"
 	"time"
 )
@@ -45,6 +46,9 @@ func Hung(t testing.TB) <-chan struct{} { return Context(t).Done() }
 // uses it passes whatever the length is and whatever other goroutines did meanwhile. Until waits for something to
 // happen.
 func Delay(d time.Duration) { time.Sleep(d) }
+
+// Soak reports whether tests run at their whole length, as make soak runs them.
+func Soak() bool { return os.Getenv("PROMPTFED_TEST_SOAK") != "" }
 
 // deadline is when a test gives up waiting. Benchmarks, fuzz targets and tests with -timeout 0 have none.
 func deadline(t testing.TB) (end time.Time, ok bool) {

@@ -24,7 +24,7 @@ var unreachable = regexp.MustCompile(`ENOTFOUND|EAI_AGAIN|ECONNREFUSED|ECONNRESE
 // page finds a word of another page, on a server of static files. It takes PROMPTFED_TEST_SOAK (make soak): it
 // needs npm packages and half a minute.
 func TestSite(t *testing.T) {
-	if os.Getenv("PROMPTFED_TEST_SOAK") == "" {
+	if !busytest.Soak() {
 		t.Skip("make soak builds the site; PROMPTFED_TEST_SOAK=1 does it here")
 	}
 	for _, name := range []string{"make", "npm", "node"} {

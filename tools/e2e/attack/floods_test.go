@@ -520,20 +520,24 @@ func flooded(t *testing.T) *server {
 
 // One attacker with valid certificates, or without, sends one thing as fast as it can, on as many connections as it
 // gets. The rounds of 20 clients continue and count all of them, the server needs little more memory, and the log stays
-// short.
+// short. Floods are twice as long with PROMPTFED_TEST_SOAK.
 func TestFloods(t *testing.T) {
 	s := flooded(t)
+	calm, long := 1, 3 // rounds without an attack, and under it
+	if busytest.Soak() {
+		calm, long = 3, 6
+	}
 	for _, name := range slices.Sorted(maps.Keys(floods)) {
 		t.Run(name, func(t *testing.T) {
 			s.newPeak()
 			first := len(s.records())
-			quiet := s.recorded(first + 3)[first:]
+			quiet := s.recorded(first + calm)[first:]
 			memory := s.newPeak()
 			p := s.attack(name)
 			p.says("the attack begins")
 			lines := strings.Count(s.log.String(), "\n")
 			first = len(s.records())
-			rounds := s.recorded(first + 6)[first:]
+			rounds := s.recorded(first + long)[first:]
 			most := s.newPeak()
 			if p.Ended() {
 				t.Fatal("the attacker ended: " + p.log.String())
