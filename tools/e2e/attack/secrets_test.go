@@ -4,8 +4,6 @@ import (
 	"os"
 	"strings"
 	"testing"
-
-	"promptfed/runtime/filetest"
 )
 
 // The program refuses keys and tokens that the group or others may read, before it sends or opens
@@ -14,7 +12,9 @@ import (
 func TestReadableSecrets(t *testing.T) {
 	t.Parallel()
 	s := openTrial(t)
-	filetest.Write(t, s.at("token"), "secret\n")
+	if err := os.WriteFile(s.at("token"), []byte("secret\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	s.process = launch(t, programs.Promptfed, "serve", s.at("attack.yaml"), "--out", s.at("plain"), "--listen",
 		s.address, "--token-file", s.at("token"))
 	s.says("waiting for clients")

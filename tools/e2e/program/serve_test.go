@@ -242,7 +242,9 @@ func TestJoinIsRefused(t *testing.T) {
 	conf, addr := filepath.Join(dir, "small.yaml"), busytest.Address(t, "127.0.0.1")
 	metrics := busytest.Address(t, "127.0.0.1")
 	secret := filepath.Join(dir, "token")
-	filetest.Write(t, secret, "secret\n")
+	if err := os.WriteFile(secret, []byte("secret\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	classes := filetest.Write(t, filepath.Join(dir, "classes.txt"), "circle\nsquare\nstar\nhouse\n")
 	server := start(t, "serve", conf, "--out", filepath.Join(dir, "serve"), "--listen", addr, "--token-file", secret,
 		"--metrics", metrics, "--log", "json", "--classes", classes)
