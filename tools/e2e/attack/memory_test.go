@@ -79,9 +79,12 @@ func (s *server) bomb(a *attacker, join *wire.JoinCall, body []byte, inline bool
 		defer close(b.done)
 		for {
 			o, err := x.next(ctx)
-			if err != nil { // the server closes the connection of a client that sends too much; this one comes back
-				if _, err := x.Join(ctx, join); err != nil {
-					return
+			if err != nil { // the server closes the connections of a client that sends too much; this one comes back
+				for _, err = x.Join(ctx, join); err != nil; _, err = x.Join(ctx, join) {
+					if s.Ended() || ctx.Err() != nil {
+						return
+					}
+					busytest.Delay(10 * time.Millisecond)
 				}
 				continue
 			}
