@@ -9,6 +9,7 @@ import (
 
 	"github.com/parquet-go/parquet-go"
 
+	"promptfed/runtime/convert"
 	"promptfed/runtime/oneline"
 )
 
@@ -22,57 +23,61 @@ var (
 	pqLabels = []string{"label", "labels", "fine_label", "class", "class_name", "target", "category"}
 )
 
-// columns finds the columns. An image is a struct of bytes and path, as Hugging Face writes it, or binary. A label is a
-// whole number or text; its column has one of the usual names, or else is the first class label, by name, among
-// the file's features.
+// columns finds the columns. An image is binary, or a struct of bytes and path, as Hugging Face writes it. A label is a
+// whole number or text. Its column has one of the usual names, or is the only class label among the file's features. The
+// column of images has one, too, or is the only struct of bytes.
 func (f *File) columns(features map[string]Feature) (columns pqColumns, err error) {
 	defer guard(&err)
 	top := map[string]*parquet.Column{}
-	var have []string
+	var images, labels []string
 	for _, col := range f.File.Root().Columns() {
-		if key := strings.ToLower(col.Name()); top[key] == nil {
-			top[key] = col
-			have = append(have, col.Name())
+		key := strings.ToLower(col.Name())
+		if top[key] != nil {
+			continue
+		}
+
+		if top[key] = col; col.Column("bytes") != nil {
+			images = append(images, col.Name())
 		}
 	}
 
-	images := slices.Clone(pqImages)
-	for _, name := range slices.Sorted(maps.Keys(top)) {
-		if top[name].Column("bytes") != nil {
-			images = append(images, name)
-		}
-	}
-
-	if columns.Image = firstOf(top, images, imageLeaf); columns.Image == nil {
-		return columns, fmt.Errorf("%s: no image column among %q: expected binary, or a struct with bytes, called "+
-			"one of %s", f.path, have, strings.Join(pqImages, ", "))
-	}
-
-	labels := slices.Clone(pqLabels)
 	for _, name := range slices.Sorted(maps.Keys(features)) {
 		if len(features[name].Names) > 0 && name != "coarse_label" && name != "domain" {
-			labels = append(labels, strings.ToLower(name))
+			labels = append(labels, name)
 		}
 	}
 
-	if columns.Label = firstOf(top, labels, valueLeaf); columns.Label == nil {
-		return columns, fmt.Errorf("%s: no label column among %q: expected whole numbers or text, called one of %s",
-			f.path, have, strings.Join(pqLabels, ", "))
+	columns.Image, err = f.column("image", "binary, or a struct with bytes", top, pqImages, images, imageLeaf)
+	if err != nil {
+		return columns, err
 	}
 
+	columns.Label, err = f.column("label", "whole numbers or text", top, pqLabels, labels, valueLeaf)
 	columns.Domain = valueLeaf(top["domain"])
-	return columns, nil
+	return columns, err
 }
 
-// firstOf returns the first of the named columns that fits, or nil.
-func firstOf(top map[string]*parquet.Column, names []string,
-	fit func(*parquet.Column) *parquet.Column) *parquet.Column {
-	for _, name := range names {
-		if c := fit(top[name]); c != nil {
-			return c
+// column returns the first column with a usual name that fits, or else the only one of others that fits.
+func (f *File) column(what, form string, top map[string]*parquet.Column, usual, others []string,
+	fit func(*parquet.Column) *parquet.Column) (*parquet.Column, error) {
+	at := func(name string) *parquet.Column { return fit(top[strings.ToLower(name)]) }
+	for _, name := range usual {
+		if c := at(name); c != nil {
+			return c, nil
 		}
 	}
-	return nil
+
+	switch others = slices.DeleteFunc(others, func(name string) bool { return at(name) == nil }); len(others) {
+	case 0:
+		have := convert.Slice(f.File.Root().Columns(), (*parquet.Column).Name)
+		return nil, fmt.Errorf("%s: no %s column among %q: expected %s, called one of %s", f.path, what, have, form,
+			strings.Join(usual, ", "))
+	case 1:
+		return at(others[0]), nil
+	}
+
+	return nil, fmt.Errorf("%s: each of the columns %s may be the %s: rename one to %s", f.path,
+		strings.Join(others, ", "), what, usual[0])
 }
 
 // imageLeaf returns the column of an image's bytes, or nil.

@@ -9,6 +9,7 @@ import (
 	"github.com/parquet-go/parquet-go"
 
 	"promptfed/runtime/filetest"
+	"promptfed/runtime/goldentest"
 )
 
 type labelled struct {
@@ -133,6 +134,20 @@ func TestColumns(t *testing.T) {
 	if c, _, err := own.FindColumns(); err != nil || c.Label.Name() != "Species" || c.Domain != nil {
 		t.Errorf("%+v, %v", c, err)
 	}
+	type photo struct {
+		Bytes []byte `parquet:"bytes"`
+	}
+	const class = `{"_type": "ClassLabel", "names": ["a"]}`
+	art := parquet.KeyValueMetadata("huggingface", `{"info": {"features": {"style": `+class+`, "artist": `+class+`}}}`)
+	labels := write(t, t.TempDir(), []struct {
+		Image         photo `parquet:"image"`
+		Style, Artist int32
+	}{{}}, art)
+	_, _, err = labels.FindColumns()
+	goldentest.WantError(t, err, "each of the columns artist, style may be the label: rename one to label")
+	images := write(t, t.TempDir(), []struct{ Left, Right photo }{{}})
+	_, _, err = images.FindColumns()
+	goldentest.WantError(t, err, "each of the columns Left, Right may be the image: rename one to image")
 }
 
 // Class names come from the file, or else from dataset_infos.json or README.md, for the configuration of the file's
