@@ -77,7 +77,7 @@ func TestBestRoundIsLeft(t *testing.T) {
 	defer w.Close()
 	for i, id := range v.Clients {
 		c := e.Clients[id]
-		scores, err := inference.Predict(w, context.Background(), c, len(e.Clients), r.Prompts, c.Val)
+		scores, err := inference.Predict(context.Background(), w, c, len(e.Clients), r.Prompts, c.Val)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -31,7 +31,7 @@ func expected(t *testing.T, e spec.Experiment, x spec.EvaluationSet, r *engine.R
 	mean := 0.0
 	for _, c := range e.Clients {
 		rows := x.Test[c.Backbone.Name()]
-		scores, err := inference.Predict(w, context.Background(), c, len(e.Clients), r.Prompts, rows)
+		scores, err := inference.Predict(context.Background(), w, c, len(e.Clients), r.Prompts, rows)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -85,7 +85,7 @@ func TestEvaluationsAgainstPredict(t *testing.T) {
 					prompts["shared/"+name] = v
 				}
 			}
-			scores, err := inference.Predict(w, context.Background(), c, len(e.Clients), prompts, c.Test)
+			scores, err := inference.Predict(context.Background(), w, c, len(e.Clients), prompts, c.Test)
 			if err != nil {
 				t.Fatal(err)
 			}

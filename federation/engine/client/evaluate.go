@@ -20,7 +20,7 @@ import (
 // ComputeStatistic answers a statistic of the method: its tensors are Upload.Extra, and N is the number of the client's
 // training examples. An instruction that Settings.Guard answers does not reach the method, and its N is 1. The client's
 // state does not change.
-func (w *Worker) ComputeStatistic(client *spec.Client, instruction message.Instruction,
+func (w *Worker) ComputeStatistic(ctx context.Context, client *spec.Client, instruction message.Instruction,
 	state message.ClientState) (method.Upload, error) {
 	if w.Settings.Guard != nil {
 		answer, ok, err := w.Settings.Guard.Answer(client.ID, instruction)
@@ -29,7 +29,7 @@ func (w *Worker) ComputeStatistic(client *spec.Client, instruction message.Instr
 		}
 	}
 
-	local, _ := w.Begin(client, instruction, state)
+	local, _ := w.Begin(ctx, client, instruction, state)
 	q, ok := instruction.StatisticOf(w.Experiment.Method)
 	if !ok {
 		return method.Upload{}, fmt.Errorf("round %d, client %d: the method has no statistic %q", instruction.Round+1,
@@ -38,7 +38,7 @@ func (w *Worker) ComputeStatistic(client *spec.Client, instruction message.Instr
 
 	answer, err := q.Compute(local)
 	if err == nil && w.Settings.Tracer != nil {
-		err = w.traceStatistic(client, instruction, state, answer, local.Draws.Count())
+		err = w.traceStatistic(ctx, client, instruction, state, answer, local.Draws.Count())
 	}
 
 	if err != nil {
@@ -67,7 +67,7 @@ func (w *Worker) Test(ctx context.Context, client *spec.Client, instruction mess
 		return message.Scores{}, fmt.Errorf("round %d, client %d, test: %w", instruction.Round+1, client.ID, err)
 	}
 	scores := message.Scores{Examples: client.Test.Len(), Untrained: len(state.Private)+len(state.Own) == 0}
-	local, state := w.Begin(client, instruction, state)
+	local, state := w.Begin(ctx, client, instruction, state)
 	scores.Untrained = scores.Untrained && len(w.Experiment.Method.Params(local.Task)) > 0
 	plan, err := w.compiler.score(client.Backbone, local.Task)
 	if err != nil {
@@ -188,7 +188,7 @@ func (w *Worker) fineTuned(ctx context.Context, client *spec.Client, instruction
 	own := w.quiet()
 	own.Experiment.Training = w.Experiment.Training.Tuning(client.ID)
 	instruction.Statistic = "fine-tuning" // draws its own random numbers
-	t, err := own.begin(client, instruction, s)
+	t, err := own.begin(ctx, client, instruction, s)
 	if err == nil {
 		err = own.train(ctx, []*turn{t})
 	}

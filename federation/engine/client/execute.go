@@ -21,7 +21,7 @@ func (w *Worker) Execute(ctx context.Context, client *spec.Client, instruction m
 		reply, after, err = w.Train(ctx, client, instruction, state)
 		next = &after
 	case message.Compute:
-		reply.Upload, err = w.ComputeStatistic(client, instruction, state)
+		reply.Upload, err = w.ComputeStatistic(ctx, client, instruction, state)
 	case message.Test:
 		instruction.Confusion = instruction.Confusion && w.Experiment.Evaluate.Confusion
 		reply.Scores, err = w.Test(ctx, client, instruction, state)

@@ -140,7 +140,7 @@ func TestScoresInPartsAreTheWhole(t *testing.T) {
 		r := mustRun(t, e, engine.Settings{})
 		w := client.NewWorker(e, client.Settings{})
 		defer w.Close()
-		scores, err := inference.Predict(w, t.Context(), e.Clients[0], len(e.Clients), r.Prompts, e.Clients[0].Test)
+		scores, err := inference.Predict(t.Context(), w, e.Clients[0], len(e.Clients), r.Prompts, e.Clients[0].Test)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -88,7 +88,7 @@ func trained(t *testing.T, w *client.Worker) map[string]tensor.Map {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, s := w.Begin(c, o, s)
+	l, s := w.Begin(t.Context(), c, o, s)
 	scores, err := w.ScoreRows(t.Context(), c, l, s, c.Test)
 	if err != nil {
 		t.Fatal(err)

@@ -14,7 +14,7 @@ import (
 )
 
 // evalRows computes a node over all training rows of a client.
-func (w *Worker) evalRows(client *spec.Client, local *method.Local, state message.ClientState,
+func (w *Worker) evalRows(ctx context.Context, client *spec.Client, local *method.Local, state message.ClientState,
 	build func(*method.Scope) graph.Node) (*tensor.Tensor, error) {
 	p, err := w.compiler.eval(client.Backbone, local.Task, build)
 	if err != nil {
@@ -22,10 +22,10 @@ func (w *Worker) evalRows(client *spec.Client, local *method.Local, state messag
 	}
 
 	if p.byRow {
-		return w.scores(context.Background(), p, local, state, local.Data)
+		return w.scores(ctx, p, local, state, local.Data)
 	}
 
-	return w.runOn(context.Background(), p, local, state, local.Data, tensor.Indices(local.Data.Len()))
+	return w.runOn(ctx, p, local, state, local.Data, tensor.Indices(local.Data.Len()))
 }
 
 // scores computes class scores [N,C], or another value [N,...], of all rows of a data set, in parts if rows are large.

@@ -125,7 +125,7 @@ func (w *Worker) computeAhead(ctx context.Context, jobs []Job, workers int) erro
 				client = evaluator.visitor(client)
 			}
 
-			missing, err := w.missingPrefixes(client, job.Instruction, s)
+			missing, err := w.missingPrefixes(ctx, client, job.Instruction, s)
 			if err != nil {
 				return ofTurn(client, instruction, err)
 			}
@@ -162,7 +162,7 @@ func (w *Worker) computeAhead(ctx context.Context, jobs []Job, workers int) erro
 }
 
 // missingPrefixes lists the values of prefixes that a client's test needs and that the caches lack.
-func (w *Worker) missingPrefixes(client *spec.Client, instruction message.Instruction,
+func (w *Worker) missingPrefixes(ctx context.Context, client *spec.Client, instruction message.Instruction,
 	state message.ClientState) (out []missingPrefix, err error) {
 	rows := client.Test
 	if instruction.Kind == message.Validate {
@@ -173,7 +173,7 @@ func (w *Worker) missingPrefixes(client *spec.Client, instruction message.Instru
 		return nil, nil
 	}
 
-	local, state := w.Begin(client, instruction, state)
+	local, state := w.Begin(ctx, client, instruction, state)
 	plan, err := w.compiler.score(client.Backbone, local.Task)
 	if err != nil || plan.prefix == nil || plan.notBatchable {
 		return nil, err

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -118,9 +119,9 @@ func (w *Worker) traceTest(client *spec.Client, instruction message.Instruction,
 
 // traceStatistic records an answer and the rows that it was computed from. drawn is the number of random numbers that
 // it took.
-func (w *Worker) traceStatistic(client *spec.Client, instruction message.Instruction, st message.ClientState,
-	answer tensor.Map, drawn int) error {
-	local, _ := w.Begin(client, instruction, st) // the same random numbers again
+func (w *Worker) traceStatistic(ctx context.Context, client *spec.Client, instruction message.Instruction,
+	st message.ClientState, answer tensor.Map, drawn int) error {
+	local, _ := w.Begin(ctx, client, instruction, st) // the same random numbers again
 	rows, err := client.Train.Batch(tensor.Indices(client.Train.Len()), local.Rand)
 	if err != nil {
 		return err

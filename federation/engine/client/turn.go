@@ -38,9 +38,10 @@ type turn struct {
 }
 
 // begin starts a turn, with a fresh optimizer or with the state of the shared one.
-func (w *Worker) begin(client *spec.Client, instruction message.Instruction, state message.ClientState) (*turn, error) {
+func (w *Worker) begin(ctx context.Context, client *spec.Client, instruction message.Instruction,
+	state message.ClientState) (*turn, error) {
 	w.compiler.initial.begin(instruction.Round)
-	local, state := w.Begin(client, instruction, state)
+	local, state := w.Begin(ctx, client, instruction, state)
 	plan, err := w.compiler.step(client.Backbone, local.Task)
 	if err != nil {
 		return nil, err
@@ -171,7 +172,7 @@ func (w *Worker) Turns(ctx context.Context, jobs []Job) (replies []message.Reply
 			replies[i], next[i], err = w.Execute(ctx, j.Client, j.Instruction, s)
 			return replies, next, err
 		}
-		if turns[i], err = w.begin(j.Client, j.Instruction, s); err != nil {
+		if turns[i], err = w.begin(ctx, j.Client, j.Instruction, s); err != nil {
 			return nil, nil, ofTurn(j.Client, j.Instruction, err)
 		}
 	}
@@ -213,7 +214,7 @@ func (w *Worker) Pretrain(ctx context.Context, synthetic *spec.Synthetic, instru
 	first.Experiment.Training.Epochs, first.Experiment.Training.Overrides = synthetic.Epochs, nil
 	first.Experiment.Training.Schedule = optim.Schedule{Kind: "constant"}
 	only := &spec.Client{Backbone: synthetic.Backbone, Train: synthetic.Data}
-	trained, err := first.begin(only, instruction, message.ClientState{})
+	trained, err := first.begin(ctx, only, instruction, message.ClientState{})
 	if err == nil {
 		err = first.train(ctx, []*turn{trained})
 	}

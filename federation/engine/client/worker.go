@@ -2,6 +2,7 @@ package client
 
 import (
 	"cmp"
+	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -98,9 +99,9 @@ func (w *Worker) Task(client *spec.Client, clients int) method.ClientSpec {
 }
 
 // Begin starts one client's turn from an instruction and the client's state. It returns the state with newly drawn
-// private parameters that the client lacked.
-func (w *Worker) Begin(client *spec.Client, instruction message.Instruction, state message.ClientState) (*method.Local,
-	message.ClientState) {
+// private parameters that the client lacked. What Local.Eval computes ends with ctx.
+func (w *Worker) Begin(ctx context.Context, client *spec.Client, instruction message.Instruction,
+	state message.ClientState) (*method.Local, message.ClientState) {
 	task := w.Task(client, instruction.Total)
 	state.Private = maps.Clone(state.Private)
 	if state.Private == nil {
@@ -152,7 +153,7 @@ func (w *Worker) Begin(client *spec.Client, instruction message.Instruction, sta
 
 	local.Memory = sync.OnceValues(func() (tensor.Map, error) { return spec.Memory(client, w.Experiment.Plan.Seed) })
 	local.Eval = func(build func(*method.Scope) graph.Node) (*tensor.Tensor, error) {
-		return w.evalRows(client, local, state, build)
+		return w.evalRows(ctx, client, local, state, build)
 	}
 	return local, state
 }

@@ -231,7 +231,7 @@ func TestExecuted(t *testing.T) {
 		if got := fmt.Sprint(key, " ", err, " ", len(x.got)); got != want {
 			t.Errorf("%s: %s, want %s", statistic, got, want)
 		}
-		up, err := w.ComputeStatistic(c, o, message.ClientState{})
+		up, err := w.ComputeStatistic(t.Context(), c, o, message.ClientState{})
 		if statistic == "guard" && (err != nil || up.N != 1 || up.Client != 1 || up.Extra["key"].Data[0] != 7) {
 			t.Errorf("%+v, %v", up, err)
 		}
@@ -477,12 +477,12 @@ func TestFixedParts(t *testing.T) {
 }
 
 // The scores of a row do not depend on how many rows are scored with it: 20 rows are two parts of 16, of which the last
-// is filled up.
+// is filled up. A method's own scores end with the run.
 func TestScoreRows(t *testing.T) {
 	e := build(t, "promptfl", nil, nil)
 	w, c := newWorker(t, e, client.Settings{}), e.Clients[0]
 	rows := methodtest.Rows(9, 20, 5, 4)
-	l, s := w.Begin(c, sentTo(e, message.Test), message.ClientState{})
+	l, s := w.Begin(t.Context(), c, sentTo(e, message.Test), message.ClientState{})
 	all, err := w.ScoreRows(t.Context(), c, l, s, rows)
 	if err != nil || fmt.Sprint(all.Shape) != "[20 4]" || len(all.Data) != 80 {
 		t.Fatal(all, err)
@@ -493,6 +493,11 @@ func TestScoreRows(t *testing.T) {
 			t.Errorf("row %d: %v alone, %v among others, %v", i, one, all.Row(i).Data, err)
 		}
 	}
+	stopped, stop := context.WithCancel(t.Context())
+	stop()
+	l, _ = w.Begin(stopped, c, sentTo(e, message.Train), message.ClientState{})
+	_, err = l.Eval(e.Method.Logits)
+	goldentest.WantError(t, err, context.Canceled.Error())
 	rows.Views[0].(spec.InMemory).Tensor.Row(18).Data[0] = float32(math.NaN())
 	_, err = w.ScoreRows(t.Context(), c, l, s, rows)
 	goldentest.WantError(t, err, "image of example 18 holds NaN")
@@ -503,7 +508,7 @@ func TestNoiseNeedsASecret(t *testing.T) {
 	e := build(t, "promptfl", []string{"dp"}, map[string]any{"tokens": 2, "noise": 1.0, "where": "client",
 		"delta": 1e-3, "secure": true})
 	w := newWorker(t, e, client.Settings{})
-	l, _ := w.Begin(e.Clients[0], sentTo(e, message.Train), message.ClientState{})
+	l, _ := w.Begin(t.Context(), e.Clients[0], sentTo(e, message.Train), message.ClientState{})
 	if l.Noise == nil {
 		t.Fatal("no noise")
 	}

@@ -19,9 +19,9 @@ import (
 // ClassifierGraph returns the class scores [B,C] of a client's classifier, before softmax, in a graph whose only inputs
 // depend on an image: "image" [B,D], unit rows, and other inputs of images that the method's Logits reads. All other
 // values are computed now and are constants, so the text tower is not in the graph. clients is how many there were.
-func ClassifierGraph(worker *client.Worker, ctx context.Context, site *spec.Client, clients int,
+func ClassifierGraph(ctx context.Context, worker *client.Worker, site *spec.Client, clients int,
 	prompts tensor.Map) (graph.Node, error) {
-	scoreGraph, err := scoresOf(worker, site, clients, prompts)
+	scoreGraph, err := scoresOf(ctx, worker, site, clients, prompts)
 	if err != nil {
 		return graph.Node{}, err
 	}
@@ -49,8 +49,9 @@ type scoreGraph struct {
 	scores graph.Node
 }
 
-func scoresOf(w *client.Worker, site *spec.Client, clients int, prompts tensor.Map) (g scoreGraph, err error) {
-	if g.local, g.state, err = learned(w, site, clients, prompts); err != nil {
+func scoresOf(ctx context.Context, w *client.Worker, site *spec.Client, clients int,
+	prompts tensor.Map) (g scoreGraph, err error) {
+	if g.local, g.state, err = learned(ctx, w, site, clients, prompts); err != nil {
 		return g, err
 	}
 	g.scope = method.ScopeOf(w.Experiment.Method, g.local.Task)
@@ -82,9 +83,9 @@ func exportable(scope *method.Scope, scores graph.Node) error {
 // TextFeatures returns the class features [C,D], unit rows, that a client's class scores compare images with: the
 // largest part of the scores of that shape that depends on no image. prompts are those of PromptsFile, or of
 // InitialParams. A method that compares images with something else is an error.
-func TextFeatures(worker *client.Worker, ctx context.Context, site *spec.Client, clients int,
+func TextFeatures(ctx context.Context, worker *client.Worker, site *spec.Client, clients int,
 	prompts tensor.Map) (*tensor.Tensor, error) {
-	scoreGraph, err := scoresOf(worker, site, clients, prompts)
+	scoreGraph, err := scoresOf(ctx, worker, site, clients, prompts)
 	if err != nil {
 		return nil, err
 	}
@@ -116,9 +117,9 @@ func TextFeatures(worker *client.Worker, ctx context.Context, site *spec.Client,
 
 // Predict returns class scores [N,C], before softmax, of rows for a client's parameters. clients is the number of
 // clients.
-func Predict(w *client.Worker, ctx context.Context, site *spec.Client, clients int, prompts tensor.Map,
+func Predict(ctx context.Context, w *client.Worker, site *spec.Client, clients int, prompts tensor.Map,
 	rows method.Data) (*tensor.Tensor, error) {
-	local, s, err := learned(w, site, clients, prompts)
+	local, s, err := learned(ctx, w, site, clients, prompts)
 	if err != nil {
 		return nil, err
 	}
@@ -143,8 +144,8 @@ func Accuracy(w *client.Worker, site *spec.Client, clients int, r record.Record)
 }
 
 // learned returns a client with the parameters that it is tested with.
-func learned(worker *client.Worker, site *spec.Client, clients int, prompts tensor.Map) (*method.Local,
-	message.ClientState, error) {
+func learned(ctx context.Context, worker *client.Worker, site *spec.Client, clients int,
+	prompts tensor.Map) (*method.Local, message.ClientState, error) {
 	shared, clientState := state.ClientParams(prompts, site.ID)
 	for _, param := range worker.Experiment.Method.Params(worker.Task(site, clients)) {
 		t := shared[param.Name]
@@ -162,8 +163,8 @@ func learned(worker *client.Worker, site *spec.Client, clients int, prompts tens
 		}
 	}
 
-	local, clientState := worker.Begin(site, message.Instruction{Kind: message.Test, Total: clients, Shared: shared,
-		Broadcast: prompts.WithoutPrefix(state.DownFolder + "/" + strconv.Itoa(site.ID))}, clientState)
+	local, clientState := worker.Begin(ctx, site, message.Instruction{Kind: message.Test, Total: clients,
+		Shared: shared, Broadcast: prompts.WithoutPrefix(state.DownFolder + "/" + strconv.Itoa(site.ID))}, clientState)
 	if worker.Experiment.Method.View() == method.PersonalView && len(clientState.Own) > 0 {
 		local.Shared = clientState.Own.Clone()
 	}

@@ -24,7 +24,7 @@ import (
 // classifier returns a client's classifier and its scores of the client's test rows.
 func classifier(t *testing.T, w *client.Worker, c *spec.Client, prompts tensor.Map) (graph.Node, *tensor.Tensor) {
 	t.Helper()
-	n, err := inference.ClassifierGraph(w, context.Background(), c, 4, prompts)
+	n, err := inference.ClassifierGraph(context.Background(), w, c, 4, prompts)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,7 +88,7 @@ func TestClassifierIsPredict(t *testing.T) {
 			w := client.NewWorker(e, client.Settings{})
 			defer w.Close()
 			for _, c := range e.Clients[:2] {
-				want, err := inference.Predict(w, context.Background(), c, len(e.Clients), r.Prompts, c.Test)
+				want, err := inference.Predict(context.Background(), w, c, len(e.Clients), r.Prompts, c.Test)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -115,18 +115,18 @@ func TestMemoryOfAFinishedRun(t *testing.T) {
 	w := client.NewWorker(e, client.Settings{})
 	defer w.Close()
 	for _, c := range e.Clients {
-		there, err := inference.Predict(w, context.Background(), c, 4, r.Prompts, c.Test)
+		there, err := inference.Predict(context.Background(), w, c, 4, r.Prompts, c.Test)
 		if err != nil {
 			t.Fatal(err)
 		}
 		elsewhere := &spec.Client{ID: c.ID, Backbone: c.Backbone, Train: state.ClientMemory(r.Prompts, c.ID)}
-		n, err := inference.Predict(w, context.Background(), elsewhere, 4, r.Prompts, c.Test)
+		n, err := inference.Predict(context.Background(), w, elsewhere, 4, r.Prompts, c.Test)
 		if err != nil {
 			t.Fatal(err)
 		}
 		same(t, n, there)
 		elsewhere.Train = spec.LabelsOnly{0, 1}
-		_, err = inference.Predict(w, context.Background(), elsewhere, 4, r.Prompts, c.Test)
+		_, err = inference.Predict(context.Background(), w, elsewhere, 4, r.Prompts, c.Test)
 		says(t, err, "the client's own examples", "not on this machine")
 	}
 	if plain := mustRun(t, toy(t), engine.Settings{}); state.ClientMemory(plain.Prompts, 0) != nil {
@@ -253,7 +253,7 @@ func TestClassifierRefuses(t *testing.T) {
 		e := withMethod(scored{base, c.logits})
 		w := client.NewWorker(e, client.Settings{})
 		defer w.Close()
-		_, err := inference.ClassifierGraph(w, context.Background(), e.Clients[0], 4, c.prompts)
+		_, err := inference.ClassifierGraph(context.Background(), w, e.Clients[0], 4, c.prompts)
 		says(t, err, c.words...)
 	}
 }

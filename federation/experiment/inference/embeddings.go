@@ -56,7 +56,7 @@ func WriteEmbeddings(ctx context.Context, federation *experiment.Federation, dir
 		}
 
 		for name, prompts := range map[string]tensor.Map{"start": untrained, "end": learned} {
-			t, err := TextFeatures(worker, ctx, site, len(exp.Clients), prompts)
+			t, err := TextFeatures(ctx, worker, site, len(exp.Clients), prompts)
 			if err != nil {
 				return configtags.KeyErrorf("eval.embeddings", "%w; set it to 0 for this method", err)
 			}

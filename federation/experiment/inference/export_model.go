@@ -22,7 +22,7 @@ const ready = "normalised"
 // model joins preprocessing, image tower and class scores. It has only the parts of the tower that the scores need. For
 // a method with prompts in the tower, the prompted tower is part of the scores.
 func (f *Classifier) model(ctx context.Context, pixels string) (*onnx.ModelProto, error) {
-	scores, err := ClassifierGraph(f.worker, ctx, f.client, f.clients, f.prompts)
+	scores, err := ClassifierGraph(ctx, f.worker, f.client, f.clients, f.prompts)
 	if err != nil {
 		return nil, err
 	}

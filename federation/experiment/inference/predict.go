@@ -145,7 +145,7 @@ func (f *Classifier) Predict(ctx context.Context, images []data.Example) (out []
 		rows.Add(what, []spec.RowReader{spec.InMemory{Tensor: t}})
 	}
 
-	scores, err := Predict(f.worker, ctx, f.client, f.clients, f.prompts, rows)
+	scores, err := Predict(ctx, f.worker, f.client, f.clients, f.prompts, rows)
 	if err != nil {
 		return nil, err
 	}

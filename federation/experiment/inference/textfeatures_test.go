@@ -30,11 +30,11 @@ func TestTextFeatures(t *testing.T) {
 		}
 		var before *tensor.Tensor
 		for i, prompts := range []tensor.Map{start, r.Prompts} {
-			text, err := inference.TextFeatures(w, context.Background(), c, len(e.Clients), prompts)
+			text, err := inference.TextFeatures(context.Background(), w, c, len(e.Clients), prompts)
 			if err != nil {
 				t.Fatal(err)
 			}
-			want, err := inference.Predict(w, context.Background(), c, len(e.Clients), prompts, rows)
+			want, err := inference.Predict(context.Background(), w, c, len(e.Clients), prompts, rows)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -234,8 +234,8 @@ func (p *probe) victim(ctx context.Context, seed uint64, received tensor.Map) (*
 		}
 	}
 
-	local, state := worker.Begin(experiment.Clients[0], message.Instruction{Kind: message.Test, Total: 1,
-		Shared: received}, message.ClientState{})
+	local, state := worker.Begin(ctx, experiment.Clients[0], message.Instruction{Kind: message.Test,
+		Total: 1, Shared: received}, message.ClientState{})
 	scores, err := worker.ScoreRows(ctx, experiment.Clients[0], local, state,
 		rows(tensor.Indices(victim.dim), make([]int64, victim.dim)...))
 	if err != nil {

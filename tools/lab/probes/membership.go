@@ -107,7 +107,7 @@ func (p *probe) members(ctx context.Context, protection protection, seed uint64,
 func losses(ctx context.Context, w *client.Worker, site *spec.Client, shared tensor.Map,
 	rows method.Data) ([]float64, error) {
 	instruction := message.Instruction{Kind: message.Test, Total: clients, Shared: shared}
-	local, state := w.Begin(site, instruction, message.ClientState{})
+	local, state := w.Begin(ctx, site, instruction, message.ClientState{})
 	scores, err := w.ScoreRows(ctx, site, local, state, rows)
 	if err != nil {
 		return nil, err
