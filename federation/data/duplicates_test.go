@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"image"
-	"os"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -78,9 +77,7 @@ func TestContentsCache(t *testing.T) {
 		return out
 	}
 	first := read(f["a"], f["b"])
-	if err := os.WriteFile(f["b"].Path, []byte("dog"), 0o644); err != nil { // the stamp in the list is unchanged
-		t.Fatal(err)
-	}
+	filetest.Write(t, f["b"].Path, "dog") // the stamp in the list is unchanged
 	if got := read(f["a"], f["b"]); !slices.Equal(got, first) || got[0] != got[1] || got[0] == (ContentHash{}) {
 		t.Error("the cache did not answer")
 	}

@@ -76,12 +76,7 @@ func withFormats(t *testing.T) {
 // made writes a file in a folder below dir and returns the folder.
 func made(t *testing.T, dir, file, content string) string {
 	t.Helper()
-	path := filepath.Join(dir, file)
-	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
-		t.Fatal(err)
-	}
-	filetest.Write(t, path, content)
-	return filepath.Dir(path)
+	return filepath.Dir(filetest.Write(t, filepath.Join(dir, file), content))
 }
 
 // Names are found in order: as a folder, as the folder inside a search folder, as the name inside such a folder, as a

@@ -276,9 +276,6 @@ func TestResume(t *testing.T) {
 			h := client(t)
 			s.NoRanges = !c.ranges
 			blob := blobOf(t, s, h, weights)
-			if err := os.MkdirAll(filepath.Dir(blob), 0o755); err != nil {
-				t.Fatal(err)
-			}
 			filetest.Write(t, blob+".incomplete", c.part)
 			if _, err := pull(t, h, "ORG/NAME"); err != nil {
 				t.Fatal(err)
@@ -300,9 +297,6 @@ func TestWithoutSizes(t *testing.T) {
 	}
 	h := client(t)
 	blob := blobOf(t, s, h, weights)
-	if err := os.MkdirAll(filepath.Dir(blob), 0o755); err != nil {
-		t.Fatal(err)
-	}
 	filetest.Write(t, blob+".incomplete", s.Files[weights])
 	if _, err := pull(t, h, "ORG/NAME"); err != nil || s.Asked("GET /"+weights) != 2 {
 		t.Errorf("%v, %v", err, s.Requests)
@@ -624,9 +618,7 @@ func TestFullDisk(t *testing.T) {
 	s := serve(t)
 	h := client(t)
 	blob := blobOf(t, s, h, weights)
-	if err := os.MkdirAll(filepath.Dir(blob), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	filetest.Folder(t, filepath.Dir(blob))
 	if err := os.Symlink("/dev/full", blob+".incomplete"); err != nil {
 		t.Fatal(err)
 	}

@@ -34,9 +34,7 @@ func TestOf(t *testing.T) {
 	}
 	probe := path + "3"
 	busytest.Until(t, "a later time of the file system", func() bool {
-		if err := os.WriteFile(probe, nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		filetest.Write(t, probe, "")
 		return Settled(before, stat(t, probe).ModTime())
 	})
 	write("two")

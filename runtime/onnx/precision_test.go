@@ -4,13 +4,13 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	"promptfed/runtime/convert"
+	"promptfed/runtime/filetest"
 	"promptfed/runtime/onnx"
 	"promptfed/runtime/onnx/onnxtest"
 	"promptfed/runtime/ort"
@@ -29,9 +29,7 @@ func constant(name string, dims []int64, v ...float32) *onnx.TensorProto {
 // stored writes a constant to a file of dir, as weights of towers are.
 func stored(t *testing.T, dir string, c *onnx.TensorProto) *onnx.TensorProto {
 	t.Helper()
-	if err := os.WriteFile(filepath.Join(dir, c.Name), c.RawData, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	filetest.Write(t, filepath.Join(dir, c.Name), c.RawData)
 	return &onnx.TensorProto{Name: c.Name, DataType: c.DataType, Dims: c.Dims,
 		DataLocation: onnx.TensorProto_EXTERNAL, ExternalData: []*onnx.StringStringEntryProto{
 			{Key: "location", Value: c.Name}, {Key: "length", Value: fmt.Sprint(len(c.RawData))}}}

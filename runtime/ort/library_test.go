@@ -56,9 +56,7 @@ func probe(t *testing.T, what, exe, dir string, env ...string) string {
 
 func install(t *testing.T, from, to string) string {
 	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	filetest.Folder(t, filepath.Dir(to))
 	r, err := os.Open(from)
 	if err != nil {
 		t.Fatal(err)
@@ -120,9 +118,7 @@ func TestFindLibrary(t *testing.T) {
 	built := filepath.Join(checkout, "bin", name)
 	symlink(t, library, built)
 	for dir, module := range map[string]string{"": "promptfed", "a/b": "other"} {
-		if err := os.MkdirAll(filepath.Join(checkout, dir, "c"), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		filetest.Folder(t, checkout, dir, "c")
 		filetest.Write(t, filepath.Join(checkout, dir, "go.mod"), []byte("// head\nmodule "+module+
 			"\n\ngo 1.26\n"))
 	}

@@ -21,9 +21,6 @@ func safetensors(t testing.TB, path string, pad int, data []float32) int {
 	header := fmt.Sprintf(`{"W":{"dtype":"F32","shape":[2,3],"data_offsets":[0,%d]}}%*s`, 4*len(data), pad, "")
 	file := binary.LittleEndian.AppendUint64(nil, uint64(len(header)))
 	file = append(append(file, header...), bytesOf(data)...)
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		t.Fatal(err)
-	}
 	filetest.Write(t, path, file)
 	return 8 + len(header)
 }
@@ -61,9 +58,7 @@ func TestExternalDataAtAnyOffset(t *testing.T) {
 
 func symlink(t testing.TB, target, link string) {
 	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(link), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	filetest.Folder(t, filepath.Dir(link))
 	if err := os.Symlink(target, link); err != nil {
 		t.Fatal(err)
 	}

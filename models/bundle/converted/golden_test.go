@@ -225,9 +225,7 @@ func TestLinksThroughTheHubCache(t *testing.T) {
 	root := t.TempDir()
 	blobs, snap := filepath.Join(root, "blobs"), filepath.Join(root, "snapshots", "0123")
 	for _, dir := range []string{blobs, snap} {
-		if err := os.MkdirAll(dir, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		filetest.Folder(t, dir)
 	}
 	list, err := os.ReadDir("testdata/huggingface")
 	if err != nil {

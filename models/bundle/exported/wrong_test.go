@@ -2,7 +2,6 @@ package exported_test
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -59,9 +58,6 @@ func TestFolderForEachTower(t *testing.T) {
 	put := func(name string) string {
 		t.Helper()
 		path := filepath.Join(dir, filepath.FromSlash(name))
-		if err := os.MkdirAll(path, 0o755); err != nil {
-			t.Fatal(err)
-		}
 		filetest.Write(t, filepath.Join(path, "model.onnx"), "")
 		return path
 	}
