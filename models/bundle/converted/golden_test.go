@@ -223,10 +223,7 @@ func TestClassTooLong(t *testing.T) {
 func TestLinksThroughTheHubCache(t *testing.T) {
 	orttest.RequireLibrary(t)
 	root := t.TempDir()
-	blobs, snap := filepath.Join(root, "blobs"), filepath.Join(root, "snapshots", "0123")
-	for _, dir := range []string{blobs, snap} {
-		filetest.Folder(t, dir)
-	}
+	blobs, snap := filetest.Folder(t, root, "blobs"), filetest.Folder(t, root, "snapshots", "0123")
 	list, err := os.ReadDir("testdata/huggingface")
 	if err != nil {
 		t.Fatal(err)

@@ -57,9 +57,7 @@ func TestFolderForEachTower(t *testing.T) {
 	dir := t.TempDir()
 	put := func(name string) string {
 		t.Helper()
-		path := filepath.Join(dir, filepath.FromSlash(name))
-		filetest.Write(t, filepath.Join(path, "model.onnx"), "")
-		return path
+		return filepath.Dir(filetest.Write(t, filepath.Join(dir, filepath.FromSlash(name), "model.onnx"), ""))
 	}
 	refused := func(name string, parts ...string) {
 		t.Helper()

@@ -25,7 +25,7 @@ var (
 
 // columns finds the columns. An image is binary, or a struct of bytes and path, as Hugging Face writes it. A label is a
 // whole number or text. Its column has one of the usual names, or is the only class label among the file's features.
-// The column of images has one, too, or is the only struct of bytes.
+// The column of images has a usual name, too, or is the only struct of bytes.
 func (f *File) columns(features map[string]Feature) (columns pqColumns, err error) {
 	defer guard(&err)
 	top := map[string]*parquet.Column{}
