@@ -11,10 +11,10 @@ result=tools/release/soak.txt
 
 fail() { echo "soak: $*" >&2; exit 1; }
 
-# Hashes the files that the product is built of: no tests, and not the result.
+# Hashes the files that the product is built of: no tests and checks, and not the result.
 code() {
 	git ls-tree -r HEAD -- runtime models federation configs tools go.mod go.sum |
-		grep -v -e '_test\.go$' -e '/testdata/' -e "$result\$" | sha256sum | cut -c 1-16
+		grep -v -e '_test\.go$' -e '/testdata/' -e '\stools/\(checks\|golden\|e2e\)/' -e "$result\$" | sha256sum | cut -c 1-16
 }
 
 if [ "${1-}" = check ]; then
@@ -51,14 +51,14 @@ step() {
 tests() {
 	go test -count=1 -timeout 5h -v "$@" >"$out/tests" 2>&1 || { cat "$out/tests"; return 1; }
 	cat "$out/tests"
-	! grep -q -e '--- SKIP' "$out/tests" && grep -q -e '--- PASS' "$out/tests" &&
+	! grep -q '^\(    \)\?--- SKIP' "$out/tests" && grep -q -e '--- PASS' "$out/tests" &&
 		echo "$(grep -c -e '--- PASS' "$out/tests") tests passed"
 }
 
 export PROMPTFED_TEST_SOAK=1 PROMPTFED_TEST_CHAOS_RUNS=30
 step faults 'tests passed$' tests -run 'TestChaos$' ./tools/e2e/chaos
-step floods 'tests passed$' tests -run 'Flood|Flickering|RefilledConnections|FewFiles' ./tools/e2e/attack
-step stacks 'tests passed$' tests -run 'TestStacks$' ./federation/methods
+step floods 'tests passed$' tests -run 'Flood|Flickering|RefilledConnections|FewFiles|TestMemory' ./tools/e2e/attack
+step methods 'tests passed$' tests -run 'TestMethods$|TestStacks$' ./federation/methods
 step site 'tests passed$' tests -run 'TestSite$' ./tools/gendocs
 step flower '^make flower' make flower
 export PATH=$PWD/build/flower/bin:$PATH PROMPTFED_TEST_TORCH=$PWD/build/flower/bin/python

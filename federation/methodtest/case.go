@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"hash/fnv"
 	"os"
 	"path/filepath"
 	"slices"
@@ -44,6 +45,9 @@ type Case struct {
 	// Reach is how far one upload may move the shared parameters, in norms of the longest upload's update; 0 means 1.
 	Reach float64
 	Names Names
+	// Few is set where another case runs all checks of the method or wrapper. The longest then run for a third of such
+	// cases, and of the interruptions one.
+	Few bool
 	// Rounded, unless it is nil, gets how far the gradient of a parameter differs with products of low precision, in
 	// shares of the largest element.
 	Rounded func(precision string, difference float64)
@@ -231,17 +235,28 @@ func Run(t *testing.T, stack Case) {
 	stack.kept = new(kept)
 	t.Run("gradients", stack.gradients)
 	t.Run("overrides", stack.overrides)
-	t.Run("zero", stack.zero)
-	t.Run("device", stack.device)
-	t.Run("together", stack.together)
 	t.Run("messages", stack.messages)
 	t.Run("resume", stack.resume)
-	t.Run("longer", stack.longer)
-	t.Run("lost", stack.lost)
-	t.Run("lies", stack.lies)
 	t.Run("trace", stack.trace)
 	t.Run("terms", stack.terms)
 	t.Run("aggregation", stack.Aggregation)
+	if stack.Zero != nil {
+		t.Run("zero", stack.zero)
+	}
+
+	for name, check := range map[string]func(*testing.T){"device": stack.device, "together": stack.together,
+		"longer": stack.longer, "lost": stack.lost, "lies": stack.lies} {
+		if !stack.Few || stack.draw(name, 3) == 0 {
+			t.Run(name, check)
+		}
+	}
+}
+
+// draw returns a number below n, which the case and a name decide.
+func (c Case) draw(name string, n int) int {
+	h := fnv.New32a()
+	h.Write([]byte(c.Label() + name))
+	return int(h.Sum32()>>1) % n
 }
 
 // device: with the graphs of a GPU, runs have the same bytes where values stay on a device (here the CPU) and where
@@ -266,10 +281,6 @@ var bases sync.Map
 
 // zero: a wrapper with strength 0 does not change its base method.
 func (c Case) zero(t *testing.T) {
-	if c.Zero == nil {
-		t.Skip("there is nothing to leave out")
-	}
-
 	bare, idle := c, c
 	bare.With, bare.Options = c.With[:len(c.With)-1], nil
 	idle.Options = c.Zero

@@ -2,7 +2,6 @@ package methodtest
 
 import (
 	"context"
-	"hash/fnv"
 	"os"
 	"path/filepath"
 	"slices"
@@ -103,13 +102,13 @@ var interruptions = []struct {
 // resume: a run that is stopped at some of the interruptions and resumed has the bytes of an uninterrupted run.
 func (c Case) resume(t *testing.T) {
 	want := c.plain(t)
-	pick := fnv.New32()
-	pick.Write([]byte(c.Label()))
-	for i, in := range interruptions {
-		if (uint32(i)+pick.Sum32())%3 != 0 { // each case runs every third interruption, to save time
-			continue
-		}
+	every := 3 // to save time
+	if c.Few {
+		every = len(interruptions)
+	}
 
+	for i := c.draw("resume", every); i < len(interruptions); i += every {
+		in := interruptions[i]
 		dir := t.TempDir()
 		ctx, stop := context.WithCancel(context.Background())
 		set := engine.Settings{Dir: dir, Workers: 2}
