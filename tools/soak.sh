@@ -55,10 +55,12 @@ tests() {
 		echo "$(grep -c -e '--- PASS' "$out/tests") tests passed"
 }
 
-export PROMPTFED_TEST_SOAK=1 PROMPTFED_TEST_CHAOS_RUNS=30
+export PROMPTFED_TEST_SOAK=1 PROMPTFED_TEST_CHAOS_RUNS=30 PROMPTFED_TEST_ABSURD_STEP=197
 step faults 'tests passed$' tests -run 'TestChaos$' ./tools/e2e/chaos
 step floods 'tests passed$' tests -run 'Flood|Flickering|RefilledConnections|FewFiles|TestMemory' ./tools/e2e/attack
 step methods 'tests passed$' tests -run 'TestMethods$|TestStacks$' ./federation/methods
+step models 'tests passed$' tests -run 'TestArchitectures$|TestFullSizeResNetEqualsPyTorch$|TestExportIsPredict$|TestAbsurdModels$|TestStepMemory$' \
+	./models/clip ./models/bundle/converted ./federation/experiment/inference ./tools/lab/bench ./tools/e2e/program
 step site 'tests passed$' tests -run 'TestSite$' ./tools/gendocs
 step flower '^make flower' make flower
 export PATH=$PWD/build/flower/bin:$PATH PROMPTFED_TEST_TORCH=$PWD/build/flower/bin/python
