@@ -20,8 +20,7 @@ func TestEveryFieldOfAPlaceholderIsInItsSignature(t *testing.T) {
 		Adapters: []clip.Adapter{{Block: 2, Place: clip.Sequential, Layers: []clip.Layer{{W: a, B: b}}, Scale: 0.1}},
 	}
 	for _, full := range []any{
-		method.Prompt{Ctx: a, Deep: []graph.Node{{}, b}, Changes: changes,
-			Position: "end"},
+		method.Prompt{Ctx: a, Deep: []graph.Node{{}, b}, Changes: changes, Position: "end"},
 		method.PromptedImages{Pixels: a, Prompts: method.VisionPrompts{Pixels: b, Tokens: a, Deep: []graph.Node{b},
 			Changes: changes}},
 		method.HandTexts{Templates: []string{"a {}", "b"}, Of: map[string]string{"a": "b"}}, method.Words{Text: "a b"},

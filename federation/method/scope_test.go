@@ -32,8 +32,8 @@ func TestParameters(t *testing.T) {
 	s := scope(Param{Name: "a", Shape: []int{2, 3}}, Param{Name: "b", Owner: Private}, Param{Name: "c"})
 	for n, want := range map[graph.Node]string{s.Param("a"): "param/a", s.Received().Param("a"): "received/a",
 		s.LastTrained().Param("a"): "before/a", s.Broadcast("x", 1, 2): "down/x", s.State("y", 2): "kept/y"} {
-		if n.Name() != want {
-			t.Errorf("%s, want %s", n.Name(), want)
+		if in := InputOf(n); n.Name() != want || string(in.Kind)+"/"+in.Name != want {
+			t.Errorf("%s, want %s; its source is %+v", n.Name(), want, in)
 		}
 	}
 	if a := s.Param("a"); a.Shape().String() != "[2,3]" || s.Broadcast("z", 0, 2).Shape().String() != "[0,2]" {
@@ -215,34 +215,34 @@ func TestLastOverrideCounts(t *testing.T) {
 
 // Terms of one name are one term. Each part of a loss has a name, as often as it is added, and each term is added.
 func TestTermsOfALoss(t *testing.T) {
-	one := func(s *Scope, name string) graph.Node { return s.graph.Input(name, graph.Float, graph.Shape{}) }
-	for want, loss := range map[string]func(s *Scope) graph.Node{
-		"a=x b=y": func(s *Scope) graph.Node { return s.Term("a", one(s, "x")).Add(s.Term("b", one(s, "y"))) },
-		"a=x+z b=y": func(s *Scope) graph.Node {
-			return s.Term("a", one(s, "x")).Add(s.Term("b", one(s, "y"))).Add(s.Term("a", one(s, "z")))
+	for want, loss := range map[string]func(s *Scope, x, y, z graph.Node) graph.Node{
+		"a=x b=y": func(s *Scope, x, y, _ graph.Node) graph.Node { return s.Term("a", x).Add(s.Term("b", y)) },
+		"a=x+x":   func(s *Scope, x, _, _ graph.Node) graph.Node { return s.Term("a", x).Add(s.Term("a", x)) },
+		"a=s":     func(s *Scope, x, y, _ graph.Node) graph.Node { return s.Term("a", x.Add(y)) },
+		"a=x+z b=y": func(s *Scope, x, y, z graph.Node) graph.Node {
+			return s.Term("a", x).Add(s.Term("b", y)).Add(s.Term("a", z))
 		},
-		"a=x+x": func(s *Scope) graph.Node { return s.Term("a", one(s, "x")).Add(s.Term("a", one(s, "x"))) },
-		"a=s":   func(s *Scope) graph.Node { return s.Term("a", one(s, "x").Add(one(s, "y"))) },
-		"parts of the loss have no name": func(s *Scope) graph.Node {
-			return s.Term("a", one(s, "x")).Add(one(s, "y"))
+		"parts of the loss have no name": func(s *Scope, x, y, _ graph.Node) graph.Node {
+			return s.Term("a", x).Add(y)
 		},
-		"parts of the loss have no name:": func(s *Scope) graph.Node {
-			x := s.Term("a", one(s, "x"))
+		"parts of the loss have no name:": func(s *Scope, x, _, _ graph.Node) graph.Node {
+			x = s.Term("a", x)
 			return x.Add(x)
 		},
-		"parts of the loss": func(s *Scope) graph.Node { return s.Term("a", one(s, "x")).Sub(one(s, "y")) },
-		`the term "b" is named but not added to the loss`: func(s *Scope) graph.Node {
-			s.Term("b", one(s, "y"))
-			return s.Term("a", one(s, "x"))
+		"parts of the loss": func(s *Scope, x, y, _ graph.Node) graph.Node { return s.Term("a", x).Sub(y) },
+		`the term "b" is named but not added to the loss`: func(s *Scope, x, y, _ graph.Node) graph.Node {
+			s.Term("b", y)
+			return s.Term("a", x)
 		},
 	} {
 		s := scope()
-		n := loss(s)
+		one := func(name string) graph.Node { return s.graph.Input(name, graph.Float, graph.Shape{}) }
+		x, y, z := one("x"), one("y"), one("z")
+		n := loss(s, x, y, z)
 		terms, err := s.Built().Terms(n)
 		sum := func(n graph.Node) string {
-			for text, node := range map[string]graph.Node{"x": one(s, "x"), "y": one(s, "y"),
-				"x+z": one(s, "x").Add(one(s, "z")), "x+x": one(s, "x").Add(one(s, "x")),
-				"s": one(s, "x").Add(one(s, "y"))} {
+			for text, node := range map[string]graph.Node{"x": x, "y": y, "x+z": x.Add(z), "x+x": x.Add(x),
+				"s": x.Add(y)} {
 				if node == n {
 					return text
 				}
@@ -362,6 +362,9 @@ func TestClients(t *testing.T) {
 	if g.Info(0).Backbone != "a" || g.Info(-1) != (ClientInfo{}) || g.Info(2) != (ClientInfo{}) || !g.HasJoined(0) ||
 		g.HasJoined(1) || g.AllJoined() || !(&Global{}).HasJoined(1) || !(&Global{}).AllJoined() {
 		t.Error("who has joined")
+	}
+	if err := (&Global{}).Over(); err != nil {
+		t.Errorf("a run that nothing interrupts is over: %v", err)
 	}
 	if g.Infos[1].Backbone = "b"; !g.AllJoined() {
 		t.Error("a client has not joined")

@@ -39,18 +39,13 @@ func TestWhereImagesAreCut(t *testing.T) {
 	type param = func(int) graph.Node
 	onSmall := func(small, _ graph.Node, p param) nodes { return nodes{small.Add(p(100))} }
 	onLarge := func(_, large graph.Node, p param) nodes { return nodes{large.Add(p(50))} }
-	onBoth := func(_, large graph.Node, p param) nodes {
-		return nodes{large.Exp().Add(p(50)), large.Neg().Add(p(50))}
-	}
+	onBoth := func(_, large graph.Node, p param) nodes { return nodes{large.Exp().Add(p(50)), large.Neg().Add(p(50))} }
 	for _, c := range []struct {
 		got, want string
 	}{
-		{cut(5, onSmall), "0 left; alone0 [2 100] of 1200"},
-		{cut(6, onSmall), "1200 left"},
-		{cut(90, onLarge), "0 left; alone0 [2 50] of 11200"},
-		{cut(101, onLarge), "11200 left"},
-		{cut(34, onBoth), "0 left; alone0 [2 50] of 11200; alone1 [2 50] of 11200"},
-		{cut(60, onBoth), "11200 left"},
+		{cut(5, onSmall), "0 left; alone0 [2 100] of 1200"}, {cut(6, onSmall), "1200 left"},
+		{cut(90, onLarge), "0 left; alone0 [2 50] of 11200"}, {cut(101, onLarge), "11200 left"},
+		{cut(34, onBoth), "0 left; alone0 [2 50] of 11200; alone1 [2 50] of 11200"}, {cut(60, onBoth), "11200 left"},
 		{cut(5, func(_, _ graph.Node, p param) nodes { return nodes{p(50).Exp()} }), "0 left"},
 	} {
 		if c.got != c.want {

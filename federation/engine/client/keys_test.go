@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"testing"
 
-	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/method"
 	"promptfed/runtime/filetest"
@@ -23,33 +22,25 @@ import (
 // as equal (0 and -0), and for names and values whose concatenations are equal.
 func TestDigestsTellInputsApart(t *testing.T) {
 	row := func(v ...float32) *tensor.Tensor { return tensor.Of(v, len(v)) }
-	build := func(l method.Local, s message.ClientState) inputs { return inputs{local: &l, state: s} }
-	named := func(v *tensor.Tensor) tensor.Map { return tensor.Map{"a": v} }
-	places := map[method.Input]func(v *tensor.Tensor) inputs{
-		{Kind: method.ParamInput, Name: "a"}: func(v *tensor.Tensor) inputs {
-			return inputs{local: &method.Local{}, now: named(v)}
+	places := map[method.Input]func(in *inputs, v tensor.Map){
+		{Kind: method.ParamInput, Name: "a"}:     func(in *inputs, v tensor.Map) { in.now = v },
+		{Kind: method.ReceivedInput, Name: "a"}:  func(in *inputs, v tensor.Map) { in.local.Received = v },
+		{Kind: method.BroadcastInput, Name: "a"}: func(in *inputs, v tensor.Map) { in.local.Broadcast = v },
+		{Kind: method.StateInput, Name: "a"}:     func(in *inputs, v tensor.Map) { in.local.State = v },
+		{Kind: method.BeforeInput, Name: "a"}:    func(in *inputs, v tensor.Map) { in.state.Own = v },
+		method.MemoryImage: func(in *inputs, v tensor.Map) {
+			in.local.Memory = func() (tensor.Map, error) { return tensor.Map{"image": v["a"]}, nil }
 		},
-		{Kind: method.ReceivedInput, Name: "a"}: func(v *tensor.Tensor) inputs {
-			return build(method.Local{Received: named(v)}, message.ClientState{})
-		},
-		{Kind: method.BroadcastInput, Name: "a"}: func(v *tensor.Tensor) inputs {
-			return build(method.Local{Broadcast: named(v)}, message.ClientState{})
-		},
-		{Kind: method.StateInput, Name: "a"}: func(v *tensor.Tensor) inputs {
-			return build(method.Local{State: named(v)}, message.ClientState{})
-		},
-		{Kind: method.BeforeInput, Name: "a"}: func(v *tensor.Tensor) inputs {
-			return build(method.Local{}, message.ClientState{Own: named(v)})
-		},
-		method.MemoryImage: func(v *tensor.Tensor) inputs {
-			return build(method.Local{Memory: func() (tensor.Map, error) { return tensor.Map{"image": v}, nil }},
-				message.ClientState{})
-		},
+	}
+	given := func(source method.Input, v *tensor.Tensor) inputs {
+		in := inputs{local: &method.Local{}}
+		places[source](&in, tensor.Map{"a": v})
+		return in
 	}
 	values := []*tensor.Tensor{row(0), row(float32(math.Copysign(0, -1))), row(math.Float32frombits(0x7fc00001)),
 		row(math.Float32frombits(0x7fc00002)), row(1, 2), tensor.Of([]float32{1, 2}, 1, 2),
-		tensor.Of([]float32{1, 2}, 2, 1),
-		tensor.OfInts([]int64{0}, 1), tensor.OfInts([]int64{1}, 1), row(), tensor.Of(nil, 0, 3)}
+		tensor.Of([]float32{1, 2}, 2, 1), tensor.OfInts([]int64{0}, 1), tensor.OfInts([]int64{1}, 1), row(),
+		tensor.Of(nil, 0, 3)}
 	seen := map[[sha256.Size]byte]string{}
 	note := func(what string, p *program, in inputs, more ...int64) {
 		t.Helper()
@@ -63,14 +54,14 @@ func TestDigestsTellInputsApart(t *testing.T) {
 		}
 		seen[key] = what
 	}
-	for source, given := range places {
+	for source := range places {
 		for i, v := range values {
 			note(source.String()+" "+values[i].String()+string(rune('a'+i)),
-				&program{number: 1, inputs: []method.Input{source}}, given(v))
+				&program{number: 1, inputs: []method.Input{source}}, given(source, v))
 		}
 	}
 	a, b := method.Input{Kind: method.ParamInput, Name: "a"}, method.Input{Kind: method.ParamInput, Name: "b"}
-	in := places[a](row(1))
+	in := given(a, row(1))
 	note("another program", &program{number: 2, inputs: []method.Input{a}}, in)
 	note("rows 7", &program{number: 2, inputs: []method.Input{a}}, in, 7)
 	note("rows 8", &program{number: 2, inputs: []method.Input{a}}, in, 8)

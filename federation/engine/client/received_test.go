@@ -29,12 +29,9 @@ func TestForwardPassOnce(t *testing.T) {
 		prefix int
 		want   [2]int // by round
 	}{
-		{"promptfl", nil, 0, [2]int{2, 2}},
-		{"promptfl", []string{"fedprox", "scaffold"}, 0, [2]int{2, 2}},
-		{"fedpha", nil, 0, [2]int{2, 2}},
-		{"promptfl", []string{"fedamp"}, 0, [2]int{2, 0}},
-		{"fedvpt", nil, 0, [2]int{}},
-		{"promptfl", nil, -1, [2]int{}},
+		{"promptfl", nil, 0, [2]int{2, 2}}, {"promptfl", []string{"fedprox", "scaffold"}, 0, [2]int{2, 2}},
+		{"fedpha", nil, 0, [2]int{2, 2}}, {"promptfl", []string{"fedamp"}, 0, [2]int{2, 0}},
+		{"fedvpt", nil, 0, [2]int{}}, {"promptfl", nil, -1, [2]int{}},
 	} {
 		m := buildMethod(t, c.name, c.with, nil)
 		e := &spec.Experiment{Method: m, Classes: methodtest.Classes, Template: "a {}.", BatchClients: 2,

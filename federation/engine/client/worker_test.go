@@ -449,10 +449,7 @@ func TestCheckGraphs(t *testing.T) {
 		t.Error(err)
 	}
 	e.Method = manyDeep{}
-	if err := client.CheckGraphs(e, b, 1, 2); err == nil || !strings.HasPrefix(err.Error(), "client 1 on toy-a: ") ||
-		!strings.Contains(err.Error(), "3 deep prompts") {
-		t.Error(err)
-	}
+	goldentest.WantError(t, client.CheckGraphs(e, b, 1, 2), "client 1 on toy-a: ", "3 deep prompts")
 }
 
 // By hand, of image·(w+v) + (2·w): the sum and the product depend on no image.
@@ -512,8 +509,6 @@ func TestNoiseNeedsASecret(t *testing.T) {
 	if l.Noise == nil {
 		t.Fatal("no noise")
 	}
-	if _, _, err := l.Noise("x", nil); err == nil || !strings.HasPrefix(err.Error(),
-		"the option secure of dp needs noise from a secret") {
-		t.Error(err)
-	}
+	_, _, err := l.Noise("x", nil)
+	goldentest.WantError(t, err, "the option secure of dp needs noise from a secret")
 }

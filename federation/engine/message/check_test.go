@@ -1,6 +1,7 @@
 package message
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"reflect"
@@ -10,6 +11,7 @@ import (
 
 	"promptfed/federation/engine/metrics"
 	"promptfed/federation/method"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/tensor"
 )
 
@@ -79,11 +81,11 @@ func TestCheckReplies(t *testing.T) {
 	}
 }
 
-// By hand: the difference of (3,4) and (0,0) has the norm 5. Four zeros count as ones, whose norm is 2, and the norm of
+// By hand: the difference of (4,6) and (1,2) has the norm 5. Four zeros count as ones, whose norm is 2, and the norm of
 // (30,40,0,0) is 50; 50 times that is accepted.
 func TestUpdateNorms(t *testing.T) {
-	sent, up := tensor.Map{"a": tensor.New(2)}, tensor.Map{"a": tensor.Of([]float32{3, 4}, 2)}
-	if n := UpdateNorm(sent, up); n != 5 || up["a"].Data[0] != 3 {
+	sent, up := tensor.Map{"a": tensor.Of([]float32{1, 2}, 2)}, tensor.Map{"a": tensor.Of([]float32{4, 6}, 2)}
+	if n := UpdateNorm(sent, up); n != 5 || up["a"].Data[0] != 4 {
 		t.Error(n, up)
 	}
 	for most, m := range map[float64]tensor.Map{100: {"a": tensor.New(2), "b": tensor.New(2)},
@@ -95,8 +97,7 @@ func TestUpdateNorms(t *testing.T) {
 }
 
 func TestKinds(t *testing.T) {
-	for k, want := range map[Kind][2]bool{Train: {}, Compute: {}, Test: {true, true}, Validate: {true},
-		Adapt: {true}} {
+	for k, want := range map[Kind][2]bool{Train: {}, Compute: {}, Test: {true, true}, Validate: {true}, Adapt: {true}} {
 		if got := [2]bool{k.Tests(), Instruction{Kind: k, Confusion: true}.Labels()}; got != want {
 			t.Errorf("%s: %v", k, got)
 		}
@@ -128,10 +129,8 @@ func TestInstructionsTravel(t *testing.T) {
 		}
 	}
 	for says, c := range map[string]tensor.Map{
-		"an instruction must be for one client; this one is for 2": tensor.Map{}.Put(
-			"down", value(1)),
-		`a message has unexpected tensors, outside of [shared down each]: ["../x"]`: {
-			"../x": tensor.Scalar(1)},
+		"an instruction must be for one client; this one is for 2":                  tensor.Map{}.Put("down", value(1)),
+		`a message has unexpected tensors, outside of [shared down each]: ["../x"]`: {"../x": tensor.Scalar(1)},
 		`a message has unexpected tensors, outside of [shared down each]: ["shared/x" "sharedx"]`: {
 			"shared/x": tensor.Scalar(1), "sharedx": tensor.Scalar(1)},
 	} {
@@ -159,12 +158,10 @@ func TestTablesTravel(t *testing.T) {
 	for says, m := range map[string]tensor.Map{
 		`the reply has the unexpected statistics ["confusion"]: it lacks the personal evaluation`: {
 			"statistics/personal/confusion": table},
+		`the reply has the unexpected statistic "f1"`: {"statistics/global/f1": table},
 		`a message has unexpected tensors, outside of [global personal]: ["x/confusion"]`: {
 			"statistics/x/confusion": table},
-		`the reply has the unexpected statistic "f1"`: {
-			"statistics/global/f1": table},
-		`a message has unexpected tensors, outside of [shared extra statistics]: ["packed/x"]`: {
-			"packed/x": table},
+		`a message has unexpected tensors, outside of [shared extra statistics]: ["packed/x"]`: {"packed/x": table},
 	} {
 		if _, err := (Instruction{}).WithReplyTensors(none, m); fmt.Sprint(err) != says {
 			t.Errorf("%v, want %s", err, says)
@@ -236,10 +233,8 @@ func TestParticipants(t *testing.T) {
 	if err := CheckAveraged(a.Task, a.Task, ctxMethod{}); err != nil {
 		t.Error(err)
 	}
-	if err := CheckAveraged(b.Task, a.Task, ctxMethod{}); err == nil || !strings.HasPrefix(err.Error(),
-		"parameter ctx is [2 5] on client 1 (backbone b) and [2 4] on client 0 (backbone a); it cannot be averaged: ") {
-		t.Error(err)
-	}
+	goldentest.WantError(t, CheckAveraged(b.Task, a.Task, ctxMethod{}),
+		"parameter ctx is [2 5] on client 1 (backbone b) and [2 4] on client 0 (backbone a); it cannot be averaged: ")
 	b.Task.Width = 4
 	if err := CheckAveraged(b.Task, a.Task, ctxMethod{}); err != nil {
 		t.Errorf("private parameters differ only: %v", err)
@@ -266,9 +261,17 @@ func TestParametersOfSomeClients(t *testing.T) {
 	if err := CheckAveraged(without, with, visionMethod{}); err != nil {
 		t.Error(err)
 	}
-	if err := CheckAveraged(with, without, visionMethod{}); err == nil || !strings.HasPrefix(err.Error(),
-		"parameter vision is [5] on client 4 (backbone b) and absent on client 0 ") {
-		t.Error(err)
+	goldentest.WantError(t, CheckAveraged(with, without, visionMethod{}),
+		"parameter vision is [5] on client 4 (backbone b) and absent on client 0 ")
+}
+
+// A checkpoint returns to each layer of a cohort its own text and tensors.
+func TestSavedLayers(t *testing.T) {
+	var saved Saved
+	var text string
+	err := errors.Join(saved.Put("a", "x", tensor.Map{"v": tensor.Scalar(1)}), saved.Put("b", "y", nil))
+	if m, err2 := saved.Get("a", &text); err != nil || err2 != nil || text != "x" || m["v"].Data[0] != 1 {
+		t.Errorf("%q, %v, %v, %v", text, m, err, err2)
 	}
 }
 

@@ -15,7 +15,7 @@ func TestCheckExtras(t *testing.T) {
 	declared := []method.Extra{{Name: "mean", Shape: []int{-6, 2}}, {Name: "n", Shape: []int{2, 1}, Counts: true}}
 	counts := func(v ...float32) *tensor.Tensor { return tensor.Of(v, len(v), 1) }
 	for say, got := range map[string]tensor.Map{
-		"":                     {"mean": tensor.Of([]float32{-1, .5}, 1, 2), "n": counts(3, 4)},
+		"":                     {"mean": tensor.Of([]float32{-1, .5}, 1, 2), "n": counts(0, 7)},
 		"mean is missing":      {"n": counts(3, 4)},
 		"mean is float32[5 3]": {"mean": tensor.New(5, 3), "n": counts(3, 4)},
 		"mean is float32[7 2]": {"mean": tensor.New(7, 2), "n": counts(3, 4)},

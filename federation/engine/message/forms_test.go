@@ -36,8 +36,7 @@ func TestForms(t *testing.T) {
 			"extra/n float32[2 1] extra/mean float32[2 3] extra/factors float32[<=4 3]"},
 		{"ggtpc", map[string]any{"stats": "lowrank", "rank": 9}, statistic,
 			"extra/n float32[2 1] extra/mean float32[2 3] extra/factors float32[<=6 3]"},
-		{"fednova", nil, message.Instruction{Kind: message.Train},
-			"extra/nova/a float32[1] shared/ctx float32[2 4]"},
+		{"fednova", nil, message.Instruction{Kind: message.Train}, "extra/nova/a float32[1] shared/ctx float32[2 4]"},
 		{"compress", map[string]any{"share": 0.25}, message.Instruction{Kind: message.Train}, // 2 of 8 numbers
 			"packed/values float32[2] packed/bits int64[1]"},
 		{"compress", map[string]any{"kind": "quantise", "bucket": 3}, message.Instruction{Kind: message.Compute}, ""},

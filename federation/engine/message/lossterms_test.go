@@ -83,16 +83,14 @@ func TestMostTerms(t *testing.T) {
 	}
 	o := Instruction{Kind: Train, Shared: shared}
 	for what, spoil := range map[string]func(t *LossTerms){
-		"":                  func(*LossTerms) {},
-		"65 terms":          func(t *LossTerms) { t.Terms = append(t.Terms, TermStats{}) },
-		"a large value":     func(t *LossTerms) { t.Terms[63].Value = 1.1e12 },
-		"no number":         func(t *LossTerms) { t.Terms[0].Value = math.NaN() },
-		"a large length":    func(t *LossTerms) { t.Terms[63].All = 1.1e12 },
-		"a negative length": func(t *LossTerms) { t.CrossEntropy.All = -1 },
-		"an infinite length": func(t *LossTerms) {
-			t.CrossEntropy.On = map[string]float64{"ctx": math.Inf(1)}
-		},
-		"no length": func(t *LossTerms) { t.Terms[5].On["ctx"] = math.NaN() },
+		"":                   func(*LossTerms) {},
+		"65 terms":           func(t *LossTerms) { t.Terms = append(t.Terms, TermStats{}) },
+		"a large value":      func(t *LossTerms) { t.Terms[63].Value = 1.1e12 },
+		"no number":          func(t *LossTerms) { t.Terms[0].Value = math.NaN() },
+		"a large length":     func(t *LossTerms) { t.Terms[63].All = 1.1e12 },
+		"a negative length":  func(t *LossTerms) { t.CrossEntropy.All = -1 },
+		"an infinite length": func(t *LossTerms) { t.CrossEntropy.On = map[string]float64{"ctx": math.Inf(1)} },
+		"no length":          func(t *LossTerms) { t.Terms[5].On["ctx"] = math.NaN() },
 	} {
 		r := good()
 		spoil(r.Stats.Terms)

@@ -14,8 +14,7 @@ import (
 
 func sample() tensor.Map {
 	return tensor.Map{
-		"shared/ctx": tensor.Of([]float32{1, -2.5, float32(math.Copysign(0, -1)), 3e-39, math.MaxFloat32, 0.1}, 2,
-			3),
+		"shared/ctx":  tensor.Of([]float32{1, -2.5, float32(math.Copysign(0, -1)), 3e-39, math.MaxFloat32, 0.1}, 2, 3),
 		"extra/n":     tensor.OfInts([]int64{-1, math.MaxInt64}, 2),
 		"extra/none":  tensor.New(0, 4),
 		"extra/scale": tensor.Scalar(7),

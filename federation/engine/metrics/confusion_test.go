@@ -16,8 +16,7 @@ import (
 // Another one has one example of class 0, predicted as 0. The third one withholds its matrix. Together two of three
 // examples of class 0 are correct and none of one of class 2.
 func TestConfusionByHand(t *testing.T) {
-	first := Compute(Examples{Scores: tensor.Of([]float32{1, 0, 0, 0, 1, 0, 1, 0, 0}, 3, 3),
-		Labels: []int64{0, 0, 2}},
+	first := Compute(Examples{Scores: tensor.Of([]float32{1, 0, 0, 0, 1, 0, 1, 0, 0}, 3, 3), Labels: []int64{0, 0, 2}},
 		true)
 	second := Compute(Examples{Scores: tensor.Of([]float32{1, 0, 0}, 1, 3), Labels: []int64{0}}, true)
 	third := Compute(Examples{Scores: tensor.Of([]float32{1, 0, 0}, 1, 3), Labels: []int64{1}}, false)
@@ -106,22 +105,16 @@ func TestChecksOfStatistics(t *testing.T) {
 // A reply has every statistic that reveals no labels, and the others only where they are asked for.
 func TestCheckOfNames(t *testing.T) {
 	for says, edit := range map[string]func(s Statistics){
-		"the reply lacks the statistic f1; use the same release on both sides": func(s Statistics) {
-			delete(s, "f1")
-		},
-		`the reply has the unexpected statistic "x"`: func(s Statistics) { s["x"] = nil },
-		"the statistic f1 has 2 numbers; it must have 1": func(s Statistics) {
-			s["f1"] = []float64{0, 0}
-		},
+		"the reply lacks the statistic f1; use the same release on both sides": func(s Statistics) { delete(s, "f1") },
 		"the statistic confusion has 2 numbers; it must have 3": func(s Statistics) {
 			s["confusion"] = []float64{0, 0}
 		},
+		`the reply has the unexpected statistic "x"`:     func(s Statistics) { s["x"] = nil },
+		"the statistic f1 has 2 numbers; it must have 1": func(s Statistics) { s["f1"] = []float64{0, 0} },
 		"the statistic brier holds +Inf; its numbers must be finite": func(s Statistics) {
 			s["brier"][0] = math.Inf(1)
 		},
-		"the statistic brier holds NaN; its numbers must be finite": func(s Statistics) {
-			s["brier"][0] = math.NaN()
-		},
+		"the statistic brier holds NaN; its numbers must be finite": func(s Statistics) { s["brier"][0] = math.NaN() },
 		"": func(s Statistics) { delete(s, "confusion") }, // it may be withheld
 	} {
 		s := Compute(drawn(1, 9), true)
@@ -147,8 +140,7 @@ func TestCheckOfNames(t *testing.T) {
 		name string
 		t    *tensor.Tensor
 		says string
-	}{{"x", tensor.OfInts(nil, 0, 3), "unexpected statistic"}, {"f1", tensor.OfInts(nil, 0, 3),
-		"unexpected statistic"},
+	}{{"x", tensor.OfInts(nil, 0, 3), "unexpected statistic"}, {"f1", tensor.OfInts(nil, 0, 3), "unexpected statistic"},
 		{"confusion", tensor.New(1, 3), "int64 table of 3 columns"},
 		{"confusion", tensor.OfInts([]int64{1, 2, 3}, 3), "has the shape [3]"},
 		{"confusion", tensor.OfInts([]int64{1, 2}, 1, 2), "has the shape [1 2]"}} {

@@ -83,13 +83,12 @@ func TestReadRound(t *testing.T) {
 		return &Evaluation{Values: map[string]float64{Accuracy: v}, PerDomain: map[string]float64{"Art": v, "art": 0}}
 	}
 	honest, success, seconds := .6, .7, 8.
-	full := Round{Number: 2, Evaluation: at(.5), Sets: map[string]*Evaluation{BaseSet: at(.8), "Flowers": at(.2),
-		"x":          at(.4),
-		TriggeredSet: at(.9)}, NewClients: map[string]*Evaluation{"0": at(.1), "5": at(.3)}, Validation: at(.55),
-		BaseToNew: Generalise(at(.5), at(.25), at(.75)), Attacked: true, Honest: &honest, Success: &success,
+	full := Round{Number: 2, Evaluation: at(.5), Validation: at(.55),
+		Sets:       map[string]*Evaluation{BaseSet: at(.8), "Flowers": at(.2), "x": at(.4), TriggeredSet: at(.9)},
+		NewClients: map[string]*Evaluation{"0": at(.1), "5": at(.3)},
+		BaseToNew:  Generalise(at(.5), at(.25), at(.75)), Attacked: true, Honest: &honest, Success: &success,
 		Notes: map[string]float64{"epsilon": 3}, Loss: 1.5, Seconds: 2, Bytes: 100, TotalBytes: 300,
-		TotalParameters: 40,
-		Simulated:       &seconds}
+		TotalParameters: 40, Simulated: &seconds}
 	honestOnly := full
 	honestOnly.Attacked = false
 	missing := full
@@ -103,15 +102,12 @@ func TestReadRound(t *testing.T) {
 		{Accuracy, full, .5}, {Domain + ":Art", full, .5}, {Domain + ":art", full, 0}, {Domain + ":ART", full, .5},
 		{Domain + ":A", full, -1}, {Set + ":x", full, .4}, {Set + ":flowers", full, .2}, {Set + ":y", full, -1},
 		{SetMean, full, .3}, {SetMean, missing, -1}, {HM, full, .375}, {HM3, full, 3 / (2 + 4 + 4./3)},
-		{HM, Round{}, -1},
-		{Val, full, .55}, {New + ":5", full, .3}, {New + ":1", full, -1}, {Honest, full, .6},
-		{Honest, honestOnly, .5},
-		{Success, full, .7}, {Success, Round{}, -1}, {Note + ":epsilon", full, 3}, {Loss, full, 1.5},
-		{Bytes, full, 100},
-		{Seconds, full, 2}, {TotalBytes, full, 300}, {TotalParameters, full, 40}, {TotalParameters, missing, -1},
-		{Simulated, full, 8}, {Simulated, Round{}, -1}, {RoundsTo + ":50", full, 3}, {RoundsTo + ":50.1", full, -1},
-		{BytesTo + ":0", full, 300}, {BytesTo + ":0", missing, -1}, {ParametersTo + ":40", full, 40},
-		{SimulatedTo + ":9", full, 8},
+		{HM, Round{}, -1}, {Val, full, .55}, {New + ":5", full, .3}, {New + ":1", full, -1}, {Honest, full, .6},
+		{Honest, honestOnly, .5}, {Success, full, .7}, {Success, Round{}, -1}, {Note + ":epsilon", full, 3},
+		{Loss, full, 1.5}, {Bytes, full, 100}, {Seconds, full, 2}, {TotalBytes, full, 300},
+		{TotalParameters, full, 40}, {TotalParameters, missing, -1}, {Simulated, full, 8}, {Simulated, Round{}, -1},
+		{RoundsTo + ":50", full, 3}, {RoundsTo + ":50.1", full, -1}, {BytesTo + ":0", full, 300},
+		{BytesTo + ":0", missing, -1}, {ParametersTo + ":40", full, 40}, {SimulatedTo + ":9", full, 8},
 	} {
 		n, err := ParseName(c.name)
 		if err != nil {

@@ -7,14 +7,12 @@ import (
 
 func TestLastN(t *testing.T) {
 	for text, want := range map[string]int{"last": 1, "last2": 2, "last999999": 999999, "last1": 0, "last0": 0,
-		"last-3":      0,
-		"last1000000": 0, "last02": 0, "5": 0, "last+5": 0, "best": 0, "": 0} {
+		"last-3": 0, "last1000000": 0, "last02": 0, "5": 0, "last+5": 0, "best": 0, "": 0} {
 		if n, ok := LastN(text); ok != (want > 0) || ok && n != want {
 			t.Errorf("%q: %d, %v", text, n, ok)
 		}
 	}
-	for window, want := range map[string]string{Last: "last tested round",
-		"last3": "mean of the last 3 tested rounds",
+	for window, want := range map[string]string{Last: "last tested round", "last3": "mean of the last 3 tested rounds",
 		Best:    "best round, chosen on the test data: optimistic",
 		BestVal: "round with the best validation accuracy", All: "mean of all rounds",
 		First: "first round that has it", "last1": "", "x": ""} {

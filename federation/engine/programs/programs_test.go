@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"promptfed/federation/engine/client"
@@ -72,6 +73,21 @@ func TestFolder(t *testing.T) {
 	p.Backbone = ""
 	_, err = f.Program(p, m)
 	goldentest.WantError(t, err, "for the server")
+}
+
+// A program reads the next one of its backbone that computes all of its fixed inputs.
+func TestLink(t *testing.T) {
+	a, b := Value{Name: "fixed/0"}, Value{Name: "fixed/1"}
+	index := Index{Programs: []Program{{File: "step", Backbone: "b",
+		Inputs: []Value{{Name: "image"}, {Name: a.Name, From: client.FixedInput}}},
+		{File: "of another backbone", Kind: client.FixedProgram, Backbone: "c", Outputs: []Value{a}},
+		{File: "of other values", Kind: client.FixedProgram, Backbone: "b", Outputs: []Value{b}},
+		{File: "fixed", Kind: client.FixedProgram, Backbone: "b", Outputs: []Value{b, a}}}}
+	for i, want := range [][]string{{"fixed"}, nil, nil, nil} {
+		if index.link(i); !slices.Equal(index.Programs[i].Reads, want) {
+			t.Errorf("%s reads %v, want %v", index.Programs[i].File, index.Programs[i].Reads, want)
+		}
+	}
 }
 
 // An index of another version, or with a file outside of the folder, is refused.

@@ -61,8 +61,7 @@ func TestGained(t *testing.T) {
 		{[]float64{.5, .5, .5, .5, .5, .5}, []float64{1, 1, .5, .4, .4, .4}, false},
 		{[]float64{.5, .5, .5, .5, .5, .5}, []float64{0, 0, .6, .6, .6, .6}, true},
 		{[]float64{.5, .5, .5, .5, -1}, []float64{.4, .4, .4, -1, 1}, false}, // by means .525 and .5
-		{[]float64{.5, .5}, []float64{.3, .8}, true},
-		{[]float64{.5, .5, -1}, []float64{-1, .3, .8}, true},
+		{[]float64{.5, .5}, []float64{.3, .8}, true}, {[]float64{.5, .5, -1}, []float64{-1, .3, .8}, true},
 	} {
 		r := claims(c.best, c.v)
 		if got := gained(r[1].Validation, r[0].Validation, method.GlobalView); got != c.want {

@@ -75,10 +75,9 @@ func TestHeadlineOfViews(t *testing.T) {
 	}{{true, true, "global", method.GlobalView}, {true, true, "personal", method.PersonalView},
 		{true, true, "method", method.PersonalView},
 		{true, false, "", method.GlobalView}, {false, true, "", method.PersonalView},
-		{false, true, "global", method.GlobalView},
-		{true, false, "personal", method.PersonalView}} {
-		if got := (record.Evaluable{Global: c.global, Personal: c.personal}).Headline(c.view,
-			ownView{}); got != c.want {
+		{false, true, "global", method.GlobalView}, {true, false, "personal", method.PersonalView}} {
+		e := record.Evaluable{Global: c.global, Personal: c.personal}
+		if got := e.Headline(c.view, ownView{}); got != c.want {
 			t.Errorf("%+v: %v", c, got)
 		}
 	}

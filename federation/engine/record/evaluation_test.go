@@ -27,12 +27,9 @@ var bothEvaluations = Evaluable{Global: true, Personal: true}
 func TestScore(t *testing.T) {
 	var replies []message.Reply
 	for i, s := range []message.Scores{
-		{Examples: 2, Global: statisticsOf(0, 0.1),
-			Personal: statisticsOf(1, 0.3)},
-		{Examples: 4, Global: statisticsOf(1, 0.2),
-			Personal: statisticsOf(3, 0.6), Untrained: true},
-		{Examples: 4, Global: statisticsOf(2, 0.3),
-			Personal: statisticsOf(4, 0.9)}} {
+		{Examples: 2, Global: statisticsOf(0, 0.1), Personal: statisticsOf(1, 0.3)},
+		{Examples: 4, Global: statisticsOf(1, 0.2), Personal: statisticsOf(3, 0.6), Untrained: true},
+		{Examples: 4, Global: statisticsOf(2, 0.3), Personal: statisticsOf(4, 0.9)}} {
 		replies = append(replies, message.Reply{Client: i, Scores: s})
 	}
 	infos := []method.ClientInfo{{Domain: "east"}, {Domain: "west"}, {Domain: "east"}}
@@ -68,8 +65,7 @@ func TestScore(t *testing.T) {
 	some := Record{}
 	some.Score(bothEvaluations, method.PersonalView, replies[1:], tensor.Indices(3), make([]method.ClientInfo, 3))
 	if len(some.Evaluation.PerClient) != 2 || !slices.Equal(some.Answered, []int{1, 2}) ||
-		!slices.Equal(some.Unanswered,
-			[]int{0}) {
+		!slices.Equal(some.Unanswered, []int{0}) {
 		t.Errorf("clients 1 and 2 answered: %v of %v, not %v", some.Evaluation.PerClient, some.Answered,
 			some.Unanswered)
 	}
@@ -85,8 +81,7 @@ func TestScore(t *testing.T) {
 // trace of the other. With the other as the headline there is no headline. A client's reply is refused if it has an
 // evaluation that does not exist, or lacks one that does.
 func TestScoreOfOne(t *testing.T) {
-	replies := []message.Reply{{Client: 0, Scores: message.Scores{Examples: 4,
-		Personal: statisticsOf(3, 0.5)}},
+	replies := []message.Reply{{Client: 0, Scores: message.Scores{Examples: 4, Personal: statisticsOf(3, 0.5)}},
 		{Client: 1, Scores: message.Scores{Examples: 4, Global: statisticsOf(4, 1)}}}
 	has, infos := Evaluable{Personal: true}, make([]method.ClientInfo, 2)
 	const personal = `"accuracy":0.75,"accuracy_weighted":0.75,"f1":0.5,"worst":0.75,"worst10":0.75,"accuracy_std":0,` +

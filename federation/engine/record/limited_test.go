@@ -20,11 +20,11 @@ func TestSummaryOfLimited(t *testing.T) {
 			Cut: []message.CappedUpload{{Client: 1, Claimed: 900, Counted: 40}}}},
 		{},
 		{LimitedClients: message.LimitedClients{Refused: []message.Refusal{{Client: 1, Reason: "x"}},
-			Cut: []message.CappedUpload{{Client: 1, Claimed: 900, Counted: 60}}}},
+			Cut: []message.CappedUpload{{Client: 1, Claimed: 900, Counted: 60}, {Client: 7, Claimed: 8, Counted: 5}}}},
 	}, method.GlobalView)
 	want := "[client 1: 1 of its replies were refused (x); claims 900 examples and was weighted as " +
-		"if it had 60, in 2 rounds " +
-		"client 4: 2 of its replies were refused (first)]"
+		"if it had 60, in 2 rounds client 4: 2 of its replies were refused (first) client 7: claims 8 examples and " +
+		"was weighted as if it had 5, in 1 rounds]"
 	if got := fmt.Sprint(s.Limited); got != want {
 		t.Errorf("%s, not %s", got, want)
 	}

@@ -15,7 +15,7 @@ func TestTermsOfARound(t *testing.T) {
 			Terms: []message.TermStats{
 				{Name: "cross entropy", Value: fit, Norms: message.Norms{All: fit, On: map[string]float64{"a": fit}}},
 				{Name: "pull", Value: 2 * pull,
-					Norms: message.Norms{All: pull, On: map[string]float64{"a": pull, "b": 1}}}}}}}
+					Norms: message.Norms{All: pull, On: map[string]float64{"a": pull, "b": 1, "c": 0}}}}}}}
 	}
 	if got := MeanTerms([]message.Reply{{}, {}}); got != nil {
 		t.Errorf("%+v of clients that measured nothing", got)
@@ -26,7 +26,7 @@ func TestTermsOfARound(t *testing.T) {
 	}
 	pull := got[1]
 	if *pull.Value != 6 || pull.Norm != 3 || *pull.Relative != 1 || *pull.Params["a"].Relative != 1 ||
-		pull.Params["b"].Relative != nil || pull.Params["b"].Norm != 1 {
+		pull.Params["b"].Relative != nil || pull.Params["b"].Norm != 1 || pull.Params["c"].Relative != nil {
 		t.Errorf("%+v", pull)
 	}
 	with := MeanTerms([]message.Reply{{Stats: message.Stats{Terms: &message.LossTerms{

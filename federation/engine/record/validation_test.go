@@ -32,8 +32,7 @@ func TestBestVal(t *testing.T) {
 		accuracies []float64
 		want       int
 	}{{[]float64{.2, .5, -1, .5, .4}, 1}, {[]float64{-1, -1}, -1}, {nil, -1}, {[]float64{-1, .1}, 1},
-		{[]float64{0, 0},
-			0}} {
+		{[]float64{0, 0}, 0}} {
 		if got := BestVal(validated(c.accuracies...), method.GlobalView); got != c.want {
 			t.Errorf("%v: %d, want %d", c.accuracies, got, c.want)
 		}

@@ -94,7 +94,8 @@ func checkSchedule(t *testing.T, p *Plan, want []step) {
 		if err := c.Accept(v, message.ClientsOf(replies)); err != nil {
 			t.Fatal(err)
 		}
-		took := c.Report().Simulated
+		report := c.Report()
+		took := report.Simulated
 		got := step{clients: message.ClientsOf(replies), stale: took.Staleness, late: took.Late, seconds: took.Seconds,
 			trained: clients.accepted[0]}
 		mean := 0.0
@@ -110,8 +111,8 @@ func checkSchedule(t *testing.T, p *Plan, want []step) {
 			}
 		}
 		got.uploads = w.uploads
-		if !reflect.DeepEqual(got, w) {
-			t.Errorf("step %d is\n%+v, want\n%+v", v, got, w)
+		if !reflect.DeepEqual(got, w) || report.Up != 100*len(w.late) || report.Down != 50*len(w.late) {
+			t.Errorf("step %d is\n%+v, want\n%+v; its lost uploads are %+v", v, got, w, report)
 		}
 		theta = float32(mean)
 		if saved, err = c.Save(); err != nil {
@@ -315,7 +316,8 @@ func TestDamagedCheckpoint(t *testing.T) {
 }
 
 // One client of three trains at a time: each idle one is drawn by the number of starts before it, also those that the
-// server chose. A buffer larger than the federation is as full as it gets.
+// server chose. A buffer larger than the federation is as full as it gets. Replies are in the order of clients, not in
+// that of their arrivals, of which client 1's is the first.
 func TestOneAtATime(t *testing.T) {
 	p := threeClients(FedBuff{Buffer: 3, Staleness: constant, Weights: uniform})
 	clients := &addingClients{}
@@ -323,7 +325,8 @@ func TestOneAtATime(t *testing.T) {
 	o := instruction(0, 0)
 	o.Clients = []int{1}
 	replies, err := c.Run(t.Context(), o)
-	if err != nil || len(replies) != 3 || c.Report().Simulated.Seconds != 8 { // 1 + 2 + 5, one after the other
+	if err != nil || len(replies) != 3 || replies[0].Client != 0 ||
+		c.Report().Simulated.Seconds != 8 { // 1 + 2 + 5, one after the other
 		t.Fatalf("%+v, %v", replies, err)
 	}
 	if s, err := c.Save(); err != nil || string(s.Texts[layer]) != `{"seconds":8,"starts":3}` {

@@ -60,14 +60,12 @@ func TestFeatures(t *testing.T) {
 		{picked, []int{0, 1}, []string{method.PixelsInput}, "label [3 1] image [3 1] pixels [33 31]"},
 		// of the picked examples 3, 1 and 1 the first and the last are replaced by 6 and 5 of the others
 		{f.Pick([]int{3, 1, 1}).Replace([]int{0, 2}, (&spec.Features{Views: []spec.RowReader{numbered(5, 2)},
-			Patches: []spec.RowReader{numbered(15, 2)},
-			Tokens:  []spec.RowReader{numbered(25, 2)}, Pixels: []spec.RowReader{numbered(35, 2)},
-			Class: []int64{5, 6}}).Pick([]int{1, 0})),
+			Patches: []spec.RowReader{numbered(15, 2)}, Tokens: []spec.RowReader{numbered(25, 2)},
+			Pixels: []spec.RowReader{numbered(35, 2)}, Class: []int64{5, 6}}).Pick([]int{1, 0})),
 			[]int{0, 1, 2}, []string{method.PatchesInput}, "label [6 1 5] image [6 1 5] patches [16 11 15]"},
 		{f.Replace([]int{1}, &spec.Features{Views: []spec.RowReader{numbered(5, 1)},
-			Patches: []spec.RowReader{numbered(15, 1)},
-			Tokens:  []spec.RowReader{numbered(25, 1)}, Pixels: []spec.RowReader{numbered(35, 1)},
-			Class: []int64{5}}),
+			Patches: []spec.RowReader{numbered(15, 1)}, Tokens: []spec.RowReader{numbered(25, 1)},
+			Pixels: []spec.RowReader{numbered(35, 1)}, Class: []int64{5}}),
 			[]int{0, 1, 2, 3}, []string{method.TokensInput, method.PixelsInput},
 			"label [0 5 2 3] image [0 5 2 3] pixels [30 35 32 33] tokens [20 25 22 23]"},
 	} {
@@ -98,8 +96,7 @@ func TestFeatures(t *testing.T) {
 // Each row comes from a view of its own, the same one for all inputs, and both views are drawn.
 func TestViewsOfRows(t *testing.T) {
 	f := &spec.Features{Views: []spec.RowReader{numbered(0, 50), numbered(100, 50)},
-		Tokens: []spec.RowReader{numbered(1000, 50),
-			numbered(1100, 50)}, Class: make([]int64, 50)}
+		Tokens: []spec.RowReader{numbered(1000, 50), numbered(1100, 50)}, Class: make([]int64, 50)}
 	rows := make([]int, 50)
 	for i := range rows {
 		rows[i] = 49 - i

@@ -97,6 +97,8 @@ func TestMeanOverRows(t *testing.T) {
 		{"softmax over rows", x.Softmax(0).Mean(), false},
 		{"a parameter for each of three rows", x.Add(w).Mean(), false},
 		{"columns as rows", x.T().MatMul(y).Mean(), false},
+		{"sums of columns, as many as rows",
+			g.Input("square", graph.Float, graph.Shape{rows[0], rows[0]}).Sum(0).Square().Mean(), false},
 		{"numbers of all rows in one axis, which no rule knows", x.Reshape(-1).Mean(), false},
 	} {
 		if got := spec.MeanOverRows(c.of); got != c.want {

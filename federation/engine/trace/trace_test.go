@@ -1,6 +1,7 @@
 package trace
 
 import (
+	"context"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -9,7 +10,10 @@ import (
 	"strings"
 	"testing"
 
+	"promptfed/federation/engine/message"
+	"promptfed/federation/method"
 	"promptfed/runtime/filetest"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/safetensors"
 	"promptfed/runtime/tensor"
 )
@@ -22,16 +26,14 @@ func TestStep(t *testing.T) {
 	value := func(v float32) *tensor.Tensor { return tensor.Of([]float32{v}, 1) }
 	same := value(4)
 	c.Step(Step{StepRecord: StepRecord{Step: 3, Epoch: 1, LR: .5}, Batch: tensor.Map{"image": value(1)},
-		Draws:   tensor.Map{"noise": value(2)},
-		Scalars: map[string]float64{"lambda": .25}, Loss: value(3), Raw: tensor.Map{"same": same, "clipped": value(5),
-			"frozen": value(6)},
+		Draws: tensor.Map{"noise": value(2)}, Scalars: map[string]float64{"lambda": .25}, Loss: value(3),
+		Raw:   tensor.Map{"same": same, "clipped": value(5), "frozen": value(6)},
 		Grads: tensor.Map{"same": value(4), "clipped": value(7)}})
 	c.After(3, tensor.Map{"same": same})
 	c.Put("nothing", nil)
 	same.Data[0] = 9
 	want := map[string]float32{"image": 1, "draw/noise": 2, "scalar/lambda": .25, "loss": 3, "grad/same": 4,
-		"grad/clipped":     7,
-		"grad_raw/clipped": 5, "grad_raw/frozen": 6, "after/same": 4}
+		"grad/clipped": 7, "grad_raw/clipped": 5, "grad_raw/frozen": 6, "after/same": 4}
 	for name, v := range want {
 		if got := rec.Tensors["r2/c7/s3/"+name]; got == nil || got.Data[0] != v {
 			t.Errorf("%s is %v, want %v", name, got, v)
@@ -57,6 +59,40 @@ func TestStep(t *testing.T) {
 	if v := rec.Tensors["server/ctx"]; v == nil || v.Data[0] != 9 {
 		t.Error(v)
 	}
+}
+
+// fiveExamples is a cohort whose client 1 answers with five examples.
+type fiveExamples struct{ message.Cohort }
+
+func (fiveExamples) Run(context.Context, message.Instruction) ([]message.Reply, error) {
+	return []message.Reply{{Client: 1, Upload: method.Upload{Client: 1, N: 5}}}, nil
+}
+func (fiveExamples) Accept(int, []int) error { return nil }
+func (fiveExamples) Report() message.Report  { return message.Report{} }
+
+// The server's first state is recorded once, then what the aggregate of a statistic changed, and each merge. A merge
+// fails that drew numbers which the trace lacks.
+func TestServer(t *testing.T) {
+	rec, one := NewRecorder(), func(name string) tensor.Map { return tensor.Map{name: tensor.Scalar(1)} }
+	global := &method.Global{Shared: one("ctx"), Broadcast: one("sent"), State: one("own"),
+		PerClient: map[int]tensor.Map{1: one("each")}}
+	traced := Server(fiveExamples{}, rec, global)
+	for _, kind := range []message.Kind{message.Compute, message.Train} {
+		if _, err := traced.Run(t.Context(), message.Instruction{Kind: kind, Statistic: "mean"}); err != nil {
+			t.Fatal(err)
+		}
+		global.Broadcast["after "+string(kind)] = tensor.Scalar(2)
+	}
+	err := traced.Accept(0, []int{1})
+	traced.Report()
+	want := "init/ctx r0/down/after compute r0/down/after train r0/down/sent r0/kept/own r0/merged/ctx " +
+		"r0/statistic/mean/aggregate/after compute start/c1/down/each start/down/sent start/kept/own"
+	if got := strings.Join(rec.Tensors.Names(), " "); got != want || err != nil ||
+		!reflect.DeepEqual(rec.Rounds, []RoundRecord{{Merged: []int{1}, Examples: []int{5}}}) {
+		t.Errorf("%s, %+v, %v, want %s", got, rec.Rounds, err, want)
+	}
+	global.Rand("merge").Uint64()
+	goldentest.WantError(t, traced.Accept(1, nil), "round 2, merge: the trace lacks 1 of the random numbers")
 }
 
 // The folder has the steps in the order of rounds, clients and steps, and the tensors with the embeddings of words.

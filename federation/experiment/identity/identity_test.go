@@ -2,6 +2,7 @@ package identity
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"maps"
 	"strings"
@@ -53,6 +54,7 @@ func TestContinue(t *testing.T) {
 		{1, map[string]any{roundsKey: 3}, ""},
 		{1, map[string]any{roundsKey: 2}, "has 3 finished rounds, but train.rounds is 2"},
 		{1, map[string]any{"train.lr": 5}, "train.lr is 0.002 there, 5 now"},
+		{1, map[string]any{"train.lr": 5, "options.tokens": 4}, "holds another experiment: train.lr is"},
 		{1, map[string]any{"method": "fedpgp"}, "method is promptfl there, fedpgp now"},
 		{2, nil, "holds seed 1, this is seed 2"},
 	} {
@@ -79,6 +81,26 @@ func TestContinue(t *testing.T) {
 	wants(was.Continue(dir, 3), "it has no values")
 	if _, err := Read(t.TempDir()); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a folder without one: %v", err)
+	}
+}
+
+// Two contents of one name are told apart by the first 8 digits of their digests, and others by their names. A digest
+// has 64 digits.
+func TestDifferences(t *testing.T) {
+	content := func(digest, name string) Identity {
+		v := NewValues()
+		v.Put("data", digest, name)
+		return Of(1, v)
+	}
+	a, b := strings.Repeat("a", 64), strings.Repeat("0", 64)
+	for want, ids := range map[string][2]Identity{
+		"{data pets (digest aaaaaaaa) pets (digest 00000000)}": {content(a, "pets"), content(b, "pets")},
+		"{data pets cars}":         {content(a, "pets"), content(b, "cars")},
+		"{data digest aaaaaaaa x}": {content(a, ""), content("x", "")},
+	} {
+		if got := fmt.Sprint(ids[0].Differences(ids[1])); got != "["+want+"]" {
+			t.Errorf("%s, want [%s]", got, want)
+		}
 	}
 }
 

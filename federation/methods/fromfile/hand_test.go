@@ -17,6 +17,7 @@ import (
 	"promptfed/runtime/goldentest"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/onnx"
+	"promptfed/runtime/onnx/onnxtest"
 	"promptfed/runtime/tensor"
 )
 
@@ -60,17 +61,12 @@ func changed(t testing.TB, name string, meta func(*fromfile.Metadata), model fun
 			t.Fatal(err)
 		}
 		meta(&x)
-		text := goldentest.JSON(t, x)
-		m.MetadataProps[0].Value = string(text)
+		m.MetadataProps[0].Value = string(goldentest.JSON(t, x))
 	}
 	if model != nil {
 		model(m)
 	}
-	b, err := onnx.Marshal(m)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b
+	return onnxtest.Marshal(t, m)
 }
 
 // A file that no client may run is refused in one line, which names what is wrong.
@@ -101,6 +97,17 @@ func TestBadFiles(t *testing.T) {
 			return []graph.Output{{Name: "logits", Node: logits}, {Name: "loss", Node: loss}}
 		})
 	}
+	loss := func(lossOf func(scores graph.Node) graph.Node) []byte {
+		return plain(func(_ *graph.Graph, _, _, z graph.Node) (graph.Node, graph.Node) { return z, lossOf(z) })
+	}
+	// FedOTP's file has an output similarity and an input function/plan. No input is another function.
+	function := func(name, function, options string, arguments ...string) []byte {
+		return changed(t, "fedotp", func(m *fromfile.Metadata) {
+			m.Functions[name] = fromfile.Function{Function: function, Of: arguments, Options: []byte(options)}
+			m.Parameters = append(m.Parameters, fromfile.Parameter{Name: "x", Owner: "shared",
+				Tensor: fromfile.Tensor{Shape: []fromfile.Size{{N: 2}, {N: 3}, {N: 3}, {N: 4}}}})
+		}, nil)
+	}
 	for want, b := range map[string][]byte{
 		"not an ONNX model":      []byte("name: x"),
 		"no metadata promptfed":  model(func(m *onnx.ModelProto) { m.MetadataProps = nil }),
@@ -109,28 +116,23 @@ func TestBadFiles(t *testing.T) {
 		"unknown field":          model(func(m *onnx.ModelProto) { m.MetadataProps[0].Value = `{"x":1}` }),
 		"text behind the JSON":   model(func(m *onnx.ModelProto) { m.MetadataProps[0].Value += "{}" }),
 		"owner is":               meta(func(m *fromfile.Metadata) { m.Parameters[0].Owner = "mine" }),
-		"declared twice": meta(func(m *fromfile.Metadata) {
-			m.Parameters = append(m.Parameters, m.Parameters[0])
-		}),
 		`projects off "param/ctx", which begins at words`: meta(func(m *fromfile.Metadata) {
 			m.Parameters[0].Words = "a photo of a"
 			m.Functions = map[string]fromfile.Function{"f": {Function: "project", Of: []string{"logits", "param/ctx"}}}
 		}),
+		"declared twice": meta(func(m *fromfile.Metadata) { m.Parameters = append(m.Parameters, m.Parameters[0]) }),
 		"words need shape": meta(func(m *fromfile.Metadata) {
 			m.Parameters[0].Words, m.Parameters[0].Value = "a photo of a", 1
 		}),
-		"tokens is 0": meta(func(m *fromfile.Metadata) { m.Parameters[0].Tokens = 0 }),
-		"is no size": meta(func(m *fromfile.Metadata) {
-			m.Parameters[0].Shape[1].Sym = "Q"
-		}),
+		"a state has no std": meta(func(m *fromfile.Metadata) { m.State["c"] = fromfile.Tensor{Like: "ctx", Std: 1} }),
+		"tokens is 0":        meta(func(m *fromfile.Metadata) { m.Parameters[0].Tokens = 0 }),
+		"is no size":         meta(func(m *fromfile.Metadata) { m.Parameters[0].Shape[1].Sym = "Q" }),
 		"B must be the first axis only": meta(func(m *fromfile.Metadata) {
 			m.Noise = map[string]fromfile.Noise{"x": {[]fromfile.Size{{N: 2}, {Sym: "B"}}, "normal"}}
 		}),
+		"257 entries of one kind": meta(func(m *fromfile.Metadata) { m.Parameters = make([]fromfile.Parameter, 257) }),
 		"[16777216 w] is too large": meta(func(m *fromfile.Metadata) {
 			m.State["s"] = fromfile.Tensor{Shape: []fromfile.Size{{N: 1 << 24}, {Sym: "w"}}}
-		}),
-		"a state has no std": meta(func(m *fromfile.Metadata) {
-			m.State["c"] = fromfile.Tensor{Like: "ctx", Std: 1}
 		}),
 		"std is -1":                    meta(func(m *fromfile.Metadata) { m.Parameters[0].Std = -1 }),
 		"mean is":                      meta(func(m *fromfile.Metadata) { m.Mean = "median" }),
@@ -146,26 +148,17 @@ func TestBadFiles(t *testing.T) {
 			}),
 		"there is no such output": meta(func(m *fromfile.Metadata) { m.Up["more"] = m.Up["dc"] }),
 		"like names":              meta(func(m *fromfile.Metadata) { m.State["c"] = fromfile.Tensor{Like: "x"} }),
+		"detach names":            meta(func(m *fromfile.Metadata) { m.Detach = []string{"nothing"} }),
 		"output next/state/c is FLOAT[4,64]": meta(func(m *fromfile.Metadata) {
 			m.State["c"] = fromfile.Tensor{Shape: []fromfile.Size{{N: 1}, {Sym: "w"}}}
 		}),
-		"detach names": meta(func(m *fromfile.Metadata) { m.Detach = []string{"nothing"} }),
-		"is not one of cosine": meta(func(m *fromfile.Metadata) {
-			m.Functions = map[string]fromfile.Function{"f": {Function: "svd"}}
-		}),
-		"has 2 arguments, not 1": meta(func(m *fromfile.Metadata) {
-			m.Functions = map[string]fromfile.Function{"f": {Function: "project", Of: []string{"param/ctx"}}}
-		}),
-		`reads "x", which is neither`: meta(func(m *fromfile.Metadata) {
-			m.Functions = map[string]fromfile.Function{"f": {Function: "cross_entropy", Of: []string{"x"}}}
-		}),
-		`function "a b": a name has letters`: meta(func(m *fromfile.Metadata) {
-			m.Functions = map[string]fromfile.Function{"a b": {Function: "cross_entropy", Of: []string{"logits"}}}
-		}),
-		`function "f": options: "json: unknown field`: meta(func(m *fromfile.Metadata) {
-			m.Functions = map[string]fromfile.Function{"f": {Function: "project", Of: []string{"param/ctx",
-				"param/ctx"}, Options: []byte(`{"x":1}`)}}
-		}),
+		"is not one of cosine":                        function("f", "svd", ""),
+		"has 2 arguments, not 1":                      function("f", "project", "", "param/ctx"),
+		`reads "x", which is neither`:                 function("f", "cross_entropy", "", "x"),
+		"cross_entropy takes [B,C]":                   function("plan", "cross_entropy", "", "image"),
+		"takes similarities [N,B,C,M]":                function("plan", "transport", "", "param/x"),
+		`function "a b": a name has letters`:          function("a b", "cross_entropy", "", "logits"),
+		`function "f": options: "json: unknown field`: function("f", "project", `{"x":1}`, "param/ctx", "param/ctx"),
 		`text "a/": a name has letters`: meta(func(m *fromfile.Metadata) {
 			m.Texts = map[string]fromfile.Layout{"a/": {}}
 		}),
@@ -196,41 +189,36 @@ func TestBadFiles(t *testing.T) {
 		"must be [B,C] with C 3": plain(func(g *graph.Graph, _, _, z graph.Node) (graph.Node, graph.Node) {
 			return z.Mean(0), z.Mean()
 		}),
-		"must be a float32 scalar []": plain(func(g *graph.Graph, _, _, z graph.Node) (graph.Node, graph.Node) {
-			return z, z.Mean(0)
+		"must be a float32 scalar []": loss(func(z graph.Node) graph.Node { return z.Mean(0) }),
+		"with T 4, w 64, D 96, C 3: Reshape": loss(func(z graph.Node) graph.Node {
+			return z.Mean(0).Reshape(10).Mean() // for ten classes
 		}),
-		"with T 4, w 64, D 96, C 3: Reshape": plain(func(g *graph.Graph, _, _, z graph.Node) (graph.Node,
-			graph.Node) {
-			return z, z.Mean(0).Reshape(10).Mean() // for ten classes
+		"elements are allowed": loss(func(z graph.Node) graph.Node { return z.Mean().Expand(1<<15, 1<<15).Mean() }),
+		"[B,16777216,1099511627776]; at": loss(func(z graph.Node) graph.Node {
+			return z.Mean(-1).Reshape(-1, 1, 1).Expand(1, 1<<24, 1<<40).Mean() // 2^64 elements for a row
 		}),
-		"elements are allowed": plain(func(g *graph.Graph, _, _, z graph.Node) (graph.Node, graph.Node) {
-			return z, z.Mean().Expand(1<<15, 1<<15).Mean()
+		"not known before it runs": loss(func(z graph.Node) graph.Node {
+			return z.Graph().Apply(graph.Standard, "NonZero", nil, z).Cast(graph.Float).Mean()
 		}),
-		"[B,16777216,1099511627776]; at": plain(func(g *graph.Graph, _, _, z graph.Node) (graph.Node, graph.Node) {
-			return z, z.Mean(-1).Reshape(-1, 1, 1).Expand(1, 1<<24, 1<<40).Mean() // 2^64 elements for a row
-		}),
-		"not known before it runs": plain(func(g *graph.Graph, _, _, z graph.Node) (graph.Node, graph.Node) {
-			return z, g.Apply(graph.Standard, "NonZero", nil, z).Cast(graph.Float).Mean()
-		}),
-		"more than 256 summands": plain(func(g *graph.Graph, _, _, z graph.Node) (graph.Node, graph.Node) {
+		"more than 256 summands": loss(func(z graph.Node) graph.Node {
 			sum := z.Mean()
 			for range 100 {
 				sum = sum.Add(sum) // 2^100 summands
 			}
-			return z, sum
+			return sum
 		}),
-		"all results together": plain(func(g *graph.Graph, _, _, z graph.Node) (graph.Node, graph.Node) {
+		"all results together": loss(func(z graph.Node) graph.Node {
 			sum := z.Mean().Expand(1<<12, 1<<12)
 			for range 20 {
 				sum = sum.Exp()
 			}
-			return z, sum.Mean()
+			return sum.Mean()
 		}),
-		"no gradient rule for operator": plain(func(g *graph.Graph, _, _, z graph.Node) (graph.Node, graph.Node) {
-			return z, g.Apply(graph.Standard, "Hardmax", nil, z).Mean()
+		"no gradient rule for operator": loss(func(z graph.Node) graph.Node {
+			return z.Graph().Apply(graph.Standard, "Hardmax", nil, z).Mean()
 		}),
-		"nothing that can be trained": plain(func(g *graph.Graph, image, _, z graph.Node) (graph.Node, graph.Node) {
-			return z, g.Input("label", graph.Int64, graph.Shape{graph.Sym("B")}).Cast(graph.Float).Mean()
+		"nothing that can be trained": loss(func(z graph.Node) graph.Node {
+			return z.Graph().Input("label", graph.Int64, graph.Shape{graph.Sym("B")}).Cast(graph.Float).Mean()
 		}),
 		"input image is FLOAT[B,512] in the file": graphOf(ctx, func(g *graph.Graph) []graph.Output {
 			x := g.Input("image", graph.Float, graph.Shape{graph.Sym("B"), graph.StaticDim(512)})
@@ -253,10 +241,10 @@ func TestBadFiles(t *testing.T) {
 				{Name: "prompt/own", Node: own}}
 		}),
 	} {
-		if err := built(b, nil); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(),
-			"\n") {
-			t.Errorf("%v, want %q", err, want)
-		}
+		goldentest.WantError(t, built(b, nil), want)
+	}
+	if err := built(function("plan", "transport", `{"mass":1}`, "similarity"), nil); err != nil {
+		t.Errorf("the largest mass: %v", err)
 	}
 	if name := fromfile.Name(meta(func(m *fromfile.Metadata) { m.Name = strings.Repeat("x", 61) })); name != "" {
 		t.Errorf("a refused file has the name %s", name)

@@ -22,15 +22,11 @@ func TestFedMGPDraws(t *testing.T) {
 		d := m.draw(draws.Uniform(r, "", 3), sims)
 		count[[2]int{d[0], d[1]}]++
 	}
-	for i := range 3 {
-		for j := range 3 {
-			if i == j {
-				continue
-			}
-			p := w[i] / 7 * w[j] / (7 - w[i])
-			if got := count[[2]int{i, j}] / n; math.Abs(got-p) > 5*math.Sqrt(p*(1-p)/n) {
-				t.Errorf("%d then %d came with frequency %.4f, want %.4f", i, j, got, p)
-			}
+	for _, order := range [][2]int{{0, 1}, {0, 2}, {1, 0}, {1, 2}, {2, 0}, {2, 1}} {
+		first, second := w[order[0]], w[order[1]]
+		p := first / 7 * second / (7 - first)
+		if got := count[order] / n; math.Abs(got-p) > 5*math.Sqrt(p*(1-p)/n) {
+			t.Errorf("%v came with frequency %.4f, want %.4f", order, got, p)
 		}
 	}
 	m.Tau = 1e-3

@@ -10,6 +10,7 @@ import (
 	"promptfed/federation/methods/multimodal"
 	"promptfed/federation/methods/parts/layer"
 	"promptfed/federation/methodtest"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/tensor"
 )
 
@@ -74,9 +75,8 @@ var hands = []methodtest.HandExample{
 		"r0/c0/s0/loss": math.Ln2 + 0.5*2, "r0/c0/s0/grad/text/groups#0": -0.4,
 		"r0/c0/s0/grad/text/groups#1": -0.4, "r0/c0/upload/text/global": 0.375,
 		"r0/c1/upload/text/global": -0.28125, "r0/merged/text/global": mgpMean, "r0/merged/image/global": 0,
-		"r0/c0/eval/logits#0": ((0.6+0.8*0.375)/math.Hypot(1, 0.375) +
-			(0.6+0.8*mgpMean)/math.Hypot(1, mgpMean)) / 2,
-		"r1/c0/s0/loss": (loss0(0.375)+loss0(mgpMean))/2 + 0.5*(mgpLike+1)}},
+		"r0/c0/eval/logits#0": ((0.6+0.8*0.375)/math.Hypot(1, 0.375) + (0.6+0.8*mgpMean)/math.Hypot(1, mgpMean)) / 2,
+		"r1/c0/s0/loss":       (loss0(0.375)+loss0(mgpMean))/2 + 0.5*(mgpLike+1)}},
 	{Method: "pfeddc", Options: options{"text_tokens": 1, "vision_tokens": 1}, LR: lr,
 		First: map[string]float64{"text/shared": 0, "image/shared": 0, "c0/text/own": 0, "c0/image/own": 0,
 			"c1/text/own": 0, "c1/image/own": 0,
@@ -116,14 +116,16 @@ func TestTermsWithoutWeight(t *testing.T) {
 }
 
 // MaPLe's layer from 8 numbers begins within 1/√8, as torch.nn.Linear does, and those of later blocks are equal.
-// Where no block of the text tower is known, it would learn the prompts of depth 1.
+// Where no block of the text tower is known, it would learn the prompts of depth 1. The error of FedMGP
+// says how to leave out the tokens of an image tower that supports none.
 func TestMaPLeStarts(t *testing.T) {
 	m, exported := methodtest.Build(t, "maple", nil, nil), layer.PlaceholderClient
 	exported.TextLayers = 0
 	scope, _, _ := method.LossOf(m, exported)
-	if err := scope.Graph().Err(); err == nil || !strings.HasSuffix(err.Error(), "; set options.depth to 1") {
-		t.Errorf("%v", err)
-	}
+	goldentest.WantError(t, scope.Graph().Err(), "; set options.depth to 1")
+	exported.VisionWidth = 0
+	scope, _, _ = method.LossOf(methodtest.Build(t, "fedmgp", nil, nil), exported)
+	goldentest.WantError(t, scope.Graph().Err(), "; set options.vision_tokens to 0")
 	g := &method.Global{Seed: 5, Shared: tensor.Map{}}
 	for _, p := range m.Params(layer.PlaceholderClient) {
 		g.Shared[p.Name] = tensor.New(p.Shape...)

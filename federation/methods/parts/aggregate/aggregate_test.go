@@ -1,11 +1,13 @@
 package aggregate
 
 import (
+	"fmt"
+	"maps"
 	"slices"
-	"strings"
 	"testing"
 
 	"promptfed/federation/method"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/tensor"
 )
 
@@ -36,8 +38,18 @@ func TestOtherUploadsAreRefused(t *testing.T) {
 		{"m": tensor.New(3, 2), "n": tensor.OfInts(make([]int64, 3), 3, 1)}} {
 		err := RenewClassMeans(tensor.New(3, 2), tensor.New(3, 1), []method.Upload{{Client: 4, Extra: extra}}, "m", "n",
 			false)
-		if err == nil || !strings.Contains(err.Error(), "client 4 uploaded") {
-			t.Errorf("%v: %v", extra, err)
+		goldentest.WantErrorOf(t, fmt.Sprint(extra), err, "client 4 uploaded")
+	}
+}
+
+// What everyone gets takes the place of what some clients had of that name, and the other way round. Other names stay.
+func TestSend(t *testing.T) {
+	now, old := tensor.Map{"m": tensor.Scalar(1)}, tensor.Map{"m": tensor.Scalar(2), "other": tensor.Scalar(3)}
+	for everyone, want := range map[bool]string{true: "[m other] [other]", false: "[other] [m other]"} {
+		g := &method.Global{Broadcast: maps.Clone(old), PerClient: map[int]tensor.Map{4: maps.Clone(old)}}
+		Send(g, everyone, []int{4}, now)
+		if got := fmt.Sprint(g.Broadcast.Names(), " ", g.PerClient[4].Names()); got != want {
+			t.Errorf("to everyone %v: %s, want %s", everyone, got, want)
 		}
 	}
 }

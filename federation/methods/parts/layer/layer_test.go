@@ -2,11 +2,13 @@ package layer
 
 import (
 	"errors"
+	"fmt"
 	"reflect"
 	"strings"
 	"testing"
 
 	"promptfed/federation/method"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/graph"
 )
 
@@ -30,7 +32,7 @@ type base struct {
 	Rate float64   `config:"rate" in:"0<..1" help:"rate"`
 	Each []float64 `config:"each" in:"0|2..3" help:"each"`
 	Kind string    `config:"kind" in:"a|b" help:"kind: a or b"`
-	Only int       `config:"only" in:"1|4" help:"only"`
+	Only int       `config:"only" in:"1|4|6..hidden" help:"only"`
 	Word string    `config:"word" in:"x|y" help:"word"`
 	None bool      `config:"none" help:"learns nothing"`
 	Own  bool      `config:"own" help:"shares nothing"`
@@ -70,10 +72,10 @@ func TestOptionsWithinBounds(t *testing.T) {
 		{func(b *base) { b.Each = nil }, "option each is empty; give at least one value"},
 		{func(b *base) { b.Each = []float64{2, 1} }, "option each is 1; it must be 0 or lie between 2 and 3"},
 		{func(b *base) { b.Only = 4 }, ""},
-		{func(b *base) { b.Only = 2 }, "option only is 2; it must be 1 or be 4"},
+		{func(b *base) { b.Only = 2 }, "option only is 2; it must be 1 or be 4 or lie between 6 and 65536"},
 		{func(b *base) { b.Kind = "c" }, `option kind is "c"; use a or b`},
 		{func(b *base) { b.Kind, b.Only = "", 0 }, `option kind is ""; use a or b; option only is 0; it ` +
-			"must be 1 or be 4"},
+			"must be 1 or be 4 or lie between 6 and 65536"},
 	} {
 		b := def.New().(*base)
 		c.change(b)
@@ -101,6 +103,29 @@ func TestOptionsAreListed(t *testing.T) {
 	}
 	if names := def.OptionNames(); len(names) != 9 || names[8] != "own" {
 		t.Errorf("%v", names)
+	}
+}
+
+// A file is in a configuration as a data URL, by RFC 2397 with base64; YWJj is abc. Its name has no other characters
+// than letters, digits, dots, minus and underscores.
+func TestFiles(t *testing.T) {
+	const url, other = "data:application/octet-stream;name=", "its content is not name and base64"
+	for file, want := range map[File]string{
+		EmbedFile("a b.onnx", []byte("abc")): `"a_b.onnx" "abc" <nil>`, url + "a;base64,YWJj": `"a" "abc" <nil>`,
+		"": "empty; name a file", "a.onnx": `"a.onnx" was not read`, url + "a;base64,?": "its content is not base64",
+		url + "a": other, url + ";base64,YWJj": other, url + "a/b;base64,YWJj": other,
+		url + File(strings.Repeat("a", 201)) + ";base64,YWJj": other} {
+		name, content, err := file.Content()
+		if got := fmt.Sprintf("%q %q %v", name, content, err); !strings.Contains(got, want) {
+			t.Errorf("%.60s: %s, want %s", file, got, want)
+		}
+	}
+}
+
+// By FedAPPR's table S6 a prompt of 16 tokens and 512 numbers, each way, is 2 * 16 * 512.
+func TestPromptTraffic(t *testing.T) {
+	if n := PromptTraffic.Numbers(Sizes{Tokens: 16, Width: 512}); n != 16384 {
+		t.Error(n)
 	}
 }
 
@@ -159,9 +184,7 @@ func TestWrappers(t *testing.T) {
 	if err := RequireShared(b); err != nil || strings.Join(SharedNames(b), "") != "p" {
 		t.Errorf("%v of %v", err, SharedNames(b))
 	}
-	if err := RequireShared(base{Own: true}); err == nil || !strings.Contains(err.Error(), "shares nothing") {
-		t.Errorf("%v", err)
-	}
+	goldentest.WantError(t, RequireShared(base{Own: true}), "shares nothing")
 }
 
 func TestEnumerateNamesSix(t *testing.T) {

@@ -13,6 +13,7 @@ func TestPacked(t *testing.T) {
 		"full":      tensor.Of([]float32{1, 2, 0, -1, 0.5, 3, 0, 1, 1, -2, 0.25, 4}, 2, 6),
 		"deficient": tensor.Of([]float32{1, 2, 0, -1, 0.5, 3, 2, 4, 0, -2, 1, 6}, 2, 6),
 		"none":      tensor.New(2, 6),
+		"tall":      lcg(3, 7, 6),
 	}
 	for name, p := range prompts {
 		for _, kind := range Kinds() {
@@ -23,7 +24,7 @@ func TestPacked(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				got, want := o.packing(2, 6).dense(packed), q.Dense()
+				got, want := o.packing(p.Shape[0], 6).dense(packed), q.Dense()
 				for i := range want.Data {
 					if math.Abs(float64(got.Data[i]-want.Data[i])) > 1e-6 {
 						t.Fatalf("%s, %s, %v: element %d is %g, want %g", name, kind, rho, i, got.Data[i], want.Data[i])

@@ -5,13 +5,13 @@ import (
 	"math"
 	"runtime"
 	"slices"
-	"strings"
 	"testing"
 
 	"gonum.org/v1/gonum/blas"
 	"gonum.org/v1/gonum/blas/blas64"
 	"gonum.org/v1/gonum/mat"
 
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/tensor"
 )
 
@@ -73,9 +73,8 @@ func TestProjectColumns(t *testing.T) {
 		}
 	}
 	for _, bad := range [][2]int{{-1, 3}, {4, 3}, {0, 12}} {
-		if _, err := between(bad[0], bad[1]); err == nil || !strings.Contains(err.Error(), "[4 11]") {
-			t.Errorf("columns %v: %v", bad, err)
-		}
+		_, err := between(bad[0], bad[1])
+		goldentest.WantErrorOf(t, fmt.Sprint("columns ", bad), err, "[4 11]")
 	}
 }
 
@@ -141,16 +140,13 @@ func TestDirections(t *testing.T) {
 		if q.Arbitrary != c.arbitrary {
 			t.Errorf("%s %v: arbitrary %v", c.kind, c.rho, q.Arbitrary)
 		}
-		dq := q.Dense()
-		for i := range c.diag {
-			for j := range 5 {
-				want := float32(0)
-				if i == j {
-					want = c.diag[i]
-				}
-				if got := dq.Data[i*5+j]; math.Abs(float64(got-want)) > 1e-7 {
-					t.Errorf("%s %v: Q[%d,%d] = %v, want %v", c.kind, c.rho, i, j, got, want)
-				}
+		for at, got := range q.Dense().Data[:5*len(c.diag)] {
+			want, row, column := float32(0), at/5, at%5
+			if row == column {
+				want = c.diag[row]
+			}
+			if math.Abs(float64(got-want)) > 1e-7 {
+				t.Errorf("%s %v: Q[%d,%d] = %v, want %v", c.kind, c.rho, row, column, got, want)
 			}
 		}
 	}
@@ -222,18 +218,14 @@ func TestErrors(t *testing.T) {
 		says string
 	}{
 		{nil, Code, .5, "missing"},
-		{bad, Code, .5, "row 1, column 2"},
-		{inf, ExactNull, .5, "row 0, column 0"},
-		{tensor.New(0, 6), Eq9, .5, "float matrix"},
-		{tensor.New(6), Eq9, .5, "float matrix"},
+		{bad, Code, .5, "row 1, column 2"}, {inf, ExactNull, .5, "row 0, column 0"},
+		{tensor.New(0, 6), Eq9, .5, "float matrix"}, {tensor.New(6), Eq9, .5, "float matrix"},
 		{tensor.OfInts([]int64{1, 2}, 1, 2), Eq9, .5, "float matrix"},
 		{lcg(3, 4, 6), "eq10", .5, "alg1, code, def1, eq9, exact-null"},
-		{lcg(3, 4, 6), Eq9, 1.5, "[0,1]"},
-		{lcg(3, 4, 6), Eq9, math.NaN(), "[0,1]"},
+		{lcg(3, 4, 6), Eq9, 1.5, "[0,1]"}, {lcg(3, 4, 6), Eq9, math.NaN(), "[0,1]"},
 	} {
-		if _, err := Project(c.p, c.kind, c.rho); err == nil || !strings.Contains(err.Error(), c.says) {
-			t.Errorf("%s %v: error %v does not say %q", c.kind, c.rho, err, c.says)
-		}
+		_, err := Project(c.p, c.kind, c.rho)
+		goldentest.WantErrorOf(t, fmt.Sprint(c.kind, " ", c.rho), err, c.says)
 	}
 	q := project(t, lcg(3, 4, 6), Code, .5)
 	if _, err := q.Apply(lcg(3, 2, 5)); err == nil {
@@ -314,19 +306,15 @@ func TestProjectBehindByHand(t *testing.T) {
 		}
 	}
 	for _, cut := range [][2]int{{-1, 1}, {2, 1}, {0, 4}} {
-		if _, err := ProjectColumns(p, fixed(cut[0], cut[1])); err == nil || !strings.Contains(err.Error(),
-			"of the 3 right singular vectors of a prompt") {
-			t.Errorf("columns %v: %v", cut, err)
-		}
+		_, err := ProjectColumns(p, fixed(cut[0], cut[1]))
+		goldentest.WantErrorOf(t, fmt.Sprint("columns ", cut), err, "of the 3 right singular vectors of a prompt")
 	}
 	q, err := ProjectColumns(tensor.Of([]float32{2, 0, 0, 0, 2, 0}, 2, 3), fixed(1, 3))
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, err = q.vjpOf(tensor.New(3, 3))
-	if err == nil || !strings.Contains(err.Error(), "between equal singular values 1 and 2 (2) of the prompt") {
-		t.Errorf("%v", err)
-	}
+	goldentest.WantError(t, err, "between equal singular values 1 and 2 (2) of the prompt")
 	none, err := ProjectColumns(tensor.Of([]float32{2, 0, 0, 0, 2, 0}, 2, 3), fixed(1, 1))
 	if err != nil || none.Arbitrary {
 		t.Errorf("no column depends on a choice: %+v, %v", none, err)
@@ -344,8 +332,6 @@ func TestProjectBehindByHand(t *testing.T) {
 	for _, bad := range []*tensor.Tensor{tensor.New(2, 0), tensor.New(0, 2), tensor.New(2), {Shape: []int{2, 2},
 		Data: make([]float32, 3)}} {
 		_, err := ProjectColumns(bad, fixed(0, 1))
-		if err == nil || !strings.Contains(err.Error(), "it must be a float matrix") {
-			t.Errorf("%v: %v", bad.Shape, err)
-		}
+		goldentest.WantErrorOf(t, fmt.Sprint(bad.Shape), err, "it must be a float matrix")
 	}
 }

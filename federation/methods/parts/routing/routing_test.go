@@ -15,10 +15,10 @@ import (
 // and the second takes the farthest token, (0,5). With a capacity of two each, the two (1,0) are assigned. From then on
 // (0,5) has the second cluster to itself, (1,1) is dropped, and nothing moves: 2 and 1 of 3 tokens. With a capacity of
 // three or four, (1,1) stays in the first. Its centroid points along the second key, the other along the first. The
-// clusters of the second image begin at (4,0) and (0,4) and have two tokens each.
+// clusters of the second image begin at (4,0) and (0,4) and have two tokens each. The third number of all is 0.
 func TestRoutingByHand(t *testing.T) {
-	tokens := tensor.Of([]float32{0, 5, 1, 0, 1, 1, 1, 0, 4, 1, 4, 0, 0, 3, 0, 4}, 2, 4, 2)
-	keys := tensor.Of([]float32{0, 2, 1, 0}, 2, 2)
+	tokens := tensor.Of([]float32{0, 5, 0, 1, 0, 0, 1, 1, 0, 1, 0, 0, 4, 1, 0, 4, 0, 0, 0, 3, 0, 0, 4, 0}, 2, 4, 3)
+	keys := tensor.Of([]float32{0, 2, 0, 1, 0, 0}, 2, 3)
 	for _, c := range []struct {
 		capacity float64
 		iters    int
@@ -29,9 +29,8 @@ func TestRoutingByHand(t *testing.T) {
 		{1.5, 20, []float32{0.25, 0.75, 0.5, 0.5}}, // a capacity of three
 	} {
 		g := graph.New()
-		in := g.Input("tokens", graph.Float, graph.Shape{graph.Sym("B"), graph.StaticDim(4), graph.StaticDim(2)})
-		got := valueOf(t, Routing{2, c.iters, c.capacity}.Weights(in, g.Const(keys)),
-			tensor.Map{"tokens": tokens})
+		in := g.Input("tokens", graph.Float, graph.Shape{graph.Sym("B"), graph.StaticDim(4), graph.StaticDim(3)})
+		got := valueOf(t, Routing{2, c.iters, c.capacity}.Weights(in, g.Const(keys)), tensor.Map{"tokens": tokens})
 		for i, want := range c.want {
 			if math.Abs(float64(got.Data[i]-want)) > 1e-6 {
 				t.Errorf("capacity %g, %d iterations: %v, by hand %v", c.capacity, c.iters, got.Data, c.want)
