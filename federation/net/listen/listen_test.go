@@ -12,6 +12,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"math/big"
@@ -53,6 +54,14 @@ func (l *log) String() string {
 	return l.text.String()
 }
 
+// must stops a test on an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // folder makes certificates of 20 clients that are valid for a time, in a folder whose authority is in folder + "-ca".
 func folder(t *testing.T, life time.Duration, hosts ...string) string {
 	t.Helper()
@@ -65,9 +74,7 @@ func folder(t *testing.T, life time.Duration, hosts ...string) string {
 
 func revoke(t *testing.T, dir, name string) {
 	t.Helper()
-	if err := authority.Replace(dir, dir+"-ca", []string{name}, nil, time.Hour, func(string, ...any) {}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, authority.Replace(dir, dir+"-ca", []string{name}, nil, time.Hour, func(string, ...any) {}))
 }
 
 // identity returns the identity of a name in a folder; without a folder, one with a new key.
@@ -77,18 +84,14 @@ func identity(t *testing.T, dir, name string) certs.Identity {
 	if dir != "" {
 		i, err = authority.Identity(dir, name)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return i
 }
 
 func clientTLS(t *testing.T, i certs.Identity, name string, known ...byte) *tls.Config {
 	t.Helper()
 	conf, err := i.ClientTLS(name, func() []byte { return known })
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	conf.ServerName = "127.0.0.1"
 	return conf
 }
@@ -98,9 +101,7 @@ func open(t *testing.T, e Options) (*Listener, *log) {
 	t.Helper()
 	text := e.forTest()
 	l, err := Open(e)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	serve(t, l)
 	return l, text
 }
@@ -111,9 +112,7 @@ func openVirtual(t *testing.T, e Options) (*Listener, *log) {
 	t.Helper()
 	text := e.forTest()
 	l, err := newListener(e)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	l.Listener = newMemory()
 	l.start()
 	serve(t, l)
@@ -158,9 +157,7 @@ func serve(t *testing.T, l *Listener) {
 func dialed(t *testing.T, l *Listener, conf *tls.Config, from string) *tls.Conn {
 	t.Helper()
 	conn, err := dial(t, l, conf, from)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return conn
 }
 
@@ -179,9 +176,7 @@ func connect(t *testing.T, l *Listener, from string) net.Conn {
 	}
 	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
 	c, err := d.Dial("tcp", l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { c.Close() })
 	return c
 }
@@ -237,9 +232,7 @@ func TestHTTP2(t *testing.T) {
 			server := identity(t, dir, "server")
 			l, _ := openVirtual(t, Options{Identity: server})
 			proof, err := server.Proof()
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			text, err := get(t, clientTLS(t, identity(t, dir, "client-3"), "client-3", proof.Key...), l)
 			if err != nil || text != "HTTP/2.0 client-3" {
 				t.Errorf("%q, %v", text, err)
@@ -265,18 +258,14 @@ func sign(t *testing.T, c x509.Certificate, key crypto.Signer, ca *x509.Certific
 		ca = &c
 	}
 	der, err := x509.CreateCertificate(rand.Reader, &c, ca, key.Public(), by)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 }
 
 func newKey(t *testing.T) crypto.Signer {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return key
 }
 
@@ -284,9 +273,7 @@ func newKey(t *testing.T) crypto.Signer {
 func authorityOf(t *testing.T, dir string) tls.Certificate {
 	t.Helper()
 	pair, err := tls.LoadX509KeyPair(filepath.Join(dir, "ca.pem"), filepath.Join(dir+"-ca", "ca-key.pem"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return pair
 }
 
@@ -309,9 +296,7 @@ func TestRefusedClients(t *testing.T) {
 		return show(&tls.Config{InsecureSkipVerify: true}, sign(t, c, key, nil, by))
 	}
 	rsaKey, err := rsa.GenerateKey(rand.Reader, 2048)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	const bad, unknown = "bad certificate", "unknown certificate authority"
 	for name, c := range map[string]struct {
 		server         string // folder
@@ -381,15 +366,11 @@ func TestRefusedServers(t *testing.T) {
 				ExtKeyUsage: []x509.ExtKeyUsage{use}}, newKey(t), ca.Leaf, ca.PrivateKey)
 			i, err := certs.FromTLS(&tls.Config{Certificates: []tls.Certificate{own},
 				RootCAs: clientTLS(t, before, "server").RootCAs})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			return i
 		}
 		proof, err := identity(t, "", "").Proof()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		ours, bare := clientTLS(t, identity(t, dir, "client-0"), "client-0"), identity(t, "", "")
 		elsewhere := ours.Clone()
 		elsewhere.ServerName = "host.example"
@@ -472,9 +453,7 @@ func TestConnectionsOfName(t *testing.T) {
 			from("127.0.0.1")
 		}
 		for _, c := range []net.Conn{real, first, second} {
-			if err := ended(c, 10*time.Millisecond); err != nil {
-				t.Fatal(err)
-			}
+			must(t, ended(c, 10*time.Millisecond))
 		}
 		from("127.0.0.3")
 		if ended(first, 5*time.Second) == nil || ended(second, 10*time.Millisecond) != nil {
@@ -552,9 +531,7 @@ func TestDeferred(t *testing.T) {
 		ask := func() (port string) {
 			t.Helper()
 			r, err := (&http.Client{Transport: tr}).Get("https://" + l.Addr().String())
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			r.Body.Close()
 			l.mu.Lock()
 			defer l.mu.Unlock()
@@ -583,9 +560,7 @@ func TestLapsed(t *testing.T) {
 			c := dialed(t, l, clientTLS(t, identity(t, dir, name), name), "127.0.0.1")
 			list = append(list, c)
 		}
-		if err := ended(list[0], 2*watchTime); err != nil {
-			t.Fatal(err)
-		}
+		must(t, ended(list[0], 2*watchTime))
 		revoke(t, dir, "client-0")
 		if ended(list[0], time.Second) == nil {
 			t.Error("the connection of a revoked certificate stays")
@@ -631,9 +606,7 @@ func TestRenew(t *testing.T) {
 		if _, now := serial(); now != before {
 			t.Error("the certificate changed")
 		}
-		if err := l.Renew(identity(t, dir, "server")); err != nil {
-			t.Fatal(err)
-		}
+		must(t, l.Renew(identity(t, dir, "server")))
 		if _, now := serial(); now == before {
 			t.Error("the certificate is the old one")
 		}
@@ -686,7 +659,13 @@ func TestSummary(t *testing.T) {
 		time.Sleep(summaryTime + watchTime) // one refusal needs no summary
 		refuse("10.0.0.4")
 		text.says(t, "from=10.0.0.4")
-		if s := text.String(); strings.Count(s, "more connections were refused") != 1 {
+		time.Sleep(summaryTime + watchTime)
+		for k := range 1<<16 + 2 { // of at most 2^16 addresses the log has the number
+			refuse(fmt.Sprintf("10.%d.%d.%d", k>>16, k>>8&255, k&255))
+		}
+		time.Sleep(summaryTime + watchTime)
+		text.says(t, "count=65537 addresses=65536")
+		if s := text.String(); strings.Count(s, "more connections were refused") != 2 {
 			t.Error(s)
 		}
 	})
@@ -704,9 +683,7 @@ func TestURL(t *testing.T) {
 		{"127.0.0.1:0", bare, "127.0.0.1"}, {"localhost:0", bare, "localhost"}} {
 		l, _ := open(t, Options{Address: c.address, Identity: c.server})
 		u, err := url.Parse(l.URL())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		ip, at := net.ParseIP(u.Hostname()), l.Addr().(*net.TCPAddr)
 		if u.Scheme != "https" || u.Port() != strconv.Itoa(at.Port) || u.Hostname() == "" || ip != nil &&
 			ip.IsUnspecified() || c.want != "" && u.Hostname() != c.want {

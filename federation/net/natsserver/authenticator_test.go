@@ -9,6 +9,7 @@ import (
 	"net"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -38,43 +39,58 @@ func shows(name string, serial int64, end time.Time) *tls.ConnectionState {
 }
 
 // With TLS a worker or the server is admitted as the user of its certificate's number, until that ends. Without TLS the
-// token is enough; without both everyone is a worker. The run's own user needs its secret.
+// token is enough; without both everyone is a worker. The run's own user needs its secret. A guess of the token takes
+// half a second.
 func TestCheck(t *testing.T) {
-	later, now := time.Now().Add(time.Hour), time.Now().Add(-time.Minute)
-	open, withTLS := Options{}, Options{TLS: &tls.Config{}}
-	token := Options{Token: "token"}
-	both := Options{TLS: &tls.Config{}, Token: "token"}
-	for i, c := range []struct {
-		Options
-		connection
-		want string // user, or the reason of the refusal
-	}{
-		{open, connection{}, certs.WorkerUser}, {open, connection{password: "any"}, certs.WorkerUser},
-		{open, connection{user: ownUser, password: "secret"}, ownUser},
-		{open, connection{user: ownUser, password: "other"}, certs.WorkerUser},
-		{both, connection{user: ownUser, password: "secret"}, ownUser},
-		{token, connection{password: "token"}, certs.WorkerUser},
-		{withTLS, connection{}, "no certificate"},
-		{withTLS, connection{state: &tls.ConnectionState{}}, "no certificate"},
-		{withTLS, connection{state: shows("worker", 7, later)}, "7"},
-		{withTLS, connection{state: shows("server", 8, later)}, "8"},
-		{withTLS, connection{state: shows("client-1", 9, later)},
-			`the certificate of \"client-1\" is not that of a worker`},
-		{withTLS, connection{state: shows("worker", 7, now)}, "the certificate of worker expired on"},
-		{both, connection{state: shows("worker", 7, later), password: "token"}, "7"},
-	} {
-		var log strings.Builder
-		c.Log = slog.New(slog.NewTextHandler(&log, nil))
-		a := &authenticator{Options: c.Options, secret: "secret"}
-		ok := a.Check(&c.connection)
-		switch {
-		case ok && (c.got == nil || c.got.Username != c.want):
-			t.Errorf("case %d: admitted as %+v, want %s", i, c.got, c.want)
-		case !ok && (!strings.Contains(log.String(), c.want) || a.refused.Load() != 1):
-			t.Errorf("case %d: refused with %s, %d times, want %s", i, log.String(), a.refused.Load(), c.want)
-		case ok && c.state != nil && !c.got.ConnectionDeadline.Equal(later):
-			t.Errorf("case %d: until %v, want %v", i, c.got.ConnectionDeadline, later)
+	synctest.Test(t, func(t *testing.T) {
+		later, now := time.Now().Add(time.Hour), time.Now().Add(-time.Minute)
+		open, withTLS := Options{}, Options{TLS: &tls.Config{}}
+		token := Options{Token: "token"}
+		both := Options{TLS: &tls.Config{}, Token: "token"}
+		for i, c := range []struct {
+			Options
+			connection
+			want string // user, or the reason of the refusal
+		}{
+			{open, connection{}, certs.WorkerUser}, {open, connection{password: "any"}, certs.WorkerUser},
+			{open, connection{user: ownUser, password: "secret"}, ownUser},
+			{open, connection{user: ownUser, password: "other"}, certs.WorkerUser},
+			{both, connection{user: ownUser, password: "secret"}, ownUser},
+			{token, connection{password: "token"}, certs.WorkerUser},
+			{token, connection{password: "guess"}, "wrong token"},
+			{withTLS, connection{}, "no certificate"},
+			{withTLS, connection{state: &tls.ConnectionState{}}, "no certificate"},
+			{withTLS, connection{state: shows("worker", 7, later)}, "7"},
+			{withTLS, connection{state: shows("server", 8, later)}, "8"},
+			{withTLS, connection{state: shows("client-1", 9, later)},
+				`the certificate of \"client-1\" is not that of a worker`},
+			{withTLS, connection{state: shows("worker", 7, now)}, "the certificate of worker expired on"},
+			{both, connection{state: shows("worker", 7, later), password: "token"}, "7"},
+		} {
+			var log strings.Builder
+			c.Log = slog.New(slog.NewTextHandler(&log, nil))
+			a := &authenticator{Options: c.Options, secret: "secret"}
+			began := time.Now()
+			ok := a.Check(&c.connection)
+			switch took := time.Since(began); {
+			case (took > 0) != (c.want == "wrong token") || took > 0 && took < time.Second/2:
+				t.Errorf("case %d: the answer takes %v", i, took)
+			case ok && (c.got == nil || c.got.Username != c.want):
+				t.Errorf("case %d: admitted as %+v, want %s", i, c.got, c.want)
+			case !ok && (!strings.Contains(log.String(), c.want) || a.refused.Load() != 1):
+				t.Errorf("case %d: refused with %s, %d times, want %s", i, log.String(), a.refused.Load(), c.want)
+			case ok && c.state != nil && !c.got.ConnectionDeadline.Equal(later):
+				t.Errorf("case %d: until %v, want %v", i, c.got.ConnectionDeadline, later)
+			}
 		}
+	})
+}
+
+// A configuration of TLS may give its certificates elsewhere: then the address is the stated one.
+func TestURLWithoutCertificates(t *testing.T) {
+	e := &Server{port: 1, auth: &authenticator{Options: Options{Listen: "127.0.0.1:0", TLS: &tls.Config{}}}}
+	if got := e.URL(); got != "tls://127.0.0.1:1" {
+		t.Error(got)
 	}
 }
 

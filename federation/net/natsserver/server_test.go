@@ -32,14 +32,10 @@ func TestURL(t *testing.T) {
 	for listen, e := range map[string]natsserver.Options{":0": {}, "0.0.0.0:0": {TLS: named}, "127.0.0.1:0": {}} {
 		e.Listen, e.Log = listen, slog.New(slog.DiscardHandler)
 		s, err := natsserver.Start(e)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		defer s.Close()
 		u, err := url.Parse(s.URL())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		switch host := u.Hostname(); {
 		case e.TLS != nil && (host != "host.example" || u.Scheme != "tls"):
 			t.Errorf("%s with a certificate for host.example: %s", listen, u)
@@ -50,6 +46,14 @@ func TestURL(t *testing.T) {
 		case host == "" || host == "0.0.0.0" || host == "::":
 			t.Errorf("%s: %s", listen, u)
 		}
+	}
+}
+
+// must stops a test on an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -72,9 +76,7 @@ func TestServer(t *testing.T) {
 	dir, log := t.TempDir(), slog.New(slog.DiscardHandler)
 	t.Setenv("TMPDIR", dir)
 	s, err := natsserver.Start(natsserver.Options{Listen: "127.0.0.1:0", Token: "secret", Log: log})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	busytest.Until(t, "a refusal", func() bool { // the server gives a client two seconds
 		c, err := nats.Connect(s.URL(), nats.UserInfo("promptfed-run", "guess"), nats.Timeout(time.Hour))
 		if err == nil {
@@ -84,9 +86,7 @@ func TestServer(t *testing.T) {
 		return errors.Is(err, nats.ErrAuthorization)
 	})
 	u, err := url.Parse(s.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_, err = natsserver.Start(natsserver.Options{Listen: u.Host, Log: log})
 	goldentest.WantError(t, err, "cannot listen on "+u.Host)
 	s.Close()
@@ -104,22 +104,16 @@ func TestServer(t *testing.T) {
 func TestConnections(t *testing.T) {
 	s, err := natsserver.Start(natsserver.Options{Listen: "127.0.0.1:0", Token: "secret",
 		Log: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer s.Close()
 	u, err := url.Parse(s.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var refused atomic.Int64
 	var open []net.Conn
 	busytest.Until(t, "a refused connection", func() bool { // on a busy machine the first ones end meanwhile
 		for range 100 {
 			c, err := net.Dial("tcp", u.Host)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			open = append(open, c)
 			go func() {
 				text, _ := io.ReadAll(c)
@@ -146,33 +140,23 @@ func TestRevokedConnections(t *testing.T) {
 		t.Fatal(err)
 	}
 	own, err := authority.ServerTLS(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	ca := filetest.Read(t, filepath.Join(dir, "ca.pem"))
 	list, err := certs.OpenRevocationList(filepath.Join(dir, certs.RevocationFile), ca)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	s, err := natsserver.Start(natsserver.Options{Listen: "localhost:0", TLS: own, Revoked: list,
 		Log: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer s.Close()
 	closed := make(chan string, 2)
 	for _, name := range []string{"worker", "server"} {
 		conf, err := authority.ClientTLS(dir, name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		defer connect(t, s.URL(), nats.Secure(conf), nats.NoReconnect(),
 			nats.ClosedHandler(func(*nats.Conn) { closed <- name })).Close()
 	}
 	err = authority.Replace(dir, signer, []string{"worker"}, nil, time.Hour, func(string, ...any) {})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if got := <-closed; got != "worker" || len(closed) != 0 || s.Conn().Status() != nats.CONNECTED {
 		t.Errorf("the connection of %s is closed, and %d more", got, len(closed))
 	}

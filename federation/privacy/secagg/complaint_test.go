@@ -81,9 +81,8 @@ func liars(t *testing.T, deals func(s *session, id int, l EncryptedShares),
 func (s *session) resign(from, to int, l EncryptedShare) EncryptedShare {
 	s.t.Helper()
 	var err error
-	if l.Signature, err = s.who.Sign(from, dealt(s.terms, from, to, l)); err != nil {
-		s.t.Fatal(err)
-	}
+	l.Signature, err = s.who.Sign(from, dealt(s.terms, from, to, l))
+	must(s.t, err)
 	return l
 }
 
@@ -99,6 +98,12 @@ func TestComplaints(t *testing.T) {
 				l[to] = s.resign(from, to, x)
 			}
 		}
+	}
+	complaint := func(s *session, key secret) Complaint { // about client 2, by the holder of a key
+		public := s.server.roster[2].Envelope
+		out, err := complain(s.terms, key, public[:], rand.Reader)
+		must(t, err)
+		return out
 	}
 	for name, c := range map[string]struct {
 		deals     func(s *session, id int, l EncryptedShares)
@@ -140,27 +145,17 @@ func TestComplaints(t *testing.T) {
 		}, named: map[int]string{4: "complains about the signature of client 2, which is correct"}},
 		"a wrong complaint with its proof": {complains: func(s *session, id int, c Complaints) {
 			if id == 4 {
-				key := s.server.roster[2].Envelope
-				var err error
-				if c[2], err = complain(s.terms, s.clients[4].envelope, key[:], rand.Reader); err != nil {
-					t.Fatal(err)
-				}
+				c[2] = complaint(s, s.clients[4].envelope)
 			}
 		}, named: map[int]string{4: "complains about the shares of client 2, which are correct"}},
 		"a complaint with the proof of others": {complains: func(s *session, id int, c Complaints) {
 			if id == 4 {
-				key := s.server.roster[2].Envelope
-				var err error
-				if c[2], err = complain(s.terms, newSecret(rand.Reader), key[:], rand.Reader); err != nil {
-					t.Fatal(err)
-				}
+				c[2] = complaint(s, newSecret(rand.Reader))
 			}
 		}, named: map[int]string{4: "complains about client 2 without a proof: its proof is wrong"}},
 		"a complaint with another key": {complains: func(s *session, id int, c Complaints) {
 			if id == 4 {
-				key := s.server.roster[2].Envelope
-				x, err := complain(s.terms, s.clients[4].envelope, key[:], rand.Reader)
-				must(t, err)
+				x := complaint(s, s.clients[4].envelope)
 				x.Shared = newSecret(rand.Reader).point()
 				c[2] = x
 			}
@@ -194,13 +189,14 @@ func TestComplaints(t *testing.T) {
 // is named at the end of a session without a sum. In a strict session it is named at the start, and the sum is that of
 // the others.
 func TestDealersWithoutSecret(t *testing.T) {
+	split := func(s *session, l EncryptedShares, x secret, coefficients int) { // of a polynomial; 3 is the threshold
+		for to, share := range x.split(rand.Reader, coefficients, []int{0, 1, 2, 3, 4}) {
+			s.deals(1, to, l, share.bytes())
+		}
+	}
 	for name, deal := range map[string]func(s *session, l EncryptedShares){
-		"another secret": func(s *session, l EncryptedShares) {
-			other := newSecret(rand.Reader)
-			for to, share := range other.split(rand.Reader, 3, []int{0, 1, 2, 3, 4}) {
-				s.deals(1, to, l, share.bytes())
-			}
-		},
+		"another secret":        func(s *session, l EncryptedShares) { split(s, l, newSecret(rand.Reader), 3) },
+		"too many coefficients": func(s *session, l EncryptedShares) { split(s, l, s.clients[1].seed, 4) },
 		"no polynomial": func(s *session, l EncryptedShares) {
 			for _, to := range []int{0, 2, 4} {
 				s.deals(1, to, l, newSecret(rand.Reader).bytes())

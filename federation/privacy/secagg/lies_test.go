@@ -89,9 +89,8 @@ func TestRosterOfLies(t *testing.T) {
 	}
 
 	first, peers := s.clients[1], s.peers[1]
-	if r, err = s.server.Roster(); err != nil {
-		t.Fatal(err)
-	}
+	r, err = s.server.Roster()
+	must(t, err)
 	if _, err := first.Share(r); err != nil || len(peers) != 4 {
 		t.Fatalf("%v, %d keys seen", err, len(peers))
 	}
@@ -136,9 +135,8 @@ func TestDifferentQuestions(t *testing.T) {
 	signed, shares := Signatures{}, map[int]map[int][]byte{} // shares of the seeds of 0 and 1, and of others' keys
 	for _, id := range ids {
 		c := s.clients[id]
-		if signed[id], err = c.Agree(question(id)); err != nil {
-			t.Fatal(err)
-		}
+		signed[id], err = c.Agree(question(id))
+		must(t, err)
 		for _, which := range append([]int{0, 1}, question(id).Dropped...) {
 			if shares[which] == nil {
 				shares[which] = map[int][]byte{}
@@ -322,9 +320,8 @@ func TestRestarts(t *testing.T) {
 	}
 	_, err = s.clients[0].Agree(UnmaskRequest{[]int{0, 1, 2}, []int{3, 4}})
 	says(t, err, "agreed to another question")
-	if signed, err = s.agree(q); err != nil {
-		t.Fatal(err)
-	}
+	signed, err = s.agree(q)
+	must(t, err)
 	all(false)
 	s.check(s.answer(signed))
 }

@@ -34,14 +34,12 @@ func newSession(t testing.TB, threshold, length, width int, ids ...int) *session
 		values: map[int][]uint64{}, drop: map[int]step{}, masked: map[int][]uint64{}}
 	rand.Read(s.terms.Session[:])
 	var err error
-	if s.server, err = NewServer(s.terms, s.who, Peers{}); err != nil {
-		t.Fatal(err)
-	}
+	s.server, err = NewServer(s.terms, s.who, Peers{})
+	must(t, err)
 	for _, id := range ids {
 		s.peers[id] = Peers{}
-		if s.clients[id], err = NewClient(id, s.terms, s.who, s.peers[id], rand.Reader); err != nil {
-			t.Fatal(err)
-		}
+		s.clients[id], err = NewClient(id, s.terms, s.who, s.peers[id], rand.Reader)
+		must(t, err)
 		v := make([]uint64, length)
 		for i := range v {
 			v[i] = mathrand.Uint64() & s.terms.Ring.mask()

@@ -54,9 +54,8 @@ func TestRosterOmitsKnownProofs(t *testing.T) {
 				s.peers[id] = Peers{}
 			}
 			var err error
-			if s.clients[id], err = NewClient(id, s.terms, s.who, s.peers[id], rand.Reader); err != nil {
-				t.Fatal(err)
-			}
+			s.clients[id], err = NewClient(id, s.terms, s.who, s.peers[id], rand.Reader)
+			must(t, err)
 		}
 		r, err := s.join()
 		must(t, err)
@@ -214,6 +213,14 @@ func TestDamagedState(t *testing.T) {
 	says(t, err, "31 bytes; it must have 32")
 }
 
+// encoded returns the encoding of what was decoded; none on an error.
+func encoded[T interface{ Encode() []byte }](decoded T, err error) [][]byte {
+	if err != nil {
+		return nil
+	}
+	return [][]byte{decoded.Encode()}
+}
+
 // FuzzMessages checks that any bytes are refused, or decoded to a message with the same encoding.
 func FuzzMessages(f *testing.F) {
 	s := newSession(f, 2, 1, 4, 0, 1, 2)
@@ -233,33 +240,11 @@ func FuzzMessages(f *testing.F) {
 		f.Add(b)
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		back := [][]byte{}
-		if a, err := DecodeAdvert(b); err == nil {
-			back = append(back, a.Encode())
-		}
-		if j, err := DecodeJoining(b); err == nil {
-			back = append(back, j.Encode())
-		}
-		if m, err := DecodeSignatures(b); err == nil {
-			back = append(back, m.Encode())
-		}
-		if m, err := DecodeRoster(b); err == nil {
-			back = append(back, m.Encode())
-		}
-		if m, err := DecodeEncryptedShares(b); err == nil {
-			back = append(back, m.Encode())
-		}
-		if m, err := DecodeComplaints(b); err == nil {
-			back = append(back, m.Encode())
-		}
+		back := slices.Concat(encoded(DecodeAdvert(b)), encoded(DecodeJoining(b)), encoded(DecodeSignatures(b)),
+			encoded(DecodeRoster(b)), encoded(DecodeEncryptedShares(b)), encoded(DecodeComplaints(b)),
+			encoded(DecodeShares(b)), encoded(DecodeUnmaskRequest(b)))
 		if m, err := DecodeClients(b); err == nil {
 			back = append(back, EncodeClients(m))
-		}
-		if m, err := DecodeShares(b); err == nil {
-			back = append(back, m.Encode())
-		}
-		if m, err := DecodeUnmaskRequest(b); err == nil {
-			back = append(back, m.Encode())
 		}
 		if len(b) >= keySize { // no complaint proves anything here
 			if err := (Complaint{b[:keySize], b[keySize:]}).check(s.terms, public[:], public[:]); err == nil {

@@ -2,6 +2,7 @@ package secure_test
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -128,6 +129,9 @@ type flaky struct {
 
 func (f flaky) Run(ctx context.Context, o message.Instruction) ([]message.Reply, error) {
 	replies, err := f.Cohort.Run(ctx, o)
+	if len(o.Clients) == 0 {
+		return nil, fmt.Errorf("%s %s asks nobody", o.Kind, o.Statistic)
+	}
 	name := o.Statistic
 	if o.Kind == message.Train {
 		name = "train"

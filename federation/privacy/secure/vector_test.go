@@ -9,6 +9,7 @@ import (
 
 	"promptfed/federation/method"
 	"promptfed/federation/privacy/secagg"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/tensor"
 )
 
@@ -16,9 +17,7 @@ import (
 // -127; with 3 examples 150 and -381. A loss of 32 is 63.5 of 127, rounded to even 64.
 func TestVectorByHand(t *testing.T) {
 	l, err := New(Config{Threshold: 0.6, Bits: 8, Clip: 1.27, ExtraClip: 1, Examples: 10}, Examples, nil, 2, 2)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	sent := tensor.Map{"a": tensor.Of([]float32{0}, 1), "b": tensor.Of([]float32{1}, 1)}
 	up := func(n int, a, b float32) method.Upload {
 		return method.Upload{N: n, Shared: tensor.Map{"a": tensor.Of([]float32{a}, 1), "b": tensor.Of([]float32{b}, 1)}}
@@ -82,16 +81,12 @@ func TestSumsFit(t *testing.T) {
 			for _, clients := range []int{2, 100, 1000} {
 				l, err := New(Config{Threshold: 0.6, Bits: bits, Clip: 1, ExtraClip: 1, Examples: examples}, Examples,
 					nil, clients, clients)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				r := l.ring
 				sent := tensor.Map{"a": tensor.New(2)}
 				v, err := l.vector(sent, method.Upload{N: examples, Shared: tensor.Map{"a": tensor.Of([]float32{9, -9},
 					2)}}, 1e9)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				signed := make([]int64, len(v))
 				for i, x := range v {
 					sum := uint64(0)
@@ -116,6 +111,8 @@ func TestSumsFit(t *testing.T) {
 func FuzzPack(f *testing.F) {
 	f.Add([]byte{}, int64(0))
 	f.Add([]byte{1, 2, 3, 4, 5, 6, 7, 8, 9}, int64(1<<62))
+	_, err := unpack(tensor.Map{"x": tensor.OfInts([]int64{8, 1, 0}, 3)}, "x") // a number more than 8 bytes need
+	goldentest.WantError(f, err, "x states 8 bytes in 2 numbers")
 	f.Fuzz(func(t *testing.T, b []byte, first int64) {
 		m := pack("x", b)
 		back, err := unpack(m, "x")
@@ -157,9 +154,7 @@ func TestThreshold(t *testing.T) {
 func TestBesideByHand(t *testing.T) {
 	l, err := New(Config{Threshold: 0.6, Bits: 8, Clip: 1.27, ExtraClip: 2, Examples: 10}, Uniform, []string{"more"}, 2,
 		2)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	sent := tensor.Map{"a": tensor.Of([]float32{7}, 1), "b": tensor.Of([]float32{8}, 1)}
 	up := func(a, b float32) method.Upload {
 		return method.Upload{N: 9, Shared: sent, Extra: tensor.Map{"more/a": tensor.Of([]float32{a}, 1),

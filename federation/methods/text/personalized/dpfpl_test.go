@@ -3,12 +3,12 @@ package personalized_test
 import (
 	"math"
 	"math/rand/v2"
-	"strings"
 	"testing"
 
 	"promptfed/federation/method"
 	"promptfed/federation/methods"
 	"promptfed/federation/methodtest"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/tensor"
 )
 
@@ -57,10 +57,11 @@ func TestEpsilonLocal(t *testing.T) {
 func TestDPFPLRefuses(t *testing.T) {
 	for want, o := range map[string]methodtest.Options{"option clip is 0": {"clip": 0.0, "noise": 1.0},
 		"option init_std is 0": {"init_std": 0.0}} {
-		if _, err := methods.Build("dpfpl", nil, o); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%v, want %q", err, want)
-		}
+		_, err := methods.Build("dpfpl", nil, o)
+		goldentest.WantError(t, err, want)
 	}
+	m := methodtest.Build(t, "dpfpl", nil, methodtest.Options{"noise": 1.0, "steps": 3})
+	goldentest.WantError(t, m.AdjustGradients(&method.Local{Steps: 3}, nil), "step 4 of a round", "assumes 3 at most")
 }
 
 // epsilonGaussian returns the least epsilon of the Gaussian mechanism with sensitivity over noise mu, by Balle and

@@ -212,11 +212,12 @@ func TestPowderByHand(t *testing.T) {
 			t.Errorf("%v: %v", bad, err)
 		}
 	}
-	if e := m.Extras(method.ClientSpec{}); len(e) != 1 || e[0].Name != "powder/use" || e[0].Shape[0] != 2 {
+	if e := m.Extras(method.ClientSpec{}); len(e) != 1 || e[0].Name != "powder/use" || e[0].Shape[0] != 2 ||
+		method.PropertiesOf(m).Needs == "" {
 		t.Errorf("%+v", e)
 	}
 	for _, none := range []method.Method{plain, build(options{"sharpness": 0.0}), build(options{"prompts": 1})} {
-		if e := none.Extras(method.ClientSpec{}); len(e) != 0 {
+		if e := none.Extras(method.ClientSpec{}); len(e) != 0 || method.PropertiesOf(none).Needs != "" {
 			t.Errorf("%+v", e)
 		}
 	}

@@ -1,18 +1,22 @@
 package optimization_test
 
 import (
+	"errors"
 	"math"
 	"strings"
 	"testing"
 
 	"promptfed/federation/method"
 	"promptfed/federation/methods"
+	"promptfed/federation/methods/parts/layer"
 	"promptfed/federation/methodtest"
+	"promptfed/runtime/goldentest"
+	"promptfed/runtime/optim"
 	"promptfed/runtime/tensor"
 )
 
 // mergedReports returns the merged prompt, from 0: each upload moves it by 1 and reports a number.
-func mergedReports(t *testing.T, wrapper, name string, o map[string]any, reported ...float32) (float64, error) {
+func mergedReports(t *testing.T, wrapper, name string, o options, reported ...float32) (float64, error) {
 	m := methodtest.Build(t, "promptfl", []string{wrapper}, o)
 	g := &method.Global{LR: 0.5, Shared: tensor.Map{"ctx": tensor.New(1, 1)}, Notes: map[string]float64{}}
 	var ups []method.Upload
@@ -34,16 +38,16 @@ func TestReportedNumbersAreBounded(t *testing.T) {
 	}
 	for _, wrapper := range []string{"fednova", "qffl"} {
 		for most, want := range map[float64]int{10: 0, 0: 1} {
-			m, err := methods.Build("promptfl", []string{wrapper}, map[string]any{"most": most})
+			m, err := methods.Build("promptfl", []string{wrapper}, options{"most": most})
 			if notes := methods.Notes(m); err != nil || len(notes) != want {
 				t.Errorf("%s with most: %v says %q, %v", wrapper, most, notes, err)
 			}
 		}
 	}
-	q1 := map[string]any{"q": 1.0}
+	q1 := options{"q": 1.0}
 	for _, c := range []struct {
 		wrapper, name string
-		options       map[string]any
+		options       options
 		reported      []float32
 		want          float64 // from the formulas: the mean of a; Σ F over Σ (2 + F), with L = 2 and moves of 1
 	}{
@@ -70,7 +74,7 @@ func TestReportedNumbersAreBounded(t *testing.T) {
 func TestSecondMoments(t *testing.T) {
 	for kind, want := range map[string][]float32{"adagrad": {5, 2, 1.25, 0}, "adam": {3.97, 1, 0.2575, 0},
 		"yogi": {3.99, 1, 0.26, 0}, "momentum": {4, 1, 0.25, 0}} {
-		m := methodtest.Build(t, "promptfl", []string{"fedopt"}, map[string]any{"kind": kind})
+		m := methodtest.Build(t, "promptfl", []string{"fedopt"}, options{"kind": kind})
 		g := &method.Global{Shared: tensor.Map{"ctx": tensor.New(4, 1)},
 			State: tensor.Map{"opt/v/ctx": tensor.Of([]float32{4, 1, 0.25, 0}, 4, 1)}}
 		up := method.Upload{N: 1, Shared: tensor.Map{"ctx": tensor.Of([]float32{1, 1, 1, 0}, 4, 1)}}
@@ -85,7 +89,7 @@ func TestSecondMoments(t *testing.T) {
 	}
 	// Without momentum and at rate 1 the server's step is the mean, and nothing is kept; at another rate it is not.
 	for rate, want := range map[float64]float32{0: 2, 1: 2, 0.5: 1} {
-		m := methodtest.Build(t, "promptfl", []string{"fedopt"}, map[string]any{"kind": "momentum", "beta1": 0.0,
+		m := methodtest.Build(t, "promptfl", []string{"fedopt"}, options{"kind": "momentum", "beta1": 0.0,
 			"server_lr": rate})
 		g := &method.Global{Shared: tensor.Map{"ctx": tensor.New(1)}, State: tensor.Map{}}
 		up := method.Upload{N: 1, Shared: tensor.Map{"ctx": tensor.Of([]float32{2}, 1)}}
@@ -96,20 +100,39 @@ func TestSecondMoments(t *testing.T) {
 	}
 }
 
-// What wrappers ask of a run follows from their options.
+// What wrappers ask of a run, and what clients upload beside parameters, follows from their options.
 func TestProperties(t *testing.T) {
 	for _, c := range []struct {
 		wrapper string
-		options map[string]any
+		options options
 		mean    method.Weights
 		needs   string
-	}{{"scaffold", nil, method.Uniform, ""},
-		{"scaffold", map[string]any{"weighting": "examples"}, "", "unweighted mean of control variates"},
-		{"fedopt", nil, "examples", ""}, {"fedopt", map[string]any{"weighting": "uniform"}, method.Uniform, ""}} {
+		extra   string
+	}{{"scaffold", nil, method.Uniform, "", "scaffold/dc/ctx"},
+		{"scaffold", options{"weighting": "examples"}, "", "unweighted mean of control variates", "scaffold/dc/ctx"},
+		{"fedopt", nil, "examples", "", ""}, {"fedopt", options{"weighting": "uniform"}, method.Uniform, "", ""},
+		{"fednova", nil, "", "every client's amount of work", "nova/a"},
+		{"qffl", nil, "", "every client's loss and update", "qffl/loss"},
+		{"qffl", options{"q": 0.0}, "examples", "", ""}} {
 		m := methodtest.Build(t, "promptfl", []string{c.wrapper}, c.options)
-		p := method.PropertiesOf(m)
-		if p.Mean != c.mean || (p.Needs != "") != (c.needs != "") || !strings.Contains(p.Needs, c.needs) {
-			t.Errorf("%s %v: %+v", c.wrapper, c.options, p)
+		p, extra := method.PropertiesOf(m), ""
+		for _, e := range m.Extras(layer.PlaceholderClient) {
+			extra += e.Name
+		}
+		if p.Mean != c.mean || (p.Needs != "") != (c.needs != "") || !strings.Contains(p.Needs, c.needs) ||
+			extra != c.extra {
+			t.Errorf("%s %v: %+v, %s", c.wrapper, c.options, p, extra)
 		}
 	}
+}
+
+// With q: 0 a client neither computes nor uploads its loss. FedNova refuses a turn without a step.
+func TestTurns(t *testing.T) {
+	m := methodtest.Build(t, "promptfl", []string{"qffl"}, options{"q": 0.0})
+	local, up := &method.Local{Optim: optim.Config{Name: "sgd"}}, &method.Upload{Extra: tensor.Map{}}
+	if err := errors.Join(m.Begin(local), m.Finish(local, up)); err != nil || len(up.Extra) > 0 {
+		t.Errorf("%v, %v", up.Extra, err)
+	}
+	m = methodtest.Build(t, "promptfl", []string{"fednova"}, nil)
+	goldentest.WantError(t, m.Finish(local, up), "fednova: 0 steps at the rate 0 with mu 0 make no progress")
 }

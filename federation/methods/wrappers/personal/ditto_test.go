@@ -7,8 +7,11 @@ import (
 	"strings"
 	"testing"
 
+	"promptfed/federation/method"
 	"promptfed/federation/methods"
 	"promptfed/federation/methodtest"
+	"promptfed/runtime/goldentest"
+	"promptfed/runtime/optim"
 )
 
 // The averaged model is the same to the last bit with and without a personal model.
@@ -87,8 +90,12 @@ func TestOwnModelsThatAreRefused(t *testing.T) {
 		"promptfl+fedprox+apfl": "keeps a copy of the base method's parameters; list it before fedprox",
 		"fedappr+ditto":         "or choose a base method without it"} {
 		layers := strings.Split(stack, "+")
-		if _, err := methods.Build(layers[0], layers[1:], nil); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v; want %q", stack, err, want)
-		}
+		_, err := methods.Build(layers[0], layers[1:], nil)
+		goldentest.WantErrorOf(t, stack, err, want)
+	}
+	bounded := &method.Local{Optim: optim.Config{ClipNorm: 1}, Scalars: map[string]float64{}}
+	for _, wrapper := range []string{"ditto", "apfl"} {
+		m := methodtest.Build(t, "promptfl", []string{wrapper}, nil)
+		goldentest.WantErrorOf(t, wrapper, m.Begin(bounded), "train.clip_norm bounds the gradients")
 	}
 }

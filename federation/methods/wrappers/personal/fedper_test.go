@@ -2,11 +2,12 @@ package personal_test
 
 import (
 	"slices"
-	"strings"
 	"testing"
 
+	"promptfed/federation/method"
 	"promptfed/federation/methods"
 	"promptfed/federation/methodtest"
+	"promptfed/runtime/goldentest"
 )
 
 // A private parameter starts on every client as the server would have sent it, drawn or set by the method's Start.
@@ -70,8 +71,9 @@ func TestSplitsThatAreRefused(t *testing.T) {
 		{"powder", []string{"fedper"}, methodtest.Options{"private": "pool/0"}, "needs more than the mean of uploads"},
 		{"fedmgp", []string{"fedrep"}, methodtest.Options{"private": "text/global"}, "decide where clients start"},
 	} {
-		if _, err := methods.Build(c.base, c.with, c.options); err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s%v%v: %v; want %q", c.base, c.with, c.options, err, c.want)
-		}
+		_, err := methods.Build(c.base, c.with, c.options)
+		goldentest.WantErrorOf(t, c.base, err, c.want)
 	}
+	m := methodtest.Build(t, "cocoop", []string{"fedrep"}, methodtest.Options{"private": "ctx"})
+	goldentest.WantError(t, m.Finish(&method.Local{}, nil), "all 1 passes over the data trained private parameters")
 }

@@ -2,6 +2,7 @@ package robust_test
 
 import (
 	"math"
+	"slices"
 	"testing"
 
 	"promptfed/federation/methods/wrappers/robust"
@@ -57,5 +58,17 @@ var hands = []methodtest.HandExample{
 }
 
 func TestTwoRoundsByHand(t *testing.T) { methodtest.CheckHandExamples(t, robust.Methods, hands) }
+
+// Clean images come first in a pass, which is divided once, before steps that change what is clean.
+func TestCleanImagesComeFirst(t *testing.T) {
+	train := methodtest.TwoEpochs
+	train.Optim.LR = 100
+	got := methodtest.Traced(t, "promptfl", []string{"nlprompt"}, options{"masses": "labels"}, 1, train)
+	clean := slices.Concat(got["r0/c0/s0/draw/trusted"].Data, got["r0/c0/s1/draw/trusted"].Data,
+		got["r0/c0/s2/draw/trusted"].Data)
+	if slices.Reverse(clean); !slices.IsSorted(clean) {
+		t.Errorf("clean from the last image to the first: %v", clean)
+	}
+}
 
 func TestPyTorch(t *testing.T) { methodtest.PyTorch(t, robust.Methods) }
