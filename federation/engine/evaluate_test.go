@@ -132,9 +132,7 @@ func TestBestRoundResumed(t *testing.T) {
 	if err != nil || len(left) != 1 {
 		t.Errorf("what is kept: %v %v", left, err)
 	}
-	if err := os.Remove(left[0]); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, os.Remove(left[0]))
 	refused(t, withValidation(t), engine.Settings{Dir: dir, Resume: true}, "cannot resume", "were not kept",
 		"eval.select")
 }

@@ -169,9 +169,7 @@ func TestWriteTrace(t *testing.T) {
 	mustRun(t, e, engine.Settings{Client: client.Settings{Tracer: rec}, Workers: 4})
 	info := trace.Info{Config: map[string]any{"method": "fedpha"}, Classes: e.Classes, Tokens: [][]int{{5, 2}},
 		Clients: trace.ClientInfos(e)}
-	if err := rec.Write(dir, info); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, rec.Write(dir, info))
 	m, _, err := safetensors.ReadFile(filepath.Join(dir, trace.TensorsFile))
 	if err != nil || !slices.Equal(m.Names(), rec.Tensors.Names()) {
 		t.Fatalf("%v: %v", err, m.Names())

@@ -183,9 +183,7 @@ func TestChosenBatchClients(t *testing.T) {
 		c.Train.Memory, c.Runtime.BatchClients = gigabytes, set
 		task := taskOf(t, c)
 		task.Protocol.Config.Runtime.BatchClients, task.Runtime.Provider = set, provider
-		if err := task.chooseBatchClients(); err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, task.chooseBatchClients())
 		n := task.Experiment.BatchClients
 		if n != task.Protocol.Config.Runtime.BatchClients || n != task.Protocol.Experiment.BatchClients {
 			t.Errorf("%s: the configuration has another number than %d", method, n)

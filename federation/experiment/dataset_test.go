@@ -163,20 +163,14 @@ func TestDataDigest(t *testing.T) {
 		return b.Digest
 	}
 	root, copied := datatest.Tree(t, list...), t.TempDir()
-	if err := os.CopyFS(copied, os.DirFS(root)); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chtimes(filepath.Join(copied, "cat", "3.png"), time.Unix(1, 0), time.Unix(1, 0)); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, os.CopyFS(copied, os.DirFS(root)))
+	goldentest.NoError(t, os.Chtimes(filepath.Join(copied, "cat", "3.png"), time.Unix(1, 0), time.Unix(1, 0)))
 	first := digest(root, "given")
 	if len(first) != 64 || digest(copied, "given") != first || digest(root, "pooled") == first {
 		t.Errorf("%s, of a copy %s", first, digest(copied, "given"))
 	}
 	// Image 0 remains the first of its class; a split by order would notice a change.
-	if err := os.Rename(filepath.Join(copied, "cat", "0.png"), filepath.Join(copied, "cat", "00.png")); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, os.Rename(filepath.Join(copied, "cat", "0.png"), filepath.Join(copied, "cat", "00.png")))
 	if digest(copied, "pooled") != digest(root, "pooled") {
 		t.Error("the name of a file is part of the digest")
 	}

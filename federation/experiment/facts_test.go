@@ -139,9 +139,7 @@ func TestFactsAreEncoded(t *testing.T) {
 	f := factsOf(t, private(20, 100, map[string]any{"delta": 1e-3}), Link{})
 	b := goldentest.JSON(t, f)
 	var back facts.Facts
-	if err := json.Unmarshal(b, &back); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, json.Unmarshal(b, &back))
 	for i, x := range f {
 		if back[i].Name != x.Name || back[i].Text() != x.Text() {
 			t.Errorf("%s: %q became %q", x.Name, x.Text(), back[i].Text())

@@ -99,6 +99,14 @@ func Shared(t testing.TB, name string) string {
 	return path
 }
 
+// NoError stops a test on an error.
+func NoError(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // WantError checks that an error is one line that contains every word.
 func WantError(t testing.TB, err error, words ...string) {
 	t.Helper()

@@ -93,9 +93,7 @@ func TestWeightsReplacedDuringARun(t *testing.T) {
 	path := filepath.Join(b.dir, "w")
 	put := func(v float32) {
 		filetest.Write(t, path+".new", string(binary.LittleEndian.AppendUint32(nil, math.Float32bits(v))))
-		if err := os.Rename(path+".new", path); err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, os.Rename(path+".new", path))
 	}
 	c := newCompiler(&spec.Experiment{}, Settings{}, caches{})
 	defer c.close()

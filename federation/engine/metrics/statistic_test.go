@@ -40,9 +40,7 @@ func TestStatisticsTravel(t *testing.T) {
 		if err := got.AddTables(s.Tables()); err != nil || !reflect.DeepEqual(got, s) {
 			t.Fatalf("%v: %v, want %v", err, got, s)
 		}
-		if err := got.Check(n+1, 5, true); err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, got.Check(n+1, 5, true))
 	}
 }
 

@@ -16,9 +16,7 @@ func TestFormats(t *testing.T) {
 	const line = `{"format":2,"round":0,"tested":true,` + keys + `,"view":"global","evaluations":{"global":{` + keys +
 		`}},"sets":{"dtd":{"accuracy":0.75,"global":0.75,"examples":4}}}`
 	var r, again Record
-	if err := json.Unmarshal([]byte(line), &r); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, json.Unmarshal([]byte(line), &r))
 	want := map[string]float64{metrics.Accuracy: .5, metrics.F1: .25, metrics.DomainMean: .5}
 	if !reflect.DeepEqual(r.Evaluation.Values, want) || !reflect.DeepEqual(r.Evaluation, r.Evaluations.Global) ||
 		r.EvaluationSets["dtd"].Evaluation.Accuracy() != .75 {

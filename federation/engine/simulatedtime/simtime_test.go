@@ -83,17 +83,13 @@ func checkSchedule(t *testing.T, p *Plan, want []step) {
 			if saved.Tensors, err = message.DecodeTensors(b); err != nil {
 				t.Fatal(err)
 			}
-			if err := c.Load(saved); err != nil {
-				t.Fatal(err)
-			}
+			goldentest.NoError(t, c.Load(saved))
 		}
 		replies, err := c.Run(context.Background(), instruction(v, theta))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := c.Accept(v, message.ClientsOf(replies)); err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, c.Accept(v, message.ClientsOf(replies)))
 		report := c.Report()
 		took := report.Simulated
 		got := step{clients: message.ClientsOf(replies), stale: took.Staleness, late: took.Late, seconds: took.Seconds,

@@ -39,15 +39,11 @@ func TestStore(t *testing.T) {
 	for _, s := range []*Store{NewStore(""), NewStore(dir)} {
 		stage := func(round, client int, v float32) {
 			t.Helper()
-			if err := s.Stage(round, client, ownState(v)); err != nil {
-				t.Fatal(err)
-			}
+			goldentest.NoError(t, s.Stage(round, client, ownState(v)))
 		}
 		accept := func(round int, clients ...int) {
 			t.Helper()
-			if err := s.Accept(round, clients); err != nil {
-				t.Fatal(err)
-			}
+			goldentest.NoError(t, s.Accept(round, clients))
 		}
 		stage(0, 1, 1)
 		stage(0, 2, 2)
@@ -87,13 +83,9 @@ func TestStoreResumes(t *testing.T) {
 	dir := t.TempDir()
 	s := NewStore(dir)
 	for client, v := range []float32{7, 8} {
-		if err := s.Stage(3, client, ownState(v)); err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, s.Stage(3, client, ownState(v)))
 	}
-	if err := s.Accept(3, []int{0, 1}); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, s.Accept(3, []int{0, 1}))
 	places, back := s.Locations(), NewStore(dir)
 	if p := places[1]; p.Round != 3 || p.At != places[0].Size || p.Size != p.At || len(p.Sum) != 64 {
 		t.Errorf("%+v", places)
@@ -138,9 +130,7 @@ func TestStateFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
 	s := message.ClientState{Private: tensor.Map{"a": tensor.Scalar(1)}, Own: tensor.Map{"b": tensor.Scalar(2)},
 		Method: tensor.Map{"c/d": tensor.OfInts([]int64{3}, 1)}}
-	if err := WriteState(path, s); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, WriteState(path, s))
 	if back, err := ReadState(path); err != nil || !reflect.DeepEqual(back, s) {
 		t.Fatal(err, back)
 	}

@@ -109,9 +109,7 @@ func TestWrite(t *testing.T) {
 	info := Info{Classes: []string{"cat"}, Words: tensor.Map{"0/a photo": tensor.Scalar(2)}, Clients: []ClientInfo{
 		{Parameters: []Parameter{{Name: "a", Words: "the"}, {Name: "b"}}},
 		{Parameters: []Parameter{{Name: "a", Words: "a"}, {Name: "c", Words: "the"}}}}}
-	if err := rec.Write(dir, info); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, rec.Write(dir, info))
 	b := filetest.Read(t, filepath.Join(dir, InfoFile))
 	var got Info
 	if err := json.Unmarshal(b, &got); err != nil || got.Version != 3 || !reflect.DeepEqual(got.Steps, order) ||

@@ -57,9 +57,7 @@ func changed(t testing.TB, name string, meta func(*fromfile.Metadata), model fun
 	}
 	if meta != nil {
 		var x fromfile.Metadata
-		if err := json.Unmarshal([]byte(m.MetadataProps[0].Value), &x); err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, json.Unmarshal([]byte(m.MetadataProps[0].Value), &x))
 		meta(&x)
 		m.MetadataProps[0].Value = string(goldentest.JSON(t, x))
 	}

@@ -130,9 +130,7 @@ func TestMaPLeStarts(t *testing.T) {
 	for _, p := range m.Params(layer.PlaceholderClient) {
 		g.Shared[p.Name] = tensor.New(p.Shape...)
 	}
-	if err := m.Start(g); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, m.Start(g))
 	for _, name := range []string{"couple/w", "couple/b", "couple/deep/w", "couple/deep/b"} {
 		got := g.Shared[name]
 		if strings.HasPrefix(name, "couple/deep") {

@@ -68,9 +68,7 @@ func TestClientTLS(t *testing.T) {
 		t.Errorf("%s is valid for %v, not an hour before and one after now", leaf.Subject, valid)
 	}
 	for _, file := range []func(string, string) string{certFile, keyFile} {
-		if err := os.Rename(file(dir, certs.UserOf(0)), file(dir, "server")); err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, os.Rename(file(dir, certs.UserOf(0)), file(dir, "server")))
 	}
 	_, err = ClientTLS(dir, "server")
 	goldentest.WantError(t, err, `is the certificate of "client-0", not of server`)

@@ -111,9 +111,7 @@ func TestRequestFiles(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		return
 	}
-	if err := os.Chmod(keyFile(dir, "client-3"), 0o640); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, os.Chmod(keyFile(dir, "client-3"), 0o640))
 	_, err = MakeRequest(dir, "client-3", nil)
 	goldentest.WantError(t, err, "chmod 600", keyFile(dir, "client-3"))
 }
@@ -132,9 +130,7 @@ func TestRequestOfOwnKey(t *testing.T) {
 			t.Fatal(err)
 		}
 		text := pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})
-		if err := os.WriteFile(keyFile(dir, "worker"), text, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, os.WriteFile(keyFile(dir, "worker"), text, 0o600))
 	}
 	for _, key := range []crypto.Signer{edwards, curveKey(t, elliptic.P384())} {
 		write(key)
@@ -253,9 +249,7 @@ func TestSecondRequest(t *testing.T) {
 	for _, pattern := range []string{"client", "*"} { // they fit names of replaced certificates
 		goldentest.WantError(t, h.replace([]string{pattern}, nil), "--revoke "+pattern+": there is no such certificate")
 	}
-	if err := h.replace([]string{"client-3"}, nil); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, h.replace([]string{"client-3"}, nil))
 	list, err := Revoked(h.dir)
 	if err != nil || list.Check([]*x509.Certificate{old}) == nil {
 		t.Errorf("the first certificate is not revoked: %v", err)
@@ -263,9 +257,7 @@ func TestSecondRequest(t *testing.T) {
 	for _, r := range []Request{first, second} {
 		goldentest.WantError(t, h.approve(r, true), "revoked", "remove client-3-key.pem")
 	}
-	if err := os.Remove(keyFile(dir, "client-3")); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, os.Remove(keyFile(dir, "client-3")))
 	third, err := MakeRequest(dir, "client-3", nil)
 	if err != nil {
 		t.Fatal(err)

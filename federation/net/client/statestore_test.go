@@ -33,9 +33,7 @@ func TestStateStore(t *testing.T) {
 	}
 	for round, id := range ids {
 		own := tensor.Map{"a": tensor.Scalar(float32(round))}
-		if err := v.put(round, id, message.ClientState{Own: own}); err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, v.put(round, id, message.ClientState{Own: own}))
 	}
 	if s, err := v.get(ids[1]); err != nil || s.Own["a"].Data[0] != 1 {
 		t.Errorf("%v, %v", s, err)
@@ -46,26 +44,16 @@ func TestStateStore(t *testing.T) {
 			Id: wire.NewID()}
 	}
 	// tested in round 2, whose training is not decided yet
-	if err := v.prune(order(2, message.Test, ids[1], ids[1])); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, v.prune(order(2, message.Test, ids[1], ids[1])))
 	has(ids[1], ids[2])
-	if err := os.WriteFile(filepath.Join(dir, ".state-half.tmp"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, os.WriteFile(filepath.Join(dir, ".state-half.tmp"), nil, 0o600))
 	// trains in round 2 once more, with another order: the server may have counted the first, and have died since
-	if err := v.prune(order(2, message.Train, ids[1], ids[1])); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, v.prune(order(2, message.Train, ids[1], ids[1])))
 	has(ids[1], ids[2])
 	for range 2 * maxSpare { // and on and on
 		id := wire.NewID()
-		if err := v.put(2, id, message.ClientState{}); err != nil {
-			t.Fatal(err)
-		}
-		if err := v.prune(order(2, message.Train, ids[1], ids[1])); err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, v.put(2, id, message.ClientState{}))
+		goldentest.NoError(t, v.prune(order(2, message.Train, ids[1], ids[1])))
 	}
 	has(ids[1], ids[2])
 	if files, _, _ := v.files(); len(files) > 1+maxSpare {
@@ -82,9 +70,7 @@ func TestStateStore(t *testing.T) {
 		t.Fatal(err)
 	}
 	has(ids[2])
-	if err := v.put(1, ids[0], message.ClientState{}); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, v.put(1, ids[0], message.ClientState{}))
 	goldentest.WantError(t, v.checkServer(ids[0], ids[0]), "goes back to round 2")
 	if list, _ := filepath.Glob(filepath.Join(dir, ".*")); len(list) > 0 {
 		t.Errorf("left behind: %v", list)
@@ -99,9 +85,7 @@ func TestStateStore(t *testing.T) {
 		_, err := openStateStore(dir, other.run, other.client, nil)
 		goldentest.WantErrorOf(t, fmt.Sprint(other), err, "--state")
 	}
-	if err := v.prune(order(9, message.Train, "", "")); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, v.prune(order(9, message.Train, "", "")))
 	next := wire.NewID()
 	if _, err := openStateStore(dir, next, 2, []byte("key")); err != nil { // nothing was learned in that run
 		t.Error(err)

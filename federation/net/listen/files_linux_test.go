@@ -3,13 +3,15 @@ package listen
 import (
 	"syscall"
 	"testing"
+
+	"promptfed/runtime/goldentest"
 )
 
 // A run keeps 80 files for itself, and at most half of all; a limit above 2^20 is none. Another server has an eighth of
 // the others, at most 40; without a limit 256.
 func TestMostConnections(t *testing.T) {
 	var old syscall.Rlimit
-	must(t, syscall.Getrlimit(syscall.RLIMIT_NOFILE, &old))
+	goldentest.NoError(t, syscall.Getrlimit(syscall.RLIMIT_NOFILE, &old))
 	defer syscall.Setrlimit(syscall.RLIMIT_NOFILE, &old)
 	const high = 1 << 20
 	for cur, want := range map[uint64][2]int{200: {120, 15}, 100: {50, 6}, high: {high - 80, 40}, high + 1: {0, 256}} {

@@ -54,14 +54,6 @@ func (l *log) String() string {
 	return l.text.String()
 }
 
-// must stops a test on an error.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // folder makes certificates of 20 clients that are valid for a time, in a folder whose authority is in folder + "-ca".
 func folder(t *testing.T, life time.Duration, hosts ...string) string {
 	t.Helper()
@@ -74,7 +66,7 @@ func folder(t *testing.T, life time.Duration, hosts ...string) string {
 
 func revoke(t *testing.T, dir, name string) {
 	t.Helper()
-	must(t, authority.Replace(dir, dir+"-ca", []string{name}, nil, time.Hour, func(string, ...any) {}))
+	goldentest.NoError(t, authority.Replace(dir, dir+"-ca", []string{name}, nil, time.Hour, func(string, ...any) {}))
 }
 
 // identity returns the identity of a name in a folder; without a folder, one with a new key.
@@ -84,14 +76,14 @@ func identity(t *testing.T, dir, name string) certs.Identity {
 	if dir != "" {
 		i, err = authority.Identity(dir, name)
 	}
-	must(t, err)
+	goldentest.NoError(t, err)
 	return i
 }
 
 func clientTLS(t *testing.T, i certs.Identity, name string, known ...byte) *tls.Config {
 	t.Helper()
 	conf, err := i.ClientTLS(name, func() []byte { return known })
-	must(t, err)
+	goldentest.NoError(t, err)
 	conf.ServerName = "127.0.0.1"
 	return conf
 }
@@ -101,7 +93,7 @@ func open(t *testing.T, e Options) (*Listener, *log) {
 	t.Helper()
 	text := e.forTest()
 	l, err := Open(e)
-	must(t, err)
+	goldentest.NoError(t, err)
 	serve(t, l)
 	return l, text
 }
@@ -112,7 +104,7 @@ func openVirtual(t *testing.T, e Options) (*Listener, *log) {
 	t.Helper()
 	text := e.forTest()
 	l, err := newListener(e)
-	must(t, err)
+	goldentest.NoError(t, err)
 	l.Listener = newMemory()
 	l.start()
 	serve(t, l)
@@ -157,7 +149,7 @@ func serve(t *testing.T, l *Listener) {
 func dialed(t *testing.T, l *Listener, conf *tls.Config, from string) *tls.Conn {
 	t.Helper()
 	conn, err := dial(t, l, conf, from)
-	must(t, err)
+	goldentest.NoError(t, err)
 	return conn
 }
 
@@ -176,7 +168,7 @@ func connect(t *testing.T, l *Listener, from string) net.Conn {
 	}
 	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
 	c, err := d.Dial("tcp", l.Addr().String())
-	must(t, err)
+	goldentest.NoError(t, err)
 	t.Cleanup(func() { c.Close() })
 	return c
 }
@@ -232,7 +224,7 @@ func TestHTTP2(t *testing.T) {
 			server := identity(t, dir, "server")
 			l, _ := openVirtual(t, Options{Identity: server})
 			proof, err := server.Proof()
-			must(t, err)
+			goldentest.NoError(t, err)
 			text, err := get(t, clientTLS(t, identity(t, dir, "client-3"), "client-3", proof.Key...), l)
 			if err != nil || text != "HTTP/2.0 client-3" {
 				t.Errorf("%q, %v", text, err)
@@ -258,14 +250,14 @@ func sign(t *testing.T, c x509.Certificate, key crypto.Signer, ca *x509.Certific
 		ca = &c
 	}
 	der, err := x509.CreateCertificate(rand.Reader, &c, ca, key.Public(), by)
-	must(t, err)
+	goldentest.NoError(t, err)
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 }
 
 func newKey(t *testing.T) crypto.Signer {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	must(t, err)
+	goldentest.NoError(t, err)
 	return key
 }
 
@@ -273,7 +265,7 @@ func newKey(t *testing.T) crypto.Signer {
 func authorityOf(t *testing.T, dir string) tls.Certificate {
 	t.Helper()
 	pair, err := tls.LoadX509KeyPair(filepath.Join(dir, "ca.pem"), filepath.Join(dir+"-ca", "ca-key.pem"))
-	must(t, err)
+	goldentest.NoError(t, err)
 	return pair
 }
 
@@ -296,7 +288,7 @@ func TestRefusedClients(t *testing.T) {
 		return show(&tls.Config{InsecureSkipVerify: true}, sign(t, c, key, nil, by))
 	}
 	rsaKey, err := rsa.GenerateKey(rand.Reader, 2048)
-	must(t, err)
+	goldentest.NoError(t, err)
 	const bad, unknown = "bad certificate", "unknown certificate authority"
 	for name, c := range map[string]struct {
 		server         string // folder
@@ -366,11 +358,11 @@ func TestRefusedServers(t *testing.T) {
 				ExtKeyUsage: []x509.ExtKeyUsage{use}}, newKey(t), ca.Leaf, ca.PrivateKey)
 			i, err := certs.FromTLS(&tls.Config{Certificates: []tls.Certificate{own},
 				RootCAs: clientTLS(t, before, "server").RootCAs})
-			must(t, err)
+			goldentest.NoError(t, err)
 			return i
 		}
 		proof, err := identity(t, "", "").Proof()
-		must(t, err)
+		goldentest.NoError(t, err)
 		ours, bare := clientTLS(t, identity(t, dir, "client-0"), "client-0"), identity(t, "", "")
 		elsewhere := ours.Clone()
 		elsewhere.ServerName = "host.example"
@@ -453,7 +445,7 @@ func TestConnectionsOfName(t *testing.T) {
 			from("127.0.0.1")
 		}
 		for _, c := range []net.Conn{real, first, second} {
-			must(t, ended(c, 10*time.Millisecond))
+			goldentest.NoError(t, ended(c, 10*time.Millisecond))
 		}
 		from("127.0.0.3")
 		if ended(first, 5*time.Second) == nil || ended(second, 10*time.Millisecond) != nil {
@@ -531,7 +523,7 @@ func TestDeferred(t *testing.T) {
 		ask := func() (port string) {
 			t.Helper()
 			r, err := (&http.Client{Transport: tr}).Get("https://" + l.Addr().String())
-			must(t, err)
+			goldentest.NoError(t, err)
 			r.Body.Close()
 			l.mu.Lock()
 			defer l.mu.Unlock()
@@ -560,7 +552,7 @@ func TestLapsed(t *testing.T) {
 			c := dialed(t, l, clientTLS(t, identity(t, dir, name), name), "127.0.0.1")
 			list = append(list, c)
 		}
-		must(t, ended(list[0], 2*watchTime))
+		goldentest.NoError(t, ended(list[0], 2*watchTime))
 		revoke(t, dir, "client-0")
 		if ended(list[0], time.Second) == nil {
 			t.Error("the connection of a revoked certificate stays")
@@ -606,7 +598,7 @@ func TestRenew(t *testing.T) {
 		if _, now := serial(); now != before {
 			t.Error("the certificate changed")
 		}
-		must(t, l.Renew(identity(t, dir, "server")))
+		goldentest.NoError(t, l.Renew(identity(t, dir, "server")))
 		if _, now := serial(); now == before {
 			t.Error("the certificate is the old one")
 		}
@@ -683,7 +675,7 @@ func TestURL(t *testing.T) {
 		{"127.0.0.1:0", bare, "127.0.0.1"}, {"localhost:0", bare, "localhost"}} {
 		l, _ := open(t, Options{Address: c.address, Identity: c.server})
 		u, err := url.Parse(l.URL())
-		must(t, err)
+		goldentest.NoError(t, err)
 		ip, at := net.ParseIP(u.Hostname()), l.Addr().(*net.TCPAddr)
 		if u.Scheme != "https" || u.Port() != strconv.Itoa(at.Port) || u.Hostname() == "" || ip != nil &&
 			ip.IsUnspecified() || c.want != "" && u.Hostname() != c.want {

@@ -32,10 +32,10 @@ func TestURL(t *testing.T) {
 	for listen, e := range map[string]natsserver.Options{":0": {}, "0.0.0.0:0": {TLS: named}, "127.0.0.1:0": {}} {
 		e.Listen, e.Log = listen, slog.New(slog.DiscardHandler)
 		s, err := natsserver.Start(e)
-		must(t, err)
+		goldentest.NoError(t, err)
 		defer s.Close()
 		u, err := url.Parse(s.URL())
-		must(t, err)
+		goldentest.NoError(t, err)
 		switch host := u.Hostname(); {
 		case e.TLS != nil && (host != "host.example" || u.Scheme != "tls"):
 			t.Errorf("%s with a certificate for host.example: %s", listen, u)
@@ -46,14 +46,6 @@ func TestURL(t *testing.T) {
 		case host == "" || host == "0.0.0.0" || host == "::":
 			t.Errorf("%s: %s", listen, u)
 		}
-	}
-}
-
-// must stops a test on an error.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
 	}
 }
 
@@ -76,7 +68,7 @@ func TestServer(t *testing.T) {
 	dir, log := t.TempDir(), slog.New(slog.DiscardHandler)
 	t.Setenv("TMPDIR", dir)
 	s, err := natsserver.Start(natsserver.Options{Listen: "127.0.0.1:0", Token: "secret", Log: log})
-	must(t, err)
+	goldentest.NoError(t, err)
 	busytest.Until(t, "a refusal", func() bool { // the server gives a client two seconds
 		c, err := nats.Connect(s.URL(), nats.UserInfo("promptfed-run", "guess"), nats.Timeout(time.Hour))
 		if err == nil {
@@ -86,7 +78,7 @@ func TestServer(t *testing.T) {
 		return errors.Is(err, nats.ErrAuthorization)
 	})
 	u, err := url.Parse(s.URL())
-	must(t, err)
+	goldentest.NoError(t, err)
 	_, err = natsserver.Start(natsserver.Options{Listen: u.Host, Log: log})
 	goldentest.WantError(t, err, "cannot listen on "+u.Host)
 	s.Close()
@@ -104,16 +96,16 @@ func TestServer(t *testing.T) {
 func TestConnections(t *testing.T) {
 	s, err := natsserver.Start(natsserver.Options{Listen: "127.0.0.1:0", Token: "secret",
 		Log: slog.New(slog.DiscardHandler)})
-	must(t, err)
+	goldentest.NoError(t, err)
 	defer s.Close()
 	u, err := url.Parse(s.URL())
-	must(t, err)
+	goldentest.NoError(t, err)
 	var refused atomic.Int64
 	var open []net.Conn
 	busytest.Until(t, "a refused connection", func() bool { // on a busy machine the first ones end meanwhile
 		for range 100 {
 			c, err := net.Dial("tcp", u.Host)
-			must(t, err)
+			goldentest.NoError(t, err)
 			open = append(open, c)
 			go func() {
 				text, _ := io.ReadAll(c)
@@ -140,23 +132,23 @@ func TestRevokedConnections(t *testing.T) {
 		t.Fatal(err)
 	}
 	own, err := authority.ServerTLS(dir)
-	must(t, err)
+	goldentest.NoError(t, err)
 	ca := filetest.Read(t, filepath.Join(dir, "ca.pem"))
 	list, err := certs.OpenRevocationList(filepath.Join(dir, certs.RevocationFile), ca)
-	must(t, err)
+	goldentest.NoError(t, err)
 	s, err := natsserver.Start(natsserver.Options{Listen: "localhost:0", TLS: own, Revoked: list,
 		Log: slog.New(slog.DiscardHandler)})
-	must(t, err)
+	goldentest.NoError(t, err)
 	defer s.Close()
 	closed := make(chan string, 2)
 	for _, name := range []string{"worker", "server"} {
 		conf, err := authority.ClientTLS(dir, name)
-		must(t, err)
+		goldentest.NoError(t, err)
 		defer connect(t, s.URL(), nats.Secure(conf), nats.NoReconnect(),
 			nats.ClosedHandler(func(*nats.Conn) { closed <- name })).Close()
 	}
 	err = authority.Replace(dir, signer, []string{"worker"}, nil, time.Hour, func(string, ...any) {})
-	must(t, err)
+	goldentest.NoError(t, err)
 	if got := <-closed; got != "worker" || len(closed) != 0 || s.Conn().Status() != nats.CONNECTED {
 		t.Errorf("the connection of %s is closed, and %d more", got, len(closed))
 	}

@@ -30,9 +30,7 @@ func newElectionOf(t testing.TB, set Settings) *Server {
 		set.Dir = t.TempDir()
 	}
 	for _, d := range []string{membersDir, piecesDir} {
-		if err := os.MkdirAll(filepath.Join(set.Dir, d), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, os.MkdirAll(filepath.Join(set.Dir, d), 0o700))
 	}
 	return newServer(set)
 }
@@ -107,9 +105,7 @@ func (h *Server) begins(t *testing.T, clients int, want bool, members ...int) {
 func (h *Server) restarted(t *testing.T) *Server {
 	t.Helper()
 	n := newElectionOf(t, h.set)
-	if err := n.readMembers(); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, n.readMembers())
 	return n
 }
 
@@ -268,8 +264,6 @@ func TestBackbonesWithoutMajority(t *testing.T) {
 // A file of another version is refused with the next step.
 func TestAgreementVersion(t *testing.T) {
 	h := newElection(t)
-	if err := h.write(agreementFile, agreement{Version: 3}); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, h.write(agreementFile, agreement{Version: 3}))
 	goldentest.WantError(t, h.readMembers(), "agreed.json has version 3")
 }

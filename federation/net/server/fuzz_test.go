@@ -76,9 +76,7 @@ func FuzzReply(f *testing.F) {
 			c.Size, c.Sum = uint64(len(c.Body)), wire.Checksum(c.Body)
 		}
 		none := func() (*wire.Part, error) { return nil, io.EOF }
-		if err := d.receive(context.Background(), 0, &r, none); err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, d.receive(context.Background(), 0, &r, none))
 		for client, got := range current.got {
 			x := got.Upload.Shared["ctx"]
 			if client != 0 || len(got.Upload.Shared) != 1 || x == nil || !slices.Equal(x.Shape, []int{2, 3}) ||

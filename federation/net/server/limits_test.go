@@ -104,9 +104,7 @@ func TestUsualMoves(t *testing.T) {
 	}
 	after := newLimited(t, nil)
 	after.set.ID = h.set.ID
-	if err := after.Load(b); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, after.Load(b))
 	for _, h := range []*Server{h, after} { // medians of the rounds were 1, 2 and 1
 		if kept, refused, _ := round(t, h, 3, 51, 1); kept != 1 || len(refused) != 1 || refused[0].Client != 0 ||
 			!strings.Contains(refused[0].Reason, "at most 50 is accepted") {

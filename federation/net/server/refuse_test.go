@@ -100,9 +100,7 @@ func TestReplacedProcess(t *testing.T) {
 		t.Error(err)
 	}
 	left := s.joinAll(ctx, cancel, 3)
-	if err := <-served; err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, <-served)
 	left()
 	if err := <-replaced; err != nil || s.learned() != want {
 		t.Errorf("%v, or other bytes than in one process", err)
@@ -156,9 +154,7 @@ func TestOtherKey(t *testing.T) {
 	if _, _, e := second.ask(busytest.Context(t), ""); err != nil || e == nil {
 		t.Error(err, e)
 	}
-	if err := first.joins(r.joinMessage()); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, first.joins(r.joinMessage()))
 	second.instance = first.instance
 	_, _, err = second.ask(busytest.Context(t), "")
 	for _, err := range []error{err, second.joins(r.joinMessage()), second.leave(), second.answer(&wire.Reply{})} {
@@ -204,9 +200,7 @@ func TestRevokedClient(t *testing.T) {
 	if err := <-outcome; !errors.Is(err, netclient.ErrRefused) || !strings.Contains(err.Error(), "client-1") {
 		t.Errorf("the client says %v", err)
 	}
-	if err := <-served; err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, <-served)
 	if !strings.Contains(s.log.String(), "the certificate of client-1 is revoked") {
 		t.Error("the log does not name the revoked certificate")
 	}

@@ -601,9 +601,7 @@ func TestTensorsComeOnce(t *testing.T) {
 func TestFloods(t *testing.T) {
 	r := newRoom(t, 2, func(s *server.Settings) { s.Quorum, s.Limit, s.Deadline = 0.5, 1<<10, time.Second })
 	honest, liar := r.join(1), r.join(0)
-	if err := liar.leave(); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, liar.leave())
 	round := func(n int) {
 		replies := r.start(n, 40000+n)
 		o, _ := honest.next()

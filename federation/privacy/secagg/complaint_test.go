@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"promptfed/runtime/goldentest"
 )
 
 // liars runs a session of 5 clients with a threshold of 3 in which some clients change their messages. It returns the
@@ -18,10 +20,10 @@ func liars(t *testing.T, deals func(s *session, id int, l EncryptedShares),
 	s = newSession(t, 3, 4, 4, 0, 1, 2, 3, 4)
 	named = map[int]error{}
 	r, err := s.join()
-	must(t, err)
+	goldentest.NoError(t, err)
 	s.each(share, func(id int, c *Client) error {
 		l, err := c.Share(r)
-		must(t, err)
+		goldentest.NoError(t, err)
 		if deals != nil {
 			l = maps.Clone(l)
 			deals(s, id, l)
@@ -32,13 +34,13 @@ func liars(t *testing.T, deals func(s *session, id int, l EncryptedShares),
 		return nil
 	})
 	in, err := s.server.Inboxes()
-	must(t, err)
+	goldentest.NoError(t, err)
 	s.each(check, func(id int, c *Client) error {
 		if in[id] == nil {
 			return nil
 		}
 		out, err := c.Check(in[id])
-		must(t, err)
+		goldentest.NoError(t, err)
 		if complains != nil {
 			complains(s, id, out)
 		}
@@ -49,19 +51,19 @@ func liars(t *testing.T, deals func(s *session, id int, l EncryptedShares),
 	})
 	senders, found, err := s.server.Exclude(s.model)
 	maps.Copy(named, found)
-	must(t, err)
+	goldentest.NoError(t, err)
 	for id := range s.clients {
 		if !slices.Contains(senders, id) {
 			s.drop[id] = mask
 		}
 	}
 	q, err := s.add(senders)
-	must(t, err)
+	goldentest.NoError(t, err)
 	signed, err := s.agree(q)
-	must(t, err)
+	goldentest.NoError(t, err)
 	s.each(reveal, func(id int, c *Client) error {
 		a, err := c.Reveal(signed)
-		must(t, err)
+		goldentest.NoError(t, err)
 		if reveals != nil {
 			reveals(s, id, a)
 		}
@@ -82,7 +84,7 @@ func (s *session) resign(from, to int, l EncryptedShare) EncryptedShare {
 	s.t.Helper()
 	var err error
 	l.Signature, err = s.who.Sign(from, dealt(s.terms, from, to, l))
-	must(s.t, err)
+	goldentest.NoError(s.t, err)
 	return l
 }
 
@@ -102,7 +104,7 @@ func TestComplaints(t *testing.T) {
 	complaint := func(s *session, key secret) Complaint { // about client 2, by the holder of a key
 		public := s.server.roster[2].Envelope
 		out, err := complain(s.terms, key, public[:], rand.Reader)
-		must(t, err)
+		goldentest.NoError(t, err)
 		return out
 	}
 	for name, c := range map[string]struct {
@@ -123,9 +125,9 @@ func TestComplaints(t *testing.T) {
 		"other shares": {deals: func(s *session, id int, l EncryptedShares) {
 			if id == 1 {
 				shared, err := s.clients[1].shared(s.clients[1].roster, 3)
-				must(t, err)
+				goldentest.NoError(t, err)
 				pair, seed, err := openShares(shared, s.terms.Session, 1, 3, l[3].Sealed)
-				must(t, err)
+				goldentest.NoError(t, err)
 				x := l[3]
 				x.Sealed = sealShares(shared, s.terms.Session, 1, 3, seed, pair)
 				l[3] = s.resign(1, 3, x)
@@ -239,15 +241,15 @@ func TestFewSubsets(t *testing.T) {
 func (s *session) deals(from, to int, l EncryptedShares, share []byte) {
 	s.t.Helper()
 	x, err := scalar(share)
-	must(s.t, err)
+	goldentest.NoError(s.t, err)
 	one := l[to]
 	copy(one.Commitments[keySize:], secret{x}.point())
 	if to != from {
 		c := s.clients[from]
 		shared, err := c.shared(c.roster, to)
-		must(s.t, err)
+		goldentest.NoError(s.t, err)
 		pair, _, err := openShares(shared, s.terms.Session, from, to, one.Sealed)
-		must(s.t, err)
+		goldentest.NoError(s.t, err)
 		one.Sealed = sealShares(shared, s.terms.Session, from, to, pair, share)
 		one = s.resign(from, to, one)
 	}
@@ -284,7 +286,7 @@ func TestFalseShares(t *testing.T) {
 	}
 	s, q := masked(t) // client 4 dropped out
 	signed, err := s.agree(q)
-	must(t, err)
+	goldentest.NoError(t, err)
 	s.each(reveal, func(id int, c *Client) error {
 		a, err := c.Reveal(signed)
 		if id == 1 {

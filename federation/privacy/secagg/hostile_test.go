@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"promptfed/runtime/goldentest"
 )
 
 func says(t *testing.T, err error, words string) {
@@ -23,13 +25,13 @@ func masked(t *testing.T) (*session, UnmaskRequest) {
 	s := newSession(t, 3, 4, 4, 0, 1, 2, 3, 4)
 	s.drop[4] = mask
 	r, err := s.join()
-	must(t, err)
+	goldentest.NoError(t, err)
 	in, err := s.deal(r)
-	must(t, err)
+	goldentest.NoError(t, err)
 	senders, err := s.exclude(in)
-	must(t, err)
+	goldentest.NoError(t, err)
 	q, err := s.add(senders)
-	must(t, err)
+	goldentest.NoError(t, err)
 	return s, q
 }
 
@@ -50,7 +52,7 @@ func TestClientRefusesQuestions(t *testing.T) {
 		says(t, err, words)
 	}
 	signed, err := s.agree(q)
-	must(t, err)
+	goldentest.NoError(t, err)
 	for words, bad := range map[string]Signatures{
 		"2 clients signed this client's view":      {0: signed[0], 1: signed[1]},
 		"1 clients signed this client's view":      {4: signed[0], 7: signed[1]},
@@ -60,7 +62,7 @@ func TestClientRefusesQuestions(t *testing.T) {
 		says(t, err, words)
 	}
 	first, err := c.Reveal(signed)
-	must(t, err)
+	goldentest.NoError(t, err)
 	again, err := c.Reveal(signed)
 	if err != nil || !bytes.Equal(first.Encode(), again.Encode()) {
 		t.Errorf("the same question has another answer, or %v", err)
@@ -84,7 +86,7 @@ func TestClientKeepsTheOrder(t *testing.T) {
 	_, err = c.Reveal(Signatures{})
 	says(t, err, "out of order")
 	r, err := s.join()
-	must(t, err)
+	goldentest.NoError(t, err)
 	for words, change := range map[string]func(Roster){
 		"does not have this client's own": func(r Roster) { delete(r, 0) },
 		"the same key":                    func(r Roster) { r[1] = r[2] },
@@ -105,7 +107,7 @@ func TestClientKeepsTheOrder(t *testing.T) {
 		says(t, err, words)
 	}
 	in, err := s.deal(r)
-	must(t, err)
+	goldentest.NoError(t, err)
 	less := maps.Clone(r)
 	delete(less, 2)
 	_, err = c.Share(less)
@@ -131,7 +133,7 @@ func TestClientKeepsTheOrder(t *testing.T) {
 	_, err = c.Mask([]int{0, 1, 2}, s.model, []uint64{1})
 	says(t, err, "client 2 may upload, but this client has no shares")
 	first, err := c.Mask(senders, s.model, []uint64{1})
-	must(t, err)
+	goldentest.NoError(t, err)
 	if again, err := c.Mask(senders, s.model, []uint64{2}); err != nil || !slices.Equal(first, again) {
 		t.Errorf("a second vector of the same session, %v", err)
 	}
@@ -156,10 +158,10 @@ func TestServerRefusesClients(t *testing.T) {
 	srv := s.server
 	srv.Strict = true
 	r, err := s.join()
-	must(t, err)
+	goldentest.NoError(t, err)
 	says(t, srv.Join(9, Joining{}), "out of order")
 	e, err := s.clients[4].Share(r)
-	must(t, err)
+	goldentest.NoError(t, err)
 	s.drop[4] = share
 	s.each(share, func(id int, c *Client) error {
 		good, err := c.Share(r)
@@ -198,18 +200,18 @@ func TestServerRefusesClients(t *testing.T) {
 	})
 	says(t, srv.Deal(77, e), "out of order")
 	in, err := srv.Inboxes()
-	must(t, err)
+	goldentest.NoError(t, err)
 	says(t, srv.Deal(4, e), "out of order")
 	says(t, srv.Check(4, nil), "out of order")
 	says(t, srv.Check(0, Complaints{0: {}}), "which sent it nothing")
 	says(t, srv.Check(0, Complaints{4: {}}), "which sent it nothing")
 	senders, err := s.exclude(in)
-	must(t, err)
+	goldentest.NoError(t, err)
 	says(t, srv.Check(0, nil), "out of order")
 	says(t, srv.Add(4, make([]uint64, 4)), "out of order")
 	says(t, srv.Add(0, make([]uint64, 5)), "5 numbers; it must be 4")
 	q, err := s.add(senders)
-	must(t, err)
+	goldentest.NoError(t, err)
 	says(t, srv.Add(0, make([]uint64, 4)), "out of order")
 	s.each(agreement, func(id int, c *Client) error {
 		b, err := c.Agree(q)
@@ -225,7 +227,7 @@ func TestServerRefusesClients(t *testing.T) {
 		return nil
 	})
 	signed, err := srv.Signatures()
-	must(t, err)
+	goldentest.NoError(t, err)
 	s.each(reveal, func(id int, c *Client) error {
 		good, err := c.Reveal(signed)
 		if err != nil {

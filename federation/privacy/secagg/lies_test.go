@@ -8,15 +8,17 @@ import (
 	"maps"
 	"slices"
 	"testing"
+
+	"promptfed/runtime/goldentest"
 )
 
 // signed returns a client's advertisement of any keys.
 func (s *session) signed(id int, k Keys) Advert {
 	s.t.Helper()
 	proof, err := s.who.Proof(id)
-	must(s.t, err)
+	goldentest.NoError(s.t, err)
 	signature, err := s.who.Sign(id, advertised(s.terms, id, k))
-	must(s.t, err)
+	goldentest.NoError(s.t, err)
 	return Advert{k, signature, proof}
 }
 
@@ -45,7 +47,7 @@ func (c certified) Verify(client int, proof, message, signature []byte) error {
 func TestRosterOfLies(t *testing.T) {
 	s := newSession(t, 3, 1, 4, 0, 1, 2, 3, 4)
 	r, err := s.join()
-	must(t, err)
+	goldentest.NoError(t, err)
 	forged := func(id int) Advert { // with a key, but no certificate
 		k := unknownKeys()
 		public, private, _ := ed25519.GenerateKey(rand.Reader)
@@ -61,9 +63,9 @@ func TestRosterOfLies(t *testing.T) {
 		}
 	}
 	c, err := NewClient(0, s.terms, certified{s.who}, Peers{}, rand.Reader)
-	must(t, err)
+	goldentest.NoError(t, err)
 	own, err := c.Advertise()
-	must(t, err)
+	goldentest.NoError(t, err)
 	r[0] = own.Advert
 	for name, change := range map[string]func(Roster){
 		"an invented client":    func(r Roster) { delete(r, 4); r[9] = forged(9) },
@@ -90,13 +92,13 @@ func TestRosterOfLies(t *testing.T) {
 
 	first, peers := s.clients[1], s.peers[1]
 	r, err = s.server.Roster()
-	must(t, err)
+	goldentest.NoError(t, err)
 	if _, err := first.Share(r); err != nil || len(peers) != 4 {
 		t.Fatalf("%v, %d keys seen", err, len(peers))
 	}
 	s.terms.Session[0]++
 	second, err := NewClient(1, s.terms, s.who, peers, rand.Reader)
-	must(t, err)
+	goldentest.NoError(t, err)
 	again := Roster{1: s.signed(1, second.keys()), 0: forged(0), 2: s.signed(2, unknownKeys())}
 	_, err = second.Share(again)
 	says(t, err, "client 0 sent the key")
@@ -109,11 +111,11 @@ func TestDifferentQuestions(t *testing.T) {
 	ids := []int{0, 1, 2, 3, 4, 5, 6, 7, 8}
 	s := newSession(t, 5, 4, 4, ids...)
 	r, err := s.join()
-	must(t, err)
+	goldentest.NoError(t, err)
 	in, err := s.deal(r)
-	must(t, err)
+	goldentest.NoError(t, err)
 	senders, err := s.exclude(in)
-	must(t, err)
+	goldentest.NoError(t, err)
 	if _, err := s.add(senders); err != nil {
 		t.Fatal(err)
 	}
@@ -136,7 +138,7 @@ func TestDifferentQuestions(t *testing.T) {
 	for _, id := range ids {
 		c := s.clients[id]
 		signed[id], err = c.Agree(question(id))
-		must(t, err)
+		goldentest.NoError(t, err)
 		for _, which := range append([]int{0, 1}, question(id).Dropped...) {
 			if shares[which] == nil {
 				shares[which] = map[int][]byte{}
@@ -148,7 +150,7 @@ func TestDifferentQuestions(t *testing.T) {
 	for which := range 9 {
 		from := slices.Sorted(maps.Keys(shares[which]))
 		x, err := newReconstruction(from[:5]).secret(func(client int) []byte { return shares[which][client] })
-		must(t, err)
+		goldentest.NoError(t, err)
 		if which < 2 {
 			s.terms.Ring.add(sum, s.masked[which])
 			s.terms.Ring.addMask(sum, ownMask(x, s.terms.Session, which), true)
@@ -157,7 +159,7 @@ func TestDifferentQuestions(t *testing.T) {
 		for one := range 2 {
 			public := r[one].Pair
 			shared, err := agree(x, public[:])
-			must(t, err)
+			goldentest.NoError(t, err)
 			s.terms.Ring.addMask(sum, pairMask(shared, s.terms.Session, s.server.view(), which, one), which > one)
 		}
 	}
@@ -178,7 +180,7 @@ func TestDifferentViews(t *testing.T) {
 	for _, what := range []string{"parameters", "roster", "senders"} {
 		s := newSession(t, 3, 4, 4, 0, 1, 2, 3, 4)
 		r, err := s.join()
-		must(t, err)
+		goldentest.NoError(t, err)
 		own := maps.Clone(r)
 		if what == "roster" {
 			delete(own, 4)
@@ -199,13 +201,13 @@ func TestDifferentViews(t *testing.T) {
 			return s.server.Deal(id, e)
 		})
 		in, err := s.server.Inboxes()
-		must(t, err)
+		goldentest.NoError(t, err)
 		if what == "roster" {
 			delete(in[0], 4)
 			delete(in[4], 0)
 		}
 		senders, err := s.exclude(in)
-		must(t, err)
+		goldentest.NoError(t, err)
 		model, told := s.model, senders
 		switch what {
 		case "parameters":
@@ -222,10 +224,10 @@ func TestDifferentViews(t *testing.T) {
 			if err == nil {
 				err = s.server.Add(id, y)
 			}
-			must(t, err)
+			goldentest.NoError(t, err)
 		}
 		q, err := s.server.Unmask()
-		must(t, err)
+		goldentest.NoError(t, err)
 		s.drop[4] = mask
 		s.each(agreement, func(id int, c *Client) error {
 			b, err := c.Agree(q)
@@ -241,10 +243,10 @@ func TestDifferentViews(t *testing.T) {
 			return s.server.Agree(id, b)
 		})
 		signed, err := s.server.Signatures()
-		must(t, err)
+		goldentest.NoError(t, err)
 		s.drop[0] = reveal
 		sum, _, err := s.answer(signed)
-		must(t, err)
+		goldentest.NoError(t, err)
 		for i := range sum {
 			want := uint64(0)
 			for id := range 4 {
@@ -269,9 +271,9 @@ func TestRestarts(t *testing.T) {
 		}
 	}
 	r, err := s.join()
-	must(t, err)
+	goldentest.NoError(t, err)
 	first, err := s.clients[0].Advertise()
-	must(t, err)
+	goldentest.NoError(t, err)
 	all(true)
 	if again, err := s.clients[0].Advertise(); err != nil || !bytes.Equal(again.Encode(), first.Encode()) {
 		t.Errorf("other keys after a restart, %v", err)
@@ -282,7 +284,7 @@ func TestRestarts(t *testing.T) {
 	sent := s.clients[0].state.Sent
 	all(true)
 	in, err := s.server.Inboxes()
-	must(t, err)
+	goldentest.NoError(t, err)
 	if e, err := s.clients[0].Share(r); err != nil || !bytes.Equal(e.Encode(), sent) {
 		t.Errorf("other shares after a restart, %v", err)
 	}
@@ -290,7 +292,7 @@ func TestRestarts(t *testing.T) {
 	_, err = s.clients[0].Share(r)
 	says(t, err, "accepted another roster")
 	senders, err := s.exclude(in)
-	must(t, err)
+	goldentest.NoError(t, err)
 	all(true)
 	if out, err := s.clients[0].Check(in[0]); err != nil || len(out) > 0 {
 		t.Errorf("other complaints after a restart: %v, %v", out, err)
@@ -305,7 +307,7 @@ func TestRestarts(t *testing.T) {
 		t.Errorf("other senders after a restart: %v", again)
 	}
 	q, err := s.add(senders)
-	must(t, err)
+	goldentest.NoError(t, err)
 	all(true)
 	if y, err := s.clients[0].Mask(senders, s.model, make([]uint64, 4)); err != nil || !slices.Equal(y, s.masked[0]) {
 		t.Errorf("another vector after a restart, %v", err)
@@ -313,7 +315,7 @@ func TestRestarts(t *testing.T) {
 	_, err = s.clients[0].Mask(senders, [32]byte{1}, make([]uint64, 4))
 	says(t, err, "made from other parameters")
 	signed, err := s.agree(q)
-	must(t, err)
+	goldentest.NoError(t, err)
 	all(true)
 	if b, err := s.clients[0].Agree(q); err != nil || !bytes.Equal(b, signed[0]) {
 		t.Errorf("another signature after a restart, %v", err)
@@ -321,7 +323,7 @@ func TestRestarts(t *testing.T) {
 	_, err = s.clients[0].Agree(UnmaskRequest{[]int{0, 1, 2}, []int{3, 4}})
 	says(t, err, "agreed to another question")
 	signed, err = s.agree(q)
-	must(t, err)
+	goldentest.NoError(t, err)
 	all(false)
 	s.check(s.answer(signed))
 }

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"promptfed/runtime/goldentest"
 )
 
 // session runs the protocol through the encoded form of every message. drop has the step from which each client is
@@ -35,11 +37,11 @@ func newSession(t testing.TB, threshold, length, width int, ids ...int) *session
 	rand.Read(s.terms.Session[:])
 	var err error
 	s.server, err = NewServer(s.terms, s.who, Peers{})
-	must(t, err)
+	goldentest.NoError(t, err)
 	for _, id := range ids {
 		s.peers[id] = Peers{}
 		s.clients[id], err = NewClient(id, s.terms, s.who, s.peers[id], rand.Reader)
-		must(t, err)
+		goldentest.NoError(t, err)
 		v := make([]uint64, length)
 		for i := range v {
 			v[i] = mathrand.Uint64() & s.terms.Ring.mask()
@@ -47,14 +49,6 @@ func newSession(t testing.TB, threshold, length, width int, ids ...int) *session
 		s.values[id] = v
 	}
 	return s
-}
-
-// must stops a test on an error.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 func (s *session) here(id int, at step) bool {
@@ -73,7 +67,7 @@ func (s *session) restart(id int) {
 	if err == nil {
 		s.clients[id], err = Restore(id, m, s.who, s.peers[id], rand.Reader)
 	}
-	must(s.t, err)
+	goldentest.NoError(s.t, err)
 }
 
 // resume restores the server from its progress.
@@ -87,7 +81,7 @@ func (s *session) resume() {
 	if err == nil {
 		s.server, err = Resume(p, s.model, s.who, Peers{})
 	}
-	must(s.t, err)
+	goldentest.NoError(s.t, err)
 }
 
 func (s *session) each(at step, f func(id int, c *Client) error) {
@@ -239,7 +233,7 @@ func (s *session) run() ([]uint64, []int, error) {
 // check compares the result with the plain sum of the expected clients.
 func (s *session) check(sum []uint64, in []int, err error) {
 	s.t.Helper()
-	must(s.t, err)
+	goldentest.NoError(s.t, err)
 	want, who := make([]uint64, s.terms.Length), []int{}
 	for _, id := range slices.Sorted(maps.Keys(s.clients)) {
 		if s.here(id, mask) {

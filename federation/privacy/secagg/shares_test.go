@@ -7,6 +7,8 @@ import (
 	"maps"
 	"slices"
 	"testing"
+
+	"promptfed/runtime/goldentest"
 )
 
 // A second advertisement of a client is refused, and so is one with a key of another client, or one key for two
@@ -14,12 +16,12 @@ import (
 func TestTakenKeys(t *testing.T) {
 	s := newSession(t, 2, 1, 4, 0, 1)
 	k, err := s.clients[0].Advertise()
-	must(t, err)
-	must(t, s.server.Join(0, k))
+	goldentest.NoError(t, err)
+	goldentest.NoError(t, s.server.Join(0, k))
 	says(t, s.server.Join(0, Joining{}), "client 0 advertised twice")
 	says(t, s.server.Join(1, k), "client 1 has a key of client 0")
 	own, err := s.clients[1].Advertise()
-	must(t, err)
+	goldentest.NoError(t, err)
 	twice := own
 	twice.Pair = own.Envelope
 	says(t, s.server.Join(1, twice), "client 1 has one key for two purposes")
@@ -55,10 +57,10 @@ func TestRosterOmitsKnownProofs(t *testing.T) {
 			}
 			var err error
 			s.clients[id], err = NewClient(id, s.terms, s.who, s.peers[id], rand.Reader)
-			must(t, err)
+			goldentest.NoError(t, err)
 		}
 		r, err := s.join()
-		must(t, err)
+		goldentest.NoError(t, err)
 		var sizes []int
 		for _, id := range slices.Sorted(maps.Keys(r)) {
 			sizes = append(sizes, len(r[id].Proof))
@@ -177,13 +179,13 @@ func TestProgress(t *testing.T) {
 	}
 	want("false false false false false")
 	r, err := s.join()
-	must(t, err)
+	goldentest.NoError(t, err)
 	want("true false false false false")
 	inboxes, err := s.deal(r)
-	must(t, err)
+	goldentest.NoError(t, err)
 	want("true true false false false")
 	senders, err := s.exclude(inboxes)
-	must(t, err)
+	goldentest.NoError(t, err)
 	want("true true true false false")
 	if _, err := s.add(senders); err != nil {
 		t.Fatal(err)
@@ -197,7 +199,7 @@ func TestProgress(t *testing.T) {
 func TestDamagedState(t *testing.T) {
 	s := newSession(t, 2, 1, 4, 0, 1)
 	r, err := s.join()
-	must(t, err)
+	goldentest.NoError(t, err)
 	if _, err := s.clients[0].Share(r); err != nil {
 		t.Fatal(err)
 	}
@@ -225,11 +227,11 @@ func encoded[T interface{ Encode() []byte }](decoded T, err error) [][]byte {
 func FuzzMessages(f *testing.F) {
 	s := newSession(f, 2, 1, 4, 0, 1, 2)
 	r, err := s.join()
-	must(f, err)
+	goldentest.NoError(f, err)
 	in, err := s.deal(r)
-	must(f, err)
+	goldentest.NoError(f, err)
 	joining, err := s.clients[0].Advertise()
-	must(f, err)
+	goldentest.NoError(f, err)
 	public := r[0].Envelope
 	for _, b := range [][]byte{nil, append(public[:], make([]byte, proofSize)...), r.Encode(), r[0].Encode(),
 		r[0].Keys.Encode(), joining.Encode(), in[0].Encode(),
@@ -271,7 +273,7 @@ func TestShares(t *testing.T) {
 	shares := x.split(rand.Reader, 3, ids)
 	from := func(some []int) secret {
 		got, err := newReconstruction(some).secret(func(id int) []byte { return shares[id].bytes() })
-		must(t, err)
+		goldentest.NoError(t, err)
 		return got
 	}
 	for bits := range 1 << len(ids) {

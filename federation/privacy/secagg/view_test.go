@@ -8,6 +8,8 @@ import (
 	"slices"
 	"testing"
 
+	"promptfed/runtime/goldentest"
+
 	"gonum.org/v1/gonum/stat"
 	"gonum.org/v1/gonum/stat/distuv"
 )
@@ -86,7 +88,7 @@ func TestSessionsDiffer(t *testing.T) {
 func TestMaskIsAES(t *testing.T) {
 	key, _ := hex.DecodeString("000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f")
 	block, err := aes.NewCipher(key)
-	must(t, err)
+	goldentest.NoError(t, err)
 	counter, want := make([]byte, 16), make([]byte, 0, 32)
 	for i := range byte(2) {
 		counter[15] = i
@@ -138,9 +140,9 @@ func TestRing(t *testing.T) {
 func TestEncryptedShares(t *testing.T) {
 	s := newSession(t, 2, 1, 4, 0, 1, 2)
 	r, err := s.join()
-	must(t, err)
+	goldentest.NoError(t, err)
 	in, err := s.deal(r)
-	must(t, err)
+	goldentest.NoError(t, err)
 	seen := map[string]bool{}
 	for _, shares := range in {
 		for _, l := range shares {

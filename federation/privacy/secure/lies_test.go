@@ -13,6 +13,7 @@ import (
 	"promptfed/federation/method"
 	"promptfed/federation/privacy/secagg"
 	"promptfed/runtime/filetest"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/tensor"
 )
 
@@ -26,14 +27,6 @@ type liar struct {
 	shared tensor.Map
 }
 
-// must stops a test on an error.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 func newLiar(t testing.TB) *liar { return newLiarOf(t, 0.6, 0) }
 
 // newLiarOf is newLiar with a threshold and a minimum number of clients in groups.
@@ -41,7 +34,7 @@ func newLiarOf(t testing.TB, threshold float64, least int) *liar {
 	t.Helper()
 	l, err := New(Config{Threshold: threshold, Least: least, Bits: 24, Clip: 1, ExtraClip: 1, Examples: 1}, Uniform,
 		nil, 5, 5)
-	must(t, err)
+	goldentest.NoError(t, err)
 	s := &liar{t: t, l: l, who: &secagg.LocalIdentity{}, shared: tensor.Map{"a": tensor.Of([]float32{1, 2}, 2)}}
 	for k := range 5 {
 		s.dirs, s.guards = append(s.dirs, t.TempDir()), append(s.guards, nil)
@@ -59,7 +52,7 @@ func (s *liar) restart(k int) {
 	s.t.Helper()
 	var err error
 	s.guards[k], err = s.l.GuardAt(k, s.place(k))
-	must(s.t, err)
+	goldentest.NoError(s.t, err)
 }
 
 func (s *liar) terms(round int) secagg.Params {
@@ -82,7 +75,7 @@ func (s *liar) ask(k, round int, step string, down tensor.Map, name string) ([]b
 // must returns the answer of a client without a reason to refuse; after a restart it must be the same.
 func (s *liar) must(b []byte, err error) []byte {
 	s.t.Helper()
-	must(s.t, err)
+	goldentest.NoError(s.t, err)
 	return b
 }
 
@@ -93,7 +86,7 @@ func (s *liar) roster(t secagg.Params, clients ...int) secagg.Roster {
 	for _, k := range clients {
 		b := s.must(s.ask(k, t.Round, keysStep, pack(sessionName, encodeParams(t)), keysName))
 		j, err := secagg.DecodeJoining(b)
-		must(s.t, err)
+		goldentest.NoError(s.t, err)
 		r[k] = j.Advert
 	}
 	return r
@@ -207,7 +200,7 @@ func TestGuardsHoldTheServerToItsWord(t *testing.T) {
 	for _, k := range all {
 		b := s.must(s.ask(k, 4, sharesStep, pack(rosterName, r.Encode()), sharesName))
 		sent[k], err = secagg.DecodeEncryptedShares(b)
-		must(t, err)
+		goldentest.NoError(t, err)
 	}
 	again(sent[0].Encode(), func() ([]byte, error) { return share(r) })
 	twice("accepted another roster", func() error { _, err := share(without(r, 4)); return err })
@@ -316,7 +309,7 @@ func TestOneProcess(t *testing.T) {
 	s := newLiar(t)
 	s.roster(s.terms(0), 0)
 	second, err := s.l.GuardAt(0, s.place(0))
-	must(t, err)
+	goldentest.NoError(t, err)
 	first := s.guards[0]
 	s.roster(s.terms(1), 0)
 	s.guards[0] = second
@@ -333,7 +326,7 @@ func TestOtherTerms(t *testing.T) {
 	p.Agreed = "lr 0"
 	var err error
 	s.guards[1], err = s.l.GuardAt(1, p)
-	must(t, err)
+	goldentest.NoError(t, err)
 	r := s.roster(s.terms(0), 0, 1, 2)
 	_, err = s.ask(0, 0, sharesStep, pack(rosterName, r.Encode()), sharesName)
 	s.refuses(err, "the keys of client 1: the signature is not by its key")
@@ -357,7 +350,7 @@ func TestStrictAfterRestart(t *testing.T) {
 	o := message.Instruction{Kind: message.Train, Clients: []int{0, 1, 2, 3, 4}, Total: 5, Shared: s.shared}
 	for restarts := range 2 {
 		wrap, err := s.l.WrapAt(p)
-		must(t, err)
+		goldentest.NoError(t, err)
 		r := &round{cohort: wrap(nil).(*cohort), order: o}
 		if restarts == 0 {
 			r.saved.Run, r.saved.Strict = p.Run, true
@@ -429,7 +422,7 @@ func TestGroupsOfAServer(t *testing.T) {
 		{2, []int{0, 1, 2}, "the roster has 3 clients, and the session's threshold is 2; this client's " +
 			"configuration requires 3"}} {
 		r, err := begin(s, c.threshold, i, c.clients...)
-		must(t, err)
+		goldentest.NoError(t, err)
 		if _, err = s.ask(0, i, sharesStep, pack(rosterName, r.Encode()), sharesName); c.refused != "" {
 			s.refuses(err, c.refused)
 		} else if err != nil {

@@ -17,7 +17,7 @@ import (
 // -127; with 3 examples 150 and -381. A loss of 32 is 63.5 of 127, rounded to even 64.
 func TestVectorByHand(t *testing.T) {
 	l, err := New(Config{Threshold: 0.6, Bits: 8, Clip: 1.27, ExtraClip: 1, Examples: 10}, Examples, nil, 2, 2)
-	must(t, err)
+	goldentest.NoError(t, err)
 	sent := tensor.Map{"a": tensor.Of([]float32{0}, 1), "b": tensor.Of([]float32{1}, 1)}
 	up := func(n int, a, b float32) method.Upload {
 		return method.Upload{N: n, Shared: tensor.Map{"a": tensor.Of([]float32{a}, 1), "b": tensor.Of([]float32{b}, 1)}}
@@ -81,12 +81,12 @@ func TestSumsFit(t *testing.T) {
 			for _, clients := range []int{2, 100, 1000} {
 				l, err := New(Config{Threshold: 0.6, Bits: bits, Clip: 1, ExtraClip: 1, Examples: examples}, Examples,
 					nil, clients, clients)
-				must(t, err)
+				goldentest.NoError(t, err)
 				r := l.ring
 				sent := tensor.Map{"a": tensor.New(2)}
 				v, err := l.vector(sent, method.Upload{N: examples, Shared: tensor.Map{"a": tensor.Of([]float32{9, -9},
 					2)}}, 1e9)
-				must(t, err)
+				goldentest.NoError(t, err)
 				signed := make([]int64, len(v))
 				for i, x := range v {
 					sum := uint64(0)
@@ -154,7 +154,7 @@ func TestThreshold(t *testing.T) {
 func TestBesideByHand(t *testing.T) {
 	l, err := New(Config{Threshold: 0.6, Bits: 8, Clip: 1.27, ExtraClip: 2, Examples: 10}, Uniform, []string{"more"}, 2,
 		2)
-	must(t, err)
+	goldentest.NoError(t, err)
 	sent := tensor.Map{"a": tensor.Of([]float32{7}, 1), "b": tensor.Of([]float32{8}, 1)}
 	up := func(a, b float32) method.Upload {
 		return method.Upload{N: 9, Shared: sent, Extra: tensor.Map{"more/a": tensor.Of([]float32{a}, 1),

@@ -38,9 +38,7 @@ func TestDoctor(t *testing.T) {
 		}
 	}
 	alone := filepath.Join(t.TempDir(), "promptfed") // without bundles
-	if err := os.Link(programs.Promptfed, alone); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, os.Link(programs.Promptfed, alone))
 	cmd := exec.Command(alone, "doctor")
 	cmd.Dir, cmd.Env = home, append(os.Environ(), "XDG_CACHE_HOME="+home, "HOME="+home, "PROMPTFED_DATA_ROOT=")
 	lone, err := cmd.CombinedOutput()
@@ -75,9 +73,7 @@ func TestDoctorWithTwoLibraries(t *testing.T) {
 		cmd.Dir, cmd.Env = dir, append(os.Environ(), "ONNXRUNTIME_LIB="+library)
 		var out struct{ Numerics struct{ Digest string } }
 		text, err := cmd.Output()
-		if err := errors.Join(err, json.Unmarshal(text, &out)); err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, errors.Join(err, json.Unmarshal(text, &out)))
 		return out.Numerics.Digest
 	}
 	if both, alone := numerics(""), numerics(library); both != alone || both == "" || both == numerics(cuda) {

@@ -17,9 +17,7 @@ import (
 // Every command of docs/grad.md works in a checkout, and the file of its example computes PyTorch's gradient.
 func TestGradPage(t *testing.T) {
 	root, home := goldentest.Module(t), t.TempDir()
-	if err := os.Symlink(filepath.Join(root, "runtime"), filepath.Join(home, "runtime")); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, os.Symlink(filepath.Join(root, "runtime"), filepath.Join(home, "runtime")))
 	commands := 0
 	for line := range strings.Lines(string(read(t, root, "docs/grad.md"))) {
 		args, ok := strings.CutPrefix(strings.TrimSpace(line), "bin/promptfed ")

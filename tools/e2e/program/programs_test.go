@@ -39,9 +39,7 @@ type programsIndex struct {
 func TestProgramsPage(t *testing.T) {
 	t.Parallel()
 	root, home := goldentest.Module(t), t.TempDir()
-	if err := os.Symlink(filepath.Join(root, "configs"), filepath.Join(home, "configs")); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, os.Symlink(filepath.Join(root, "configs"), filepath.Join(home, "configs")))
 	page := string(read(t, root, "docs/programs.md"))
 	commands := regexp.MustCompile(`(?m)^    promptfed (.*)$`).FindAllStringSubmatch(page, -1)
 	if len(commands) != 5 {
@@ -202,9 +200,7 @@ func TestRunWithPrograms(t *testing.T) {
 	loss := func(name string) float64 {
 		var r struct{ Loss float64 }
 		line, _, _ := strings.Cut(string(read(t, dir, name, "rounds.jsonl")), "\n")
-		if err := json.Unmarshal([]byte(line), &r); err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, json.Unmarshal([]byte(line), &r))
 		return r.Loss
 	}
 	if a, b := loss("files"), loss("twice"); math.Abs(b-2*a) > 1e-6*a {

@@ -40,9 +40,7 @@ func TestREADME(t *testing.T) {
 	root := goldentest.Module(t)
 	w := walker(t, readmeSteps)
 	for link, to := range map[string]string{"configs": "configs", "docs": "docs"} {
-		if err := os.Symlink(filepath.Join(root, to), link); err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, os.Symlink(filepath.Join(root, to), link))
 	}
 	files := func(n int) (out []string) {
 		for i := range n {
@@ -111,9 +109,7 @@ func TestTutorial(t *testing.T) {
 		filepath.Join(root, "models/bundle/converted/testdata/huggingface")) // a small one in place of OpenAI's
 	for site, domain := range map[string]string{"north": "photo", "south": "sketch"} {
 		if real {
-			if err := os.CopyFS(filepath.Join("photos", site), os.DirFS(filepath.Join(pacs, domain))); err != nil {
-				t.Fatal(err)
-			}
+			goldentest.NoError(t, os.CopyFS(filepath.Join("photos", site), os.DirFS(filepath.Join(pacs, domain))))
 			continue
 		}
 		var names []string

@@ -37,9 +37,7 @@ func madeSweep(t *testing.T, dir, card string) {
 		{Name: "y", Labels: []string{"4", "8"}}, {Name: "z", Labels: []string{"4", "8"}}}, Seeds: []uint64{1, 2}}
 	if card != "" {
 		p.Card = &configs.PaperTable{}
-		if err := json.Unmarshal([]byte(card), p.Card); err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, json.Unmarshal([]byte(card), p.Card))
 	}
 	for i := range 32 {
 		labels := map[string]string{"method": p.Axes[0].Labels[i/16]}
@@ -112,9 +110,7 @@ func madeRun(t *testing.T, dir string, seed uint64, base float64) {
 	filetest.Write(t, filepath.Join(dir, runfolder.ConfigFile),
 		fmt.Sprintf("name: made\nmethod: promptfl\nseed: %d\n", seed))
 	id := identity.Identity{Version: 1, Seed: seed, Values: map[string]string{"cell": filepath.Dir(dir)}}
-	if err := id.Write(dir); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, id.Write(dir))
 	for name, v := range map[string]any{record.SummaryFile: record.Summarise(records, method.PersonalView),
 		runfolder.ClientsFile: clients} {
 		text := goldentest.JSON(t, v)
@@ -125,9 +121,7 @@ func madeRun(t *testing.T, dir string, seed uint64, base float64) {
 	features := tensor.Map{"small/image": image, "small/label": {Shape: []int{4}, Ints: []int64{0, 0, 1, 1}},
 		"small/text/start": side, "small/text/end": side}
 	for name, m := range map[string]tensor.Map{record.PromptsFile: prompts, record.EmbeddingsFile: features} {
-		if err := safetensors.WriteFile(filepath.Join(dir, name), m, nil); err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, safetensors.WriteFile(filepath.Join(dir, name), m, nil))
 	}
 }
 
@@ -222,9 +216,7 @@ func TestReportOfAnAbsentClient(t *testing.T) {
 	madeRun(t, dir, 1, .5)
 	lines := strings.SplitAfter(string(read(t, dir, record.RoundsFile)), "\n")
 	var r record.Record
-	if err := json.Unmarshal([]byte(lines[1]), &r); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, json.Unmarshal([]byte(lines[1]), &r))
 	r.Answered, r.Unanswered = []int{0, 1, 3, 4, 5}, []int{2}
 	for _, e := range []*metrics.Evaluation{r.Evaluation, r.Evaluations.Global, r.Evaluations.Personal} {
 		e.PerClient = e.PerClient[:5]

@@ -95,9 +95,7 @@ func TestReproduceWithRandomWeights(t *testing.T) {
 			Experiments []struct{ Fingerprint string }
 		}
 	}
-	if err := json.Unmarshal(text, &r); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, json.Unmarshal(text, &r))
 	if !strings.HasPrefix(r.Weights, "not the published weights: the checkpoint of rn101, rn50, vit-b16, vit-b32 ") ||
 		!strings.Contains(out, r.Weights) || len(r.Backbones) != 4 || len(r.Data) != 3 || len(r.Numerics) != 1 ||
 		len(r.Programs) != 1 || len(r.Tables) != 6 {

@@ -242,9 +242,7 @@ func TestJoinIsRefused(t *testing.T) {
 	conf, addr := filepath.Join(dir, "small.yaml"), busytest.Address(t, "127.0.0.1")
 	metrics := busytest.Address(t, "127.0.0.1")
 	secret := filepath.Join(dir, "token")
-	if err := os.WriteFile(secret, []byte("secret\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, os.WriteFile(secret, []byte("secret\n"), 0o600))
 	classes := filetest.Write(t, filepath.Join(dir, "classes.txt"), "circle\nsquare\nstar\nhouse\n")
 	server := start(t, "serve", conf, "--out", filepath.Join(dir, "serve"), "--listen", addr, "--token-file", secret,
 		"--metrics", metrics, "--log", "json", "--classes", classes)

@@ -272,9 +272,7 @@ func testInterleave(t *testing.T) {
 	}
 	a, b, s := c("a", false), c("b", false), c("s", true)
 	o := Options{Progress: func(string, int, int) {}}
-	if err := o.interleave(context.Background(), "", 2, 2, a, b, s); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, o.interleave(context.Background(), "", 2, 2, a, b, s))
 	if want := strings.Split("a b s a b s a b s a b a b s a b", " "); !slices.Equal(order, want) {
 		t.Errorf("order %v, want %v", order, want)
 	}
@@ -342,9 +340,7 @@ func TestDeviceFeatures(t *testing.T) {
 		"vit": {Width: 32, Layers: 2, Heads: 2, Patch: 16, Image: 32, EmbedDim: 16},
 		"rn":  {Width: 64, Heads: 1, Stages: []int{1, 1, 1, 1}, Patch: 32, Image: 32, EmbedDim: 8}} {
 		r.Tables[0].Rows = nil
-		if err := o.deviceTower(t.Context(), name, v, 2, &r.Tables[0]); err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, o.deviceTower(t.Context(), name, v, 2, &r.Tables[0]))
 		if got := r.Tables[0].Rows; len(got) != 1 || got[0][0] != name || got[0][1] != "float32" || got[0][2] != 128 {
 			t.Errorf("%v", got)
 		}

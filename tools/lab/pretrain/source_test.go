@@ -133,9 +133,7 @@ func TestKeep(t *testing.T) {
 func TestCaptionsOfDomains(t *testing.T) {
 	root := t.TempDir()
 	for _, dir := range []string{"Real World", "Art"} {
-		if err := os.CopyFS(filepath.Join(root, dir), os.DirFS(filepath.Join(folder(t, 5), "photo"))); err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, os.CopyFS(filepath.Join(root, dir), os.DirFS(filepath.Join(folder(t, 5), "photo"))))
 	}
 	s := Source{Share: 1, Data: sets.Config{Set: "folder", Root: root}, Captions: map[string][]string{
 		"any": {"x {}"}, "art": {"art of {}"}, "real_world": {"a photo of {}"}}}
@@ -167,9 +165,7 @@ func small(t *testing.T, out string) Config {
 // A source that does not name its set is refused; synthetic images must be selected by name.
 func TestSourceNamesItsImages(t *testing.T) {
 	c := small(t, t.TempDir())
-	if err := c.Validate(); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, c.Validate())
 	c.Sources[0].Data.Set = ""
 	goldentest.WantError(t, c.Validate(), "sources[0]", "data.set: missing")
 }

@@ -19,9 +19,7 @@ func bundled(t *testing.T, name string) *bundle.Bundle {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	if err := os.CopyFS(dir, files); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, os.CopyFS(dir, files))
 	b, err := converted.Convert(dir, filepath.Join(t.TempDir(), "bundle"), converted.Options{})
 	if err != nil {
 		t.Fatal(err)

@@ -46,9 +46,7 @@ func sweep(t *testing.T, card string) []*results.Group {
 		{Name: "data", Labels: []string{"cat", "dog"}}, {Name: "ρ", Labels: []string{"0.3", "0.8"}}}}}
 	if card != "" {
 		p.Card = &configs.PaperTable{}
-		if err := json.Unmarshal([]byte(card), p.Card); err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, json.Unmarshal([]byte(card), p.Card))
 	}
 	base := map[string]float64{"P_1": .5, "F&2": .6}
 	plus := map[string]float64{"cat": 0, "dog": .1}
@@ -132,9 +130,7 @@ func TestPaperLayout(t *testing.T) {
 		"paper.txt": func(b *strings.Builder) error { _, err := b.WriteString(tab.Terminal(whole)); return err },
 	} {
 		var b strings.Builder
-		if err := write(&b); err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, write(&b))
 		golden(t, name, b.String())
 	}
 }
@@ -142,9 +138,7 @@ func TestPaperLayout(t *testing.T) {
 // Every line of the CSV has as many fields as the head, and labels survive a round trip.
 func TestCSVReadsBack(t *testing.T) {
 	var b strings.Builder
-	if err := CSV(&b, build(t, sweep(t, card), Layout{Title: "a \"table\",\nwith all"})); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, CSV(&b, build(t, sweep(t, card), Layout{Title: "a \"table\",\nwith all"})))
 	lines, err := csv.NewReader(strings.NewReader(b.String())).ReadAll()
 	if err != nil || len(lines) != 10 {
 		t.Fatalf("%d lines, %v", len(lines), err)

@@ -48,9 +48,7 @@ var computed = []string{metrics.SetMean, metrics.Bytes, metrics.TotalBytes, metr
 // completed reads the round, adds a value for each metric of a test that the text above lacks, and encodes it.
 func completed(t *testing.T, r *record.Record) []byte {
 	t.Helper()
-	if err := json.Unmarshal([]byte(everything), r); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, json.Unmarshal([]byte(everything), r))
 	for i, d := range metrics.Definitions() {
 		if _, ok := r.Evaluation.Value(d.Name); !ok && d.Value != nil {
 			r.Evaluation.Values[d.Name] = .801 + .001*float64(i)
@@ -80,9 +78,7 @@ func TestOneList(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.Round(r)
-	if err := l.Close(nil); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, l.Close(nil))
 	made, err := report.New([]string{dir}, dir, report.Standard())
 	if err != nil {
 		t.Fatal(err)
@@ -104,9 +100,7 @@ func TestOneList(t *testing.T) {
 	var export struct {
 		Groups []struct{ Metrics map[string]any }
 	}
-	if err := json.Unmarshal([]byte(read(t, dir, "report.json")), &export); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, json.Unmarshal([]byte(read(t, dir, "report.json")), &export))
 	cells, err := csv.NewReader(strings.NewReader(read(t, dir, "tables.csv"))).ReadAll()
 	if err != nil {
 		t.Fatal(err)

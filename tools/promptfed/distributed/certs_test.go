@@ -114,9 +114,7 @@ func TestCertsRequest(t *testing.T) {
 	if _, err := os.Stat(at("certs")); err == nil {
 		t.Error("a refused request made an authority")
 	}
-	if err := approve("client-3", strings.ToUpper(client[:16])); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, approve("client-3", strings.ToUpper(client[:16])))
 	answer("client", "client-3")
 	if err := approve("server", machine("server", "server", "--host", "127.0.0.1"), "--host", "127.0.0.1"); err != nil {
 		t.Fatal(err)
@@ -158,12 +156,8 @@ func TestCertsRequest(t *testing.T) {
 	}
 	_, err = certs("--renew", "client-3")
 	goldentest.WantError(t, err, "--renew client-3", "--request client-3", "--approve")
-	if err := os.Remove(at("client", "client-3-key.pem")); err != nil {
-		t.Fatal(err)
-	}
-	if err := approve("client-3", machine("client", "client-3"), "--revoke", "client-3"); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, os.Remove(at("client", "client-3-key.pem")))
+	goldentest.NoError(t, approve("client-3", machine("client", "client-3"), "--revoke", "client-3"))
 	answer("client", "client-3")
 	if name, err := join("client"); err != nil || name != "client-3" {
 		t.Errorf("%q joins with its new certificate: %v", name, err)

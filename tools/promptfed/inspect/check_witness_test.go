@@ -22,13 +22,9 @@ import (
 func witnessed(t *testing.T, change func(m tensor.Map, text map[string]string)) *bundle.Bundle {
 	t.Helper()
 	dir := t.TempDir()
-	if err := os.CopyFS(dir, os.DirFS("testdata/witness")); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, os.CopyFS(dir, os.DirFS("testdata/witness")))
 	manifest, keys := filepath.Join(dir, bundle.ManifestFile), map[string]any{}
-	if err := json.Unmarshal([]byte(filetest.Read(t, manifest)), &keys); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, json.Unmarshal([]byte(filetest.Read(t, manifest)), &keys))
 	delete(keys, "files")
 	text := goldentest.JSON(t, keys)
 	filetest.Write(t, manifest, text)
@@ -38,9 +34,7 @@ func witnessed(t *testing.T, change func(m tensor.Map, text map[string]string)) 
 	}
 	about = maps.Clone(about)
 	change(m, about)
-	if err := safetensors.WriteFile(filepath.Join(dir, witnessFile), m, about); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, safetensors.WriteFile(filepath.Join(dir, witnessFile), m, about))
 	b, err := bundle.Find(dir)
 	if err != nil {
 		t.Fatal(err)
@@ -93,9 +87,7 @@ func TestWitness(t *testing.T) {
 		}
 	}
 	b := witnessed(t, func(tensor.Map, map[string]string) {})
-	if err := os.Remove(filepath.Join(b.Dir, witnessPicture)); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, os.Remove(filepath.Join(b.Dir, witnessPicture)))
 	if _, err := check(b); err == nil || !strings.Contains(err.Error(), witnessPicture) {
 		t.Errorf("without a picture: %v", err)
 	}

@@ -23,9 +23,7 @@ func TestClassMeansByHand(t *testing.T) {
 		uploaded(1, 5, []float32{0, 4, 6, 2, 9, 9}, []float32{3, 2, -1})}
 	for uniform, want := range map[bool][]float32{false: {1, 5, 6, 2, 7, 7}, true: {2, 6, 6, 2, 7, 7}} {
 		mean, n := tensor.Of([]float32{7, 7, 7, 7, 7, 7}, 3, 2), tensor.Of([]float32{1, 1, 5}, 3, 1)
-		if err := RenewClassMeans(mean, n, ups, "m", "n", uniform); err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, RenewClassMeans(mean, n, ups, "m", "n", uniform))
 		if !slices.Equal(mean.Data, want) || !slices.Equal(n.Data, []float32{4, 2, 5}) {
 			t.Errorf("uniform %v: %v of %v, by hand %v of 4, 2 and 5", uniform, mean.Data, n.Data, want)
 		}

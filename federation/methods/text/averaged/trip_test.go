@@ -25,9 +25,7 @@ func TestTRIPStart(t *testing.T) {
 		m := methodtest.Build(t, "trip", nil, map[string]any{"experts": 3, "tokens": 1, "keys": keys, "average": "beta",
 			"beta": 0.5})
 		s := g()
-		if err := m.Start(s); err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, m.Start(s))
 		rows, orthonormal := s.Broadcast["trip/keys"], true
 		for i := range 3 {
 			for j := range 3 {
@@ -42,9 +40,7 @@ func TestTRIPStart(t *testing.T) {
 			t.Errorf("%s: %v", keys, rows.Data)
 		}
 		up := method.Upload{N: 1, Shared: tensor.Map{"experts": tensor.Of([]float32{2, 2, 9}, 3, 1, 1)}}
-		if err := m.Merge(s, []method.Upload{up}); err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, m.Merge(s, []method.Upload{up}))
 		if mean := s.Broadcast["trip/average"].Data; !slices.Equal(mean, []float32{1.5, 2, 6}) {
 			t.Errorf("the mean of the first prompts and round 0's is %v", mean)
 		}

@@ -37,9 +37,7 @@ func TestEpsilonLocal(t *testing.T) {
 			g := &method.Global{Round: rounds - 1, Noise: noise, Notes: map[string]float64{},
 				Shared: tensor.Map{"global": tensor.New(1, 1)}}
 			up := method.Upload{Client: method.AggregatedClient, N: 1, Shared: g.Shared}
-			if err := m.Merge(g, []method.Upload{up}); err != nil {
-				t.Fatal(err)
-			}
+			goldentest.NoError(t, m.Merge(g, []method.Upload{up}))
 			if _, wrong := g.Notes[other]; wrong || g.Notes[name] != promised {
 				t.Errorf("notes %v, want %s %v", g.Notes, name, promised)
 			}

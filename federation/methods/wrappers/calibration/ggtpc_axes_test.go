@@ -7,6 +7,7 @@ import (
 	"gonum.org/v1/gonum/mat"
 
 	"promptfed/federation/method"
+	"promptfed/runtime/goldentest"
 )
 
 // By hand: [[5,4],[4,5]] has the eigenvalues 9 and 1 along (1,1)/√2 and (1,-1)/√2. The sign of the second, whose
@@ -14,9 +15,9 @@ import (
 func TestPrincipalAxesByHand(t *testing.T) {
 	s := 1 / math.Sqrt2
 	byMatrix, err := principalAxes(mat.NewSymDense(2, []float64{5, 4, 4, 5}), 2)
-	must(t, err)
+	goldentest.NoError(t, err)
 	byRows, err := rowAxes(mat.NewDense(2, 2, []float64{2, 1, 1, 2}), 2)
-	must(t, err)
+	goldentest.NoError(t, err)
 	for _, a := range []principal{byMatrix, byRows} {
 		near(t, a.Sizes, 9, 1)
 		near(t, a.Vectors[0], s, s)
@@ -47,7 +48,7 @@ func TestAxesOfLowRank(t *testing.T) {
 		mat.NewDense(3, 2, []float64{3, -4, -6, 8, 0, 0}): 125,
 	} {
 		a, err := rowAxes(rows, 5)
-		must(t, err)
+		goldentest.NoError(t, err)
 		near(t, a.Sizes, size)
 		near(t, a.Vectors[0], -.6, .8)
 	}
@@ -57,7 +58,7 @@ func TestAxesOfLowRank(t *testing.T) {
 		}
 	}
 	a, err := principalAxes(mat.NewSymDense(3, []float64{4, 0, 0, 0, -1e-9, 0, 0, 0, 1e-9}), 3)
-	must(t, err)
+	goldentest.NoError(t, err)
 	near(t, a.Sizes, 4)
 }
 
@@ -72,9 +73,9 @@ func TestAxesRebuild(t *testing.T) {
 		var cov mat.SymDense
 		cov.SymOuterK(1, rows.T())
 		a, err := rowAxes(rows, d)
-		must(t, err)
+		goldentest.NoError(t, err)
 		b, err := principalAxes(&cov, d)
-		must(t, err)
+		goldentest.NoError(t, err)
 		if len(a.Sizes) != min(r, d) || len(b.Sizes) != min(r, d) {
 			t.Fatalf("%d rows: %d and %d axes", r, len(a.Sizes), len(b.Sizes))
 		}
@@ -102,7 +103,7 @@ func TestAxesRebuild(t *testing.T) {
 			}
 		}
 		two, err := rowAxes(rows, 2)
-		must(t, err)
+		goldentest.NoError(t, err)
 		near(t, two.Sizes, a.Sizes[:2]...)
 	}
 }

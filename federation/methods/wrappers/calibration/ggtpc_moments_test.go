@@ -23,14 +23,6 @@ func calibration(change func(*GGTPC)) GGTPC {
 	return m
 }
 
-// must stops a test on an error.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // statisticsOf returns the statistics of one client per list of rows of width 2, all of class 0 of 2.
 func statisticsOf(t *testing.T, m GGTPC, clients ...[]float32) []method.Upload {
 	t.Helper()
@@ -38,7 +30,7 @@ func statisticsOf(t *testing.T, m GGTPC, clients ...[]float32) []method.Upload {
 	for k, rows := range clients {
 		n := len(rows) / 2
 		a, err := m.measure(tensor.Of(rows, n, 2), make([]int64, n), 2)
-		must(t, err)
+		goldentest.NoError(t, err)
 		ups = append(ups, method.Upload{Client: k, N: n, Extra: a})
 	}
 	return ups
@@ -87,7 +79,7 @@ func TestLawOfTotalCovariance(t *testing.T) {
 			same(t, "factors", ups[1].Extra["factors"].Data, 0, 3)
 		}
 		g := global(method.ClientInfo{}, method.ClientInfo{})
-		must(t, m.aggregate(g, ups))
+		goldentest.NoError(t, m.aggregate(g, ups))
 		same(t, "sizes", g.Broadcast["sizes"].Data, 4.5, 2.75, 0, 0)
 		same(t, "axes", g.Broadcast["axes"].Data, 0, 1, 1, 0, 0, 0, 0, 0)
 		// ε = (2,1) moves a row of class 0 by (√2.75, 2√4.5), and a row of class 1 not at all.
@@ -145,13 +137,13 @@ func TestPackedAndFactorsHoldTheCovariance(t *testing.T) {
 	for _, stats := range []string{"packed", "lowrank"} {
 		m := calibration(func(m *GGTPC) { m.Stats = stats })
 		e, err := m.measure(x, make([]int64, n), 1)
-		must(t, err)
+		goldentest.NoError(t, err)
 		if declared := m.answer(method.ClientSpec{Classes: 1, Dim: d}); len(declared) != len(e) ||
 			e[declared[2].Name] == nil {
 			t.Errorf("%s: %v and %v", stats, declared, e.Names())
 		}
 		a, err := m.read(method.Upload{Extra: e})
-		must(t, err)
+		goldentest.NoError(t, err)
 		got := mat.NewSymDense(d, nil)
 		if stats == "packed" {
 			a.addCov(got, 0, 1)
@@ -171,7 +163,7 @@ func TestSmallClassesAreWithheld(t *testing.T) {
 		m := ggtpcDef.Default.(GGTPC)
 		m.Stats = stats
 		a, err := m.measure(normal(1, 6, 3), []int64{0, 1, 1, 2, 2, 2}, 4)
-		must(t, err)
+		goldentest.NoError(t, err)
 		same(t, "n", a["n"].Data, 0, 0, 3, 0)
 		for name, x := range a {
 			if x.Shape[0] == 4 && name != "n" && (x.Row(0).MaxAbs() != 0 || x.Row(1).MaxAbs() != 0 ||
@@ -198,7 +190,7 @@ func TestBytesOfTheStatistic(t *testing.T) {
 	for stats, most := range map[string]float64{"packed": 0.505, "lowrank": 0.034} {
 		m := calibration(func(m *GGTPC) { m.Stats, m.Rank = stats, 16 })
 		a, err := m.measure(x, label, classes)
-		must(t, err)
+		goldentest.NoError(t, err)
 		size := message.EncodedSize(a)
 		t.Logf("%s: %.1f MB, full covariances %.1f MB", stats, float64(size)/1e6, float64(full)/1e6)
 		if float64(size) > most*float64(full) {
@@ -283,7 +275,7 @@ func TestBackbonesAndDomains(t *testing.T) {
 	ups := statisticsOf(t, m, []float32{0, 0, 2, 0}, []float32{4, 3, 4, -3}, []float32{2, 1}, []float32{3, 1, 3, -1, 3,
 		1, 3, -1})
 	g := global(peers...)
-	must(t, m.aggregate(g, ups))
+	goldentest.NoError(t, m.aggregate(g, ups))
 	if len(g.Broadcast) != 0 {
 		t.Errorf("all get %v", g.Broadcast.Names())
 	}
@@ -310,10 +302,10 @@ func TestBackbonesAndDomains(t *testing.T) {
 func TestAxesTravelOnce(t *testing.T) {
 	m := calibration(func(*GGTPC) {})
 	m.Method = base{}
-	must(t, m.Begin(&method.Local{Pretrains: true}))
+	goldentest.NoError(t, m.Begin(&method.Local{Pretrains: true}))
 	g := global(method.ClientInfo{}, method.ClientInfo{})
 	ups := statisticsOf(t, m, []float32{0, 0, 2, 0}, []float32{4, 3, 4, -3})
-	must(t, m.aggregate(g, ups))
+	goldentest.NoError(t, m.aggregate(g, ups))
 	for _, c := range []struct {
 		ups  []method.Upload
 		left int

@@ -78,9 +78,7 @@ func TestSecondMoments(t *testing.T) {
 		g := &method.Global{Shared: tensor.Map{"ctx": tensor.New(4, 1)},
 			State: tensor.Map{"opt/v/ctx": tensor.Of([]float32{4, 1, 0.25, 0}, 4, 1)}}
 		up := method.Upload{N: 1, Shared: tensor.Map{"ctx": tensor.Of([]float32{1, 1, 1, 0}, 4, 1)}}
-		if err := m.Merge(g, []method.Upload{up}); err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, m.Merge(g, []method.Upload{up}))
 		for i, v := range g.State["opt/v/ctx"].Data {
 			if !(math.Abs(float64(v-want[i])) <= 1e-6) {
 				t.Errorf("%s: %v, by hand %v", kind, g.State["opt/v/ctx"].Data, want)

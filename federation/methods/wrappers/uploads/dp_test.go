@@ -109,9 +109,7 @@ func TestDPNoiseIsGaussian(t *testing.T) {
 		x := tensor.Map{"ctx": tensor.New(n)}
 		g := &method.Global{Sampling: method.Sampling{Clients: 1, Size: 1}, Shared: x, Noise: source,
 			Notes: map[string]float64{}}
-		if err := m.Merge(g, []method.Upload{{Shared: x}}); err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, m.Merge(g, []method.Upload{{Shared: x}}))
 		within := func(what string, sum, want, variance float64) {
 			if d := (sum/n - want) / math.Sqrt(variance/n); !(math.Abs(d) <= 4) {
 				t.Errorf("%s: %s is %v, %.1f standard errors from %v", name, what, sum/n, d, want)
@@ -149,9 +147,7 @@ func TestDPEpsilon(t *testing.T) {
 			Poisson: c.Poisson},
 			Shared: tensor.Map{"ctx": tensor.New(4, 6)}, Notes: map[string]float64{},
 			State: tensor.Map{"dp/released": tensor.New(c.Rounds - 1)}}
-		if err := m.Merge(g, nil); err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, m.Merge(g, nil))
 		// Epsilon against clients that know the sample is not smaller; a round of all clients has one number only.
 		all := g.Notes["epsilon_nominal_unsampled"]
 		if c.M < c.N && !(all >= g.Notes["epsilon_nominal"]) || c.M == c.N && all != 0 {
@@ -177,9 +173,7 @@ func TestDPBoundsAClient(t *testing.T) {
 			Notes: map[string]float64{}}
 		ups := []method.Upload{{N: 1, Shared: tensor.Map{"ctx": tensor.New(1, 1)}}, {Client: 1, N: 1 << 40,
 			Shared: tensor.Map{"ctx": tensor.Of([]float32{v}, 1, 1)}}}
-		if err := m.Merge(g, ups); err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, m.Merge(g, ups))
 		if got := float64(g.Shared["ctx"].Data[0]); math.Abs(got) > 0.25+1e-9 || v > 0.4 && math.Abs(got-0.25) > 1e-6 {
 			t.Errorf("%v moved the mean to %v", v, got)
 		}
@@ -248,9 +242,7 @@ func TestLyingUploadUnderClientNoise(t *testing.T) {
 		}
 		ups = append(ups, u)
 	}
-	if err := m.Merge(g, ups); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, m.Merge(g, ups))
 	if got := g.Shared["ctx"].Norm(); math.Abs(got-1.1748) > 1e-3 { // over 10 clients
 		t.Errorf("one upload moved the prompt by %v", got)
 	}
@@ -267,18 +259,14 @@ func TestDPAdapts(t *testing.T) {
 			methodtest.Merge(o, methodtest.Options{"adapt": 0.2, "clip": 1.0}))
 		g := &method.Global{Sampling: method.Sampling{Clients: 4, Size: 4}, Shared: tensor.Map{"ctx": tensor.New(1000,
 			6)}, Broadcast: tensor.Map{}, State: tensor.Map{}, Notes: map[string]float64{}}
-		if err := m.Start(g); err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, m.Start(g))
 		var ups []method.Upload
 		for i, v := range moves {
 			u := method.Upload{Client: i, N: 1, Shared: tensor.Map{"ctx": tensor.New(1000, 6)}}
 			u.Shared["ctx"].Data[0] = v
 			ups = append(ups, u)
 		}
-		if err := m.Merge(g, ups); err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, m.Merge(g, ups))
 		return g
 	}
 	g := round(methodtest.Options{"noise": 0.0}, 0.5, -0.5, 0.5, 2)
@@ -320,9 +308,7 @@ func TestDPDropOuts(t *testing.T) {
 	up := method.Upload{Client: method.AggregatedClient, Shared: tensor.Map{"ctx": tensor.New(1, 1)}}
 	for _, up.N = range []int{10, 8, 6, 9, 7, 10, 6, 6} {
 		g.Notes = map[string]float64{}
-		if err := m.Merge(g, []method.Upload{up}); err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, m.Merge(g, []method.Upload{up}))
 		g.Round++
 	}
 	d, _ := methods.DPLayer(m)
@@ -333,9 +319,7 @@ func TestDPDropOuts(t *testing.T) {
 	// A round with a second sum after a crash, of other uploads: the second sum costs as much as one upload.
 	before := g.Notes["epsilon"]
 	g.Noise = func(string, []byte) (*rand.Rand, int, error) { return nil, 2, nil }
-	if err := m.Merge(g, []method.Upload{up}); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, m.Merge(g, []method.Upload{up}))
 	if e := g.Notes["epsilon"]; !(e > before+1) {
 		t.Errorf("two releases in a round raise epsilon from %v to %v", before, e)
 	}
@@ -373,9 +357,7 @@ func TestDPAddsTheRecordedNoise(t *testing.T) {
 	for _, v := range []float32{0.5, 0.5, 1, 2} {
 		ups = append(ups, method.Upload{Shared: tensor.Map{"ctx": tensor.Of([]float32{v, 0}, 2)}})
 	}
-	if err := m.Merge(g, ups); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, m.Merge(g, ups))
 	std := 1 / math.Sqrt(1/(0.2*0.2)-1/(0.4*0.4)) // 1/z² less 1/(2·4/20)²
 	for i, sum := range []float64{0.5 + 0.5 + 1 + 1, 0} {
 		want := (sum + std*float64(drawn["dp/ctx"][i])) / 4
