@@ -42,15 +42,15 @@ func TestUploads(t *testing.T) {
 	}
 }
 
-// The root mean square of the update (2,-1,0,...) of 20,000 numbers is √(5/20000). Twenty times that must be the
-// standard deviation of the noise within three standard errors, and its mean must be as close to 0. The same round has
-// the same noise.
+// The root mean square of the update (2,-1,0,...) from (1,0,...) of 20,000 numbers is √(5/20000). Twenty times that
+// must be the standard deviation of the noise within three standard errors, and its mean must be as close to 0. The
+// same round has the same noise.
 func TestGaussian(t *testing.T) {
 	const n = 20000
 	a := Attack{Config{Kind: Gaussian, Strength: 20}, []int{1}, 3}
 	noise := func(round int) []float32 {
 		old, now := tensor.New(n), tensor.New(n)
-		now.Data[0], now.Data[1] = 2, -1
+		old.Data[0], now.Data[0], now.Data[1] = 1, 3, -1
 		up := method.Upload{Client: 1, Shared: tensor.Map{"ctx": now}}
 		a.Upload(round, tensor.Map{"ctx": old}, &up, nil)
 		return up.Shared["ctx"].Data

@@ -10,9 +10,10 @@ import (
 func TestKeyOf(t *testing.T) {
 	lr := KeyErrorf("train.lr", "%v: %w", 3, io.EOF)
 	for want, err := range map[string]error{
-		"":           io.EOF,
+		"":           errors.Join(io.EOF, Check("own.", inner{4}), Check("own.", inner{8})),
 		"train.lr":   fmt.Errorf("client 0: %w", errors.Join(io.EOF, lr)),
 		"train":      KeyErrorf("train", "%w", lr),
+		"own.depth":  Check("own.", inner{5}),
 		"train.each": Need(false, "train.each", "%d entries", 2),
 	} {
 		if got := KeyOf(err); got != want {

@@ -6,7 +6,7 @@ import (
 )
 
 type inner struct {
-	Depth int `config:"depth"`
+	Depth int `config:"depth" in:"1..4|8.."`
 }
 
 func (inner) LongHelp() map[string]string {

@@ -27,6 +27,8 @@ func TestSuggest(t *testing.T) {
 		{"sdfde", methods, "did you mean sdfed? see all"}, // two letters in the wrong order
 		{"resnet", methods, "see all"},
 		{"mnist", strings.Fields("a b c d e f g h list"), "see all"}, // two of five letters
+		{"train.rnds", keys, "see all"},                              // two of four letters behind the section
+		{"x", strings.Fields("a b c d e f g h"), "use a, b, c, d, e, f, g or h"},
 		{"x", keys[:2], "use method or seed"},
 		{"x", keys[:1], "use method"},
 	} {

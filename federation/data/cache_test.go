@@ -97,12 +97,13 @@ func TestCacheWarmEqualsCold(t *testing.T) {
 	}
 }
 
-// Pieces may begin and end anywhere in a shard, and one may reach over several.
+// Pieces may begin and end anywhere in a shard, and one may reach over several. A row is larger than the part of the
+// rows that a core reads.
 func TestMatrixInPieces(t *testing.T) {
 	c := Cache{Dir: t.TempDir()}
 	whole, pieces := Key{1}, Key{2}
-	x := matrix(10, 6)
-	x.Shape = []int{10, 2, 3}
+	x := matrix(10, 2*tensor.Part)
+	x.Shape = []int{10, 2, tensor.Part}
 	m, err := c.Matrix(pieces, x.Shape, per)
 	if err != nil {
 		t.Fatal(err)
@@ -211,13 +212,10 @@ func TestShards(t *testing.T) {
 		t.Errorf("told of %d damaged shards, want 2", told)
 	}
 	m = open()
-	for i := range 3 { // up to the point where the process is killed
+	for i := range 4 { // up to the point where the process is killed
 		if err := m.Append(x.Rows([]int{i})); err != nil {
 			t.Fatal(err)
 		}
-	}
-	if err := m.Append(x.Rows([]int{3})); err != nil {
-		t.Fatal(err)
 	}
 	m.Close()
 	m = open()
@@ -238,10 +236,11 @@ func TestShards(t *testing.T) {
 }
 
 // TestCacheDetectsDamage flips a bit in every byte of a small file and truncates it at every length: the file always
-// counts as absent and is never read as a matrix, and writing it again repairs it.
+// counts as absent and is never read as a matrix, and writing it again repairs it. Only a file without room for
+// the 32 bytes of SHA-256 is said to be truncated.
 func TestCacheDetectsDamage(t *testing.T) {
-	told := 0
-	c := Cache{Dir: t.TempDir(), Damaged: func(string, error) { told++ }}
+	told, why := 0, error(nil)
+	c := Cache{Dir: t.TempDir(), Damaged: func(_ string, err error) { told, why = told+1, err }}
 	k := Key{5}
 	if err := put(c, k, matrix(3, 4)); err != nil {
 		t.Fatal(err)
@@ -251,8 +250,9 @@ func TestCacheDetectsDamage(t *testing.T) {
 		t.Helper()
 		filetest.Write(t, c.path(k, 0), bytes)
 		before := told
-		if x, ok, err := get(c, k, 3, 4); x != nil || ok || err != nil || told != before+1 {
-			t.Fatalf("%s at %d: %v %v %v, told %d", what, at, x, ok, err, told-before)
+		if x, ok, err := get(c, k, 3, 4); x != nil || ok || err != nil || told != before+1 ||
+			(why.Error() == "truncated") != (len(bytes) < 32) {
+			t.Fatalf("%s at %d: %v %v %v, told %d of %v", what, at, x, ok, err, told-before, why)
 		}
 	}
 	for i := range raw {

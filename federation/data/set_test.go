@@ -192,10 +192,8 @@ func TestHashesOfPixels(t *testing.T) {
 	// A damaged file of the cache is reported, without a folder nothing is kept, and a file for a folder is an error.
 	told := ""
 	f := files(t, map[string]string{"a": "cat"})
-	c := Cache{Dir: t.TempDir(), Damaged: func(path string, err error) {
-		told = filepath.Base(path) + " " +
-			err.Error()
-	}}
+	c := Cache{Dir: t.TempDir(),
+		Damaged: func(path string, err error) { told = filepath.Base(path) + " " + err.Error() }}
 	path := filepath.Join(c.Dir, "contents", Digest([]Example{f["a"]}))
 	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755),
 		os.WriteFile(path, []byte(contentsMagic), 0o644)); err != nil {

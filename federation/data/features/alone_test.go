@@ -112,10 +112,8 @@ func TestContentIsTheKey(t *testing.T) {
 		return list
 	}
 	computed := 0
-	x := features.Extractor{Cache: data.Cache{Dir: t.TempDir()}, Workers: 1, Progress: func(string, int,
-		int) {
-		computed++
-	}}
+	x := features.Extractor{Cache: data.Cache{Dir: t.TempDir()}, Workers: 1,
+		Progress: func(string, int, int) { computed++ }}
 	dark := extract(t, x, b, write(path, 20), 1)[0]
 	light := extract(t, x, b, write(path, 220), 1)[0]
 	if slices.Equal(dark.Data, light.Data) || computed != 2 {

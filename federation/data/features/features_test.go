@@ -94,10 +94,8 @@ func TestSameWhateverTheCacheHolds(t *testing.T) {
 	cache := data.Cache{Dir: t.TempDir()}
 	cold := extract(t, features.Extractor{Cache: cache, Workers: 1}, b, list, 1)[0]
 	calls := 0
-	warm := extract(t, features.Extractor{Cache: cache, Workers: 2, Seed: 7, Progress: func(string, int,
-		int) {
-		calls++
-	}}, b, list, 1)[0]
+	warm := extract(t, features.Extractor{Cache: cache, Workers: 2, Seed: 7,
+		Progress: func(string, int, int) { calls++ }}, b, list, 1)[0]
 	two := extract(t, features.Extractor{Cache: data.Cache{Dir: t.TempDir()}, Workers: 2}, b, list, 1)[0]
 	if calls > 0 {
 		t.Errorf("%d images were computed again", calls)

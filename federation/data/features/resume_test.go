@@ -2,6 +2,7 @@ package features_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"io/fs"
@@ -10,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -40,9 +42,9 @@ func shardsIn(t *testing.T, dir string) map[string]string {
 	return out
 }
 
-// TestStopped: a run that ends in the middle, as after Ctrl-C, leaves whole shards of 64 images (shardRows); the next
-// run begins with the first missing image, and with the first image for another kind of features. On a device, batches
-// of 128 images fill two shards, and the one with image 140 is complete.
+// TestStopped: a run that ends in the middle, as after Ctrl-C, leaves whole shards of 64 images (shardRows). The next
+// run computes the missing images, also those of a shard that is lost, and counts the others as done. On a device,
+// batches of 128 images fill two shards, and the one with image 140 is complete.
 func TestStopped(t *testing.T) {
 	b, list := small(t), images(t, 400)
 	for name, c := range map[string]struct {
@@ -52,12 +54,10 @@ func TestStopped(t *testing.T) {
 		dir := t.TempDir()
 		ctx, stop := context.WithCancel(t.Context())
 		defer stop()
-		begun := 0
+		begun, last := 0, 0
 		x := features.Extractor{Cache: data.Cache{Dir: dir}, Session: c.session, Workers: 2,
 			Progress: func(_ string, done, total int) {
-				if begun == 0 {
-					begun = done
-				}
+				begun, last = cmp.Or(begun, done), done
 				if done == 140 {
 					stop()
 				}
@@ -69,10 +69,13 @@ func TestStopped(t *testing.T) {
 		if n := len(shardsIn(t, dir)); n != c.shards || begun != 1 {
 			t.Errorf("%s: %d shards are left, and images from number %d on were computed", name, n, begun)
 		}
+		if err := os.Remove(dir + slices.Min(slices.Collect(maps.Keys(shardsIn(t, dir))))); err != nil {
+			t.Fatal(err)
+		}
 		begun = 0
 		extract(t, x, b, list, 1)
-		if begun != 64*c.shards+1 {
-			t.Errorf("%s: the next run begins with image %d", name, begun)
+		if begun != 64*(c.shards-1)+1 || last != 400 {
+			t.Errorf("%s: the next run counts from %d to %d", name, begun, last)
 		}
 		whole := t.TempDir()
 		extract(t, features.Extractor{Cache: data.Cache{Dir: whole}, Session: c.session}, b, list, 1)

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"promptfed/runtime/goldentest"
+	"promptfed/runtime/tensor"
 )
 
 // TestLeaveOut: for every kind, clients and the left-out examples partition the set by domain.
@@ -36,7 +37,7 @@ func TestLeaveOut(t *testing.T) {
 						}
 					}
 					if got := held(append(slices.Clone(clients), out[0]), list); !slices.Equal(got,
-						everything(len(*sp.Examples))) {
+						tensor.Indices(len(*sp.Examples))) {
 						t.Errorf("%s code %v pooled %v: %s has %d examples, %d are held or left out", kind, code,
 							pooled, sp.Name, len(*sp.Examples), len(got))
 					}

@@ -2,6 +2,7 @@ package partition
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -11,6 +12,7 @@ import (
 
 	"promptfed/federation/data"
 	"promptfed/runtime/goldentest"
+	"promptfed/runtime/tensor"
 )
 
 // toy returns a set without images: train and test examples per class and domain, in mixed order (class fastest).
@@ -43,14 +45,6 @@ func held(clients []Client, build func(Client) []int) []int {
 		out = append(out, build(c)...)
 	}
 	slices.Sort(out)
-	return out
-}
-
-func everything(n int) []int {
-	var out []int
-	for i := range n {
-		out = append(out, i)
-	}
 	return out
 }
 
@@ -102,21 +96,11 @@ func TestEveryExampleOnce(t *testing.T) {
 		if len(clients) != p.Clients {
 			t.Fatalf("%d clients", len(clients))
 		}
-		if pooled {
-			got := held(clients, func(c Client) []int { return slices.Concat(c.Train, c.Val, c.Test) })
-			if !slices.Equal(got, everything(len(s.Pool))) {
-				t.Fatalf("pool indices %v", got)
-			}
-		} else {
-			for _, l := range []struct {
-				of func(Client) []int
-				n  int
-			}{{func(c Client) []int { return c.Train }, len(s.Train)}, {func(c Client) []int { return c.Val },
-				len(s.Val)},
-				{func(c Client) []int { return c.Test }, len(s.Test)}} {
-				if got := held(clients, l.of); !slices.Equal(got, everything(l.n)) {
-					t.Fatalf("indices %v of %d", got, l.n)
-				}
+		for name, list := range lists {
+			n := map[string]int{"train": len(s.Train), "val": len(s.Val), "test": len(s.Test),
+				"pool": len(s.Pool)}[name]
+			if got := held(clients, list); pooled == (name == "pool") && !slices.Equal(got, tensor.Indices(n)) {
+				t.Fatalf("%s: indices %v of %d", name, got, n)
 			}
 		}
 		for i, c := range clients {
@@ -263,13 +247,7 @@ func TestDomainRemainder(t *testing.T) {
 		}
 		last = c.Domain
 	}
-	two := 0
-	for _, n := range count {
-		if n == 2 {
-			two++
-		}
-	}
-	if len(count) != 4 || two != 2 {
+	if got := slices.Sorted(maps.Values(count)); !slices.Equal(got, []int{1, 1, 2, 2}) {
 		t.Errorf("clients per domain %v", count)
 	}
 }
@@ -314,7 +292,7 @@ func TestPartitionErrors(t *testing.T) {
 func TestFewShot(t *testing.T) {
 	s := toy(3, 0, 10, 0, 1)
 	labels := data.Labels(s.Train)
-	index := everything(30)[:25] // 9, 8 and 8 examples of the classes
+	index := tensor.Indices(30)[:25] // 9, 8 and 8 examples of the classes
 	got := drawShots(index, labels, 4, 1)
 	count := make([]int, 3)
 	for _, i := range got {

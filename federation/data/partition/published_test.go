@@ -126,11 +126,7 @@ func (c codeCase) run(t *testing.T) {
 
 // partition.seed replaces the seed that the public code sets.
 func TestSeedOfCode(t *testing.T) {
-	set := toy(6, 0, 20, 0, 5)
-	for k := range set.Classes {
-		set.Coarse = append(set.Coarse, k%2)
-	}
-	set.Superclasses = []string{"a", "b"}
+	set := coarse(toy(6, 0, 20, 0, 5), 2)
 	split := func(seed uint64) string {
 		got, err := Split(Config{Kind: "pachinko", Clients: 3, Beta: 1, FineBeta: 10, Code: true, Seed: seed}, set, 0,
 			5)

@@ -38,12 +38,12 @@ func TestDrawnSet(t *testing.T) {
 	}
 	// With fewer classes or more images, the other images stay the same; with another seed they differ.
 	less := cfg
-	less.Generator.Classes, less.Generator.Train = []string{"fish"}, 5
+	less.Generator.Classes, less.Generator.Train, less.Generator.Test = []string{"fish"}, 5, 1
 	if got := pixels(mustOpen(t, less).Train[1]); seen[got] != "drawn/train/photo/fish/0001" {
 		t.Errorf("changed with the counts: %q", seen[got])
 	}
-	less.Seed = 1
-	if got := pixels(mustOpen(t, less).Train[1]); seen[got] != "" {
+	less.Seed, less.Generator.Train = 1, 1
+	if got := pixels(mustOpen(t, less).Train[0]); seen[got] != "" {
 		t.Error("the seed does not decide")
 	}
 	other := mustOpen(t, Config{Set: "synthetic", Seed: 1, Generator: cfg.Generator})
@@ -55,7 +55,8 @@ func TestDrawnSet(t *testing.T) {
 		words []string
 	}{{Generator{Classes: []string{"blob"}}, []string{`"blob"`, "star"}},
 		{Generator{Domains: []string{"x"}}, []string{`"x"`, "photo"}},
-		{Generator{Train: 3}, []string{"test 0"}}, {Generator{Classes: []string{"star", "star"}}, []string{"twice"}}} {
+		{Generator{Train: 3}, []string{"test 0"}},
+		{Generator{Classes: []string{"star", "star"}}, []string{"occurs twice"}}} {
 		_, err := Open(Config{Set: "synthetic", Generator: c.d})
 		goldentest.WantError(t, err, c.words...)
 	}

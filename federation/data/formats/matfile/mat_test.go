@@ -53,6 +53,7 @@ func TestReadMATErrors(t *testing.T) {
 		copy(out[at:], b)
 		return out
 	}
+	element := func(b string) []byte { return append(bytes.Clone(whole[:128]), b...) }
 	for _, c := range []struct {
 		raw   []byte
 		words string
@@ -64,6 +65,14 @@ func TestReadMATErrors(t *testing.T) {
 		{change(124, 0, 2), "7.3"},
 		{change(136, 'n', 'o'), "compressed part is broken"},
 		{change(150, 0, 0, 0, 0), "byte 128"},
+		{element("\x0e\x00\x00\x00\x00\x00\x00\x00"), "array flags are cut off"}, // a matrix of no bytes
+		{element("\x0e\x00\x00\x00\x08\x00\x00\x00\x06\x00\x00\x00\xff\xff\xff\xff"), "4294967295 bytes"},
+		// a matrix of class 4, which is text, with nothing behind its flags
+		{element("\x0e\x00\x00\x00\x10\x00\x00\x00\x06\x00\x00\x00\x08\x00\x00\x00\x04" +
+			strings.Repeat("\x00", 7)), "no numeric variable"},
+		// compressed, but no matrix: a zlib stream (RFC 1950) of a stored block of eight zeros
+		{element("\x0f\x00\x00\x00\x13\x00\x00\x00\x78\x01\x01\x08\x00\xf7\xff" + strings.Repeat("\x00", 8) +
+			"\x00\x08\x00\x01"), "no numeric variable"},
 	} {
 		path := filetest.Write(t, filepath.Join(t.TempDir(), "x.mat"), c.raw)
 		_, _, err := Read(path, "int8")

@@ -4,12 +4,15 @@ import (
 	"bytes"
 	"compress/gzip"
 	"encoding/binary"
+	"errors"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/klauspost/compress/snappy"
 	"github.com/klauspost/compress/zstd"
+	"github.com/parquet-go/parquet-go/encoding/thrift"
 	"github.com/parquet-go/parquet-go/format"
 
 	"promptfed/federation/data/datatest"
@@ -48,6 +51,18 @@ func TestParquetGuard(t *testing.T) {
 		h.UncompressedPageSize = int32(len(body))
 		return checkPage(h, format.Uncompressed, levels, body)
 	}
+	short := &format.PageHeader{Type: format.DataPageV2, UncompressedPageSize: 3}
+	short.DataPageHeaderV2.V.DefinitionLevelsByteLength = 2
+	footer := write(t, t.TempDir(), rowsOf(1)).File.Metadata()
+	withRows := func(n int64) error {
+		footer.RowGroups[0].NumRows = n
+		raw, err := thrift.Marshal(new(thrift.CompactProtocol), footer)
+		size := binary.LittleEndian.AppendUint32(nil, uint32(len(raw)))
+		return errors.Join(err, readError(slices.Concat([]byte("PAR1"), raw, size, []byte("PAR1"))))
+	}
+	if err := withRows(0); err != nil {
+		t.Errorf("a group without rows: %v", err)
+	}
 	dict := &format.PageHeader{Type: format.DictionaryPage}
 	dict.DictionaryPageHeader.Valid = true
 	dict.DictionaryPageHeader.V.NumValues = 1 << 30
@@ -73,11 +88,13 @@ func TestParquetGuard(t *testing.T) {
 		"wide indices": {check(page(format.RLEDictionary, 3), 0, []byte{33}), []string{"33 bits"}},
 		"levels": {check(page(format.Plain, 3), 1, append(binary.LittleEndian.AppendUint32(nil,
 			uint32(len(run)+1)), append(run, 0)...)), []string{"runs of 1073741824"}},
-		"levels beyond": {check(page(format.Plain, 3), 1, []byte{9, 0, 0, 0, 1}), []string{"ends early"}},
-		"packed beyond": {checkRuns([]byte{0x81, 0x01, 0}, 8, 1<<30), []string{"ends early"}},
+		"levels beyond":              {check(page(format.Plain, 3), 1, []byte{9, 0, 0, 0, 1}), []string{"ends early"}},
+		"levels of version 2 beyond": {checkPage(short, format.Uncompressed, 1, []byte{0}), []string{"ends early"}},
+		"packed beyond":              {checkRuns([]byte{0x81, 0x01, 0}, 8, 1<<30), []string{"ends early"}},
 		"delta": {check(page(format.DeltaBinaryPacked, 3), 0, append([]byte{128, 1, 4},
 			binary.AppendUvarint(nil, 1<<30)...)), []string{"1073741824 values", "page of 3"}},
 		"other encoding":   {check(page(format.DeltaByteArray, 3), 0, []byte{0}), []string{"DELTA_BYTE_ARRAY"}},
+		"many rows":        {withRows(1 << 40), []string{"row group 0 of 1099511627776 rows"}},
 		"small file":       {readError([]byte("PAR1")), []string{"too short"}},
 		"footer too large": {readError([]byte("PAR1....\xff\xff\xff\x7fPAR1")), []string{"footer of 2147483647"}},
 	} {

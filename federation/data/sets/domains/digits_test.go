@@ -164,6 +164,7 @@ func TestDigitErrors(t *testing.T) {
 		"usps label":  {map[string]string{"usps/usps": "11 1:0\n"}, []string{"usps: line 1", `"11"`}},
 		"usps index":  {map[string]string{"usps/usps": "1 1:0\n\n1 257:0\n"}, []string{"line 3", `"257:0"`}},
 		"usps value":  {map[string]string{"usps/usps": "1 1:NaN\n"}, []string{"line 1", `"1:NaN"`}},
+		"usps empty":  {map[string]string{"usps/usps": "\n"}, []string{"usps: no images"}},
 		"usps packed": {map[string]string{"usps/usps.bz2": "1 1:0\n"}, []string{"usps.bz2", "bzip2"}},
 		"list": {map[string]string{"mnist_m/train.txt": "1.png\n", "mnist_m/train_images/1.png": "x"},
 			[]string{"train.txt: line 1", "no label"}},

@@ -309,6 +309,7 @@ func TestDomainListErrors(t *testing.T) {
 			`"crow"`, "22", `"bird"`}},
 		"no image": {"DomainNet/clipart_train.txt", "clipart/bird/x.png 22\n",
 			[]string{"clipart_train.txt: line 1", "x.png does not exist", "DomainNet"}},
+		"no image of a class": {"DomainNet/clipart_train.txt", "bird/x.png 22\n", []string{"x.png does not exist"}},
 		"no label": {"DomainNet/clipart_train.txt", "clipart/bird/a.png\n", []string{"line 1",
 			"no label"}},
 		"a word for a label": {"DomainNet/clipart_train.txt", "\nclipart/bird/a.png one\n", []string{"line 2",

@@ -193,10 +193,10 @@ func TestParquetNames(t *testing.T) {
 			}
 		})
 	}
-	s := mustOpen(t, source.Config{Set: "parquet", Root: put(t, files)})
-	if !slices.Equal(s.Domains, []string{"art", "real"}) || s.Train[0].Domain != 1 {
-		t.Errorf("%q %v", s.Domains, settest.IDs(s.Train))
-	}
+	_, err := openSet(source.Config{Set: "parquet", Root: datatest.Write(t, put(t, files), map[string]string{
+		"dataset_infos.json": `{"default": {"features": {"fine_label": {"names": [` + strings.Join(list[:7], ",") +
+			`], "_type": "ClassLabel"}}}}`})})
+	goldentest.WantError(t, err, "column fine_label: label 7 is out of range: expected 0 to 6")
 	for name, text := range map[string]string{"README.md": "---\na: [\n---\n", "dataset_infos.json": "[]"} {
 		_, err := openSet(source.Config{Set: "parquet", Root: datatest.Write(t, put(t, files),
 			map[string]string{name: text})})
@@ -206,7 +206,7 @@ func TestParquetNames(t *testing.T) {
 	if err := os.Symlink("README.md", filepath.Join(filepath.Dir(root), "README.md")); err != nil { // cannot be opened
 		t.Skip(err)
 	}
-	_, err := openSet(source.Config{Set: "parquet", Root: root})
+	_, err = openSet(source.Config{Set: "parquet", Root: root})
 	goldentest.WantError(t, err, "README.md", "names of classes")
 }
 

@@ -78,7 +78,7 @@ func TestDraws(t *testing.T) {
 		n          int
 		want       string
 	}{{.9, .1, 5, "0train 4, 0val 1"}, {.5, .5, 3, "0train 2, 0val 1"}, {.9, 0, 3, "0test 1, 0train 2"},
-		{.4, .6, 1, "0train 1"}, {.6, .3, 2, "0test 1, 0train 1"}} {
+		{.4, .6, 1, "0train 1"}, {.6, .3, 2, "0test 1, 0train 1"}, {.05, .9, 2, "0test 1, 0train 1"}} {
 		l := list("", c.n)
 		if l.draw("", c.train, c.val); splitsOf(l) != c.want {
 			t.Errorf("%+v: %s", c, splitsOf(l))
