@@ -29,38 +29,34 @@ func folder(t *testing.T) (dir, file string) {
 	return dir, file
 }
 
-func info(t *testing.T, file string) os.FileInfo {
+// must ends the test if there is an error.
+func must(t testing.TB, err error) {
 	t.Helper()
-	st, err := os.Stat(file)
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+func info(t *testing.T, file string) os.FileInfo {
+	t.Helper()
+	st, err := os.Stat(file)
+	must(t, err)
 	return st
 }
 
 // put overwrites the last byte of a file and restores its modification time.
 func put(t *testing.T, file string, b byte) {
 	t.Helper()
-	st := info(t, file)
-	f, err := os.OpenFile(file, os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	if _, err := f.WriteAt([]byte{b}, st.Size()-1); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chtimes(file, st.ModTime(), st.ModTime()); err != nil {
-		t.Fatal(err)
-	}
+	st, content := info(t, file), filetest.Read(t, file)
+	content[len(content)-1] = b
+	filetest.Write(t, file, content)
+	must(t, os.Chtimes(file, st.ModTime(), st.ModTime()))
 }
 
 func sumOf(t *testing.T, dir string) string {
 	t.Helper()
 	have, err := HashFiles(dir, []string{"weights"}, false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return have["weights"].SHA256
 }
 
@@ -78,13 +74,9 @@ func planted(t *testing.T, dir string, change func(*known)) {
 	}
 	r["weights"] = k
 	path, err := recordOf(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	data, err := r.bytes()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	filetest.Write(t, path, data)
 }
 
@@ -121,12 +113,8 @@ func TestRecordIsNotBelieved(t *testing.T) {
 			planted(t, dir, nil)
 			st := info(t, file)
 			filetest.Write(t, file+"2", make([]byte, leastKept))
-			if err := os.Chtimes(file+"2", st.ModTime(), st.ModTime()); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.Rename(file+"2", file); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.Chtimes(file+"2", st.ModTime(), st.ModTime()))
+			must(t, os.Rename(file+"2", file))
 		},
 		"another number of the file": func(t *testing.T, dir, file string) {
 			planted(t, dir, func(k *known) { k.Stamp += "0" })
@@ -137,9 +125,7 @@ func TestRecordIsNotBelieved(t *testing.T) {
 		"a damaged record": func(t *testing.T, dir, file string) {
 			planted(t, dir, nil)
 			path, err := recordOf(dir)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			data := filetest.Read(t, path)
 			data = bytes.Replace(data, []byte("planted"), []byte("plantef"), 1)
 			filetest.Write(t, path, data)
@@ -162,9 +148,7 @@ func TestRecordIsNotBelieved(t *testing.T) {
 func TestNotKept(t *testing.T) {
 	dir, file := folder(t)
 	soon := time.Now().Add(time.Hour)
-	if err := os.Chtimes(file, soon, soon); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Chtimes(file, soon, soon))
 	if sumOf(t, dir); len(recorded(dir)) > 0 {
 		t.Error("a file of the future is kept")
 	}
@@ -225,16 +209,12 @@ func TestRecordIsBounded(t *testing.T) {
 		t.Errorf("the record holds %d files", len(r))
 	}
 	path, err := recordOf(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	old := time.Now().Add(-time.Hour)
 	for i := range maxFolders {
 		name := filepath.Join(filepath.Dir(path), "old"+string(rune('a'+i%26))+strings.Repeat("x", i/26))
 		filetest.Write(t, name, "")
-		if err := os.Chtimes(name, old, old); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Chtimes(name, old, old))
 	}
 	many.Save(dir)
 	list, err := os.ReadDir(filepath.Dir(path))

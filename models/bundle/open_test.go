@@ -19,6 +19,7 @@ import (
 	"promptfed/runtime/graph"
 	"promptfed/runtime/onnx"
 	"promptfed/runtime/onnx/onnxtest"
+	"promptfed/runtime/tensor"
 )
 
 // stub keeps what it is asked for.
@@ -187,6 +188,10 @@ func TestManifest(t *testing.T) {
 	if maxManifest != 16777216 || MaxRows != 16777216 || MaxExtent != 1048576 {
 		t.Error("the limits are others")
 	}
+	if VersionOf(map[string]File{"text/model.onnx": {}}) != Version || VersionOf(map[string]File{"text/model.onnx": {},
+		"text/text-gradient.onnx": {}}) != GradientVersion {
+		t.Error("only a gradient file raises the version")
+	}
 	dir := t.TempDir()
 	for size, good := range map[int]bool{maxManifest: true, maxManifest + 1: false} {
 		made(t, dir, ManifestFile, strings.Repeat("x", size))
@@ -204,7 +209,7 @@ func TestInspect(t *testing.T) {
 	made(t, dir, "a/bundle.json", "{}")
 	made(t, dir, "c/weights", "")
 	t.Setenv(ModelsVariable, dir)
-	for _, path := range []string{plain, filepath.Join(plain, ManifestFile), "n", "folder=n"} {
+	for _, path := range []string{plain, filepath.Join(plain, ManifestFile), "n", "folder=n", "folder=" + plain} {
 		r, err := Inspect(path)
 		if err != nil || r.Kind != KindBundle || r.Path != plain || r.Bundle == nil || len(r.Tensors) != 3 ||
 			r.Tensors[0].Name != "a" || !slices.Equal(r.DTypes, []DTypeReport{{"F16", 1, 6, 12}, {"F32", 2, 8, 32}}) {
@@ -270,9 +275,7 @@ func TestInspectONNX(t *testing.T) {
 	made(t, dir, "w.bin", strings.Repeat("\x00", 32))
 	path := filepath.Join(made(t, dir, "m.ONNX", string(b)), "m.ONNX")
 	r, err := Inspect(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	got := fmt.Sprintln(r.Kind, r.Path == path, r.Format, r.Opsets, r.Ops, r.Metadata, r.Inputs, r.Outputs, r.Tensors,
 		r.DTypes)
 	want := KindONNX + " true maker 2 map[:18 com.microsoft:3] map[Neg:2 com.microsoft:QuickGelu:1] map[k:v] " +
@@ -292,13 +295,39 @@ func TestInspectONNX(t *testing.T) {
 	}
 }
 
+// Features may differ by 1e-4 of the largest number, here by 0.001.
+func TestSameFeatures(t *testing.T) {
+	want := tensor.Of([]float32{3, -10}, 2)
+	if err := SameFeatures(tensor.Of([]float32{3.0009, -10}, 2), want); err != nil {
+		t.Error(err)
+	}
+	goldentest.WantError(t, SameFeatures(tensor.Of([]float32{3.0011, -10}, 2), want), "features differ by 0.0011")
+	for _, pair := range [][2]*tensor.Tensor{{nil, want}, {want, nil}, {tensor.New(1), want},
+		{want, tensor.Of([]float32{3, float32(math.NaN())}, 2)}} {
+		goldentest.WantError(t, SameFeatures(pair[0], pair[1]), "in place of")
+	}
+}
+
+// A gradient file may leave the number of rows open, here that of the last two at most; their size is fixed.
+func TestBoxFeatures(t *testing.T) {
+	dir := t.TempDir()
+	input := func() graph.Node {
+		return graph.New().Input("x", graph.Float, graph.Shape{graph.Sym("N"), graph.StaticDim(6)})
+	}
+	features := graph.Output{Name: "features", Node: input().Slice(0, -2, math.MaxInt64)}
+	must(t, WriteGradient(filepath.Join(dir, TextGradientFile), dir, features, "x"))
+	box, err := OpenBox(dir, TextGradientFile, "features", "x")
+	must(t, err)
+	if y := box.Features(map[string]graph.Node{"x": input()}); y.Dim(1) != 6 || y.Graph().Err() != nil {
+		t.Errorf("features of shape %v: %v", y.Shape(), y.Graph().Err())
+	}
+}
+
 // words returns a bundle with a small vocabulary: bytes, and "cat" as one word.
 func words(t *testing.T) (*Bundle, *stub) {
 	t.Helper()
 	tokens, err := tokenizer.FromMerges(strings.NewReader("#version: 0.2\nc a\nca t</w>\n"), 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	s := &stub{}
 	return &Bundle{Name: "b", Towers: s, tokens: tokens, Text: clip.TextArch{Context: 5, Width: 2}}, s
 }
@@ -376,9 +405,7 @@ func TestTokenizerOfABundle(t *testing.T) {
 	dir := made(t, t.TempDir(), "merges.txt", "#version: 0.2\nc a\nca t</w>\n")
 	b := &Bundle{Name: "b", Dir: dir, Vocabulary: "merges.txt", TokenRows: 1 << 20}
 	tokens, err := b.Tokenizer()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if again, err := b.Tokenizer(); err != nil || again != tokens {
 		t.Error("it is read twice")
 	}

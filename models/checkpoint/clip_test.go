@@ -148,6 +148,27 @@ func TestNamingSchemesAgree(t *testing.T) {
 	}
 }
 
+// Layer scale multiplies the rows of the linear layer before it, and their biases.
+func TestLayerScale(t *testing.T) {
+	m := renamed(t, "testdata/openclip", same)
+	read := func(factor float32) tensor.Map {
+		m["visual.transformer.resblocks.1.ls_2.gamma"] = tensor.Of(slices.Repeat([]float32{factor}, 12), 12)
+		w, err := CLIP(fromMap(t, OpenCLIP, m, config(t, openclipConfigOf("", "")), Options{}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return list(t, w)
+	}
+	want := read(1)
+	for _, kind := range []string{"weight", "bias"} {
+		x := want["visual.transformer.resblocks.1.mlp.c_proj."+kind]
+		x.Axpy(1, x)
+	}
+	if d := cmp.Diff(want, read(2)); d != "" {
+		t.Error(d)
+	}
+}
+
 // renamed copies the tensors of a checkpoint into memory; change returns the new name, or "" to omit a tensor.
 func renamed(t *testing.T, path string, change func(string) string) tensor.Map {
 	t.Helper()
@@ -163,6 +184,16 @@ func renamed(t *testing.T, path string, change func(string) string) tensor.Map {
 	return m
 }
 
+func same(name string) string { return name }
+
+// custom returns OpenCLIP's name of a tensor in a model with custom text.
+func custom(name string) string {
+	if strings.HasPrefix(name, "visual.") || name == "logit_scale" {
+		return name
+	}
+	return "text." + name
+}
+
 func config(t *testing.T, text string) map[string]any {
 	t.Helper()
 	if text == "" {
@@ -176,17 +207,9 @@ func config(t *testing.T, text string) map[string]any {
 }
 
 func TestCustomTextNames(t *testing.T) {
-	m := renamed(t, "testdata/openclip", func(n string) string {
-		if strings.HasPrefix(n, "visual.") || n == "logit_scale" {
-			return n
-		}
-		return "text." + n
-	})
-	c, err := FromMap(StateDict, m, nil, Options{VisionHeads: 3, TextHeads: 2, Activation: GELU, Epsilon: 1e-5})
-	if err != nil {
-		t.Fatal(err)
-	}
-	a, err := Detect(c)
+	m := renamed(t, "testdata/openclip", custom)
+	opts := Options{VisionHeads: 3, TextHeads: 2, Activation: GELU, Epsilon: 1e-5}
+	a, err := Detect(fromMap(t, StateDict, m, nil, opts))
 	if err != nil || len(a.Warnings) > 0 || a.Text.Layers != 2 {
 		t.Errorf("%+v %v", a, err)
 	}
@@ -197,13 +220,6 @@ func TestCustomTextNames(t *testing.T) {
 // In float32, or completely in half precision, it is a guess with a warning. Tensors that a training loop saved, or
 // with OpenCLIP's custom text names, are OpenCLIP's, whose default is GELU.
 func TestActivationOfStateDicts(t *testing.T) {
-	same := func(n string) string { return n }
-	custom := func(n string) string {
-		if strings.HasPrefix(n, "visual.") || n == "logit_scale" {
-			return n
-		}
-		return "text." + n
-	}
 	for _, c := range []struct {
 		what     string
 		name     func(string) string
@@ -223,11 +239,8 @@ func TestActivationOfStateDicts(t *testing.T) {
 		{"a training checkpoint", same, func(string) string { return "F32" }, true, GELU, 1},
 		{"custom text", custom, func(string) string { return "F32" }, false, GELU, 1},
 	} {
-		ckpt, err := FromMap(StateDict, renamed(t, "testdata/openclip", c.name), nil, Options{VisionHeads: 3,
+		ckpt := fromMap(t, StateDict, renamed(t, "testdata/openclip", c.name), nil, Options{VisionHeads: 3,
 			TextHeads: 2})
-		if err != nil {
-			t.Fatal(err)
-		}
 		ckpt.training = c.training
 		for name, h := range ckpt.handles {
 			h.DType = c.dtype(name)
@@ -254,7 +267,6 @@ func openclipConfigOf(vision, text string) string {
 }
 
 func TestWrongArchitectures(t *testing.T) {
-	same := func(n string) string { return n }
 	without := func(part string) func(string) string {
 		return func(n string) string {
 			if strings.Contains(n, part) {
@@ -308,14 +320,9 @@ func TestWrongArchitectures(t *testing.T) {
 			`vision_cfg.pool_type "none" is not supported`},
 		{"no pre-norm", OpenCLIP, renamed(t, oc, same), openclipConfigOf(`,"no_ln_pre":true`, ""), "no_ln_pre is true"},
 		{"no config", OpenCLIP, renamed(t, oc, same), `{}`, "model_cfg with vision_cfg and text_cfg is missing"},
-		{"CoCa", StateDict, tensor.Map{"visual.attn_pool.query": tensor.New(1)}, "",
-			"attention pooling (CoCa)"},
+		{"CoCa", StateDict, tensor.Map{"visual.attn_pool.query": tensor.New(1)}, "", "attention pooling (CoCa)"},
 	} {
-		ckpt, err := FromMap(c.format, c.m, config(t, c.config), Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, err = Detect(ckpt)
+		_, err := Detect(fromMap(t, c.format, c.m, config(t, c.config), Options{}))
 		ok := false
 		for _, w := range strings.Split(c.want, "|") {
 			ok = ok || err != nil && strings.Contains(err.Error(), w)
@@ -326,19 +333,17 @@ func TestWrongArchitectures(t *testing.T) {
 	}
 	extra := renamed(t, oc, same)
 	extra["transformer.resblocks.0.lora"] = tensor.New(1)
-	ckpt, _ := FromMap(StateDict, extra, nil, Options{})
-	_, err := Detect(ckpt)
+	_, err := Detect(fromMap(t, StateDict, extra, nil, Options{}))
 	goldentest.WantErrorOf(t, "a tensor without a place", err, `"transformer.resblocks.0.lora"`)
 	ints := renamed(t, oc, same)
 	ints["ln_final.weight"] = tensor.OfInts(make([]int64, 8), 8)
-	ckpt, _ = FromMap(StateDict, ints, nil, Options{})
-	_, err = Detect(ckpt)
+	_, err = Detect(fromMap(t, StateDict, ints, nil, Options{}))
 	goldentest.WantErrorOf(t, "integer weights", err, "quantised")
 }
 
 // Sizes follow OpenAI's rule, heads = width/64, and for configurations the defaults of transformers and OpenCLIP.
 func TestSettings(t *testing.T) {
-	hf := renamed(t, "testdata/huggingface", func(n string) string { return n })
+	hf := renamed(t, "testdata/huggingface", same)
 	for _, c := range []struct {
 		config string
 		heads  [2]int
@@ -351,8 +356,7 @@ func TestSettings(t *testing.T) {
 		{strings.Replace(hfConfig(`,"num_attention_heads":1`, "", `,"vision_config_dict":null`), `"text_config"`,
 			`"text_config":{"num_attention_heads":4},"text_config_dict"`, 1), [2]int{1, 12}, QuickGELU, 1e-5},
 	} {
-		ckpt, _ := FromMap(HuggingFace, hf, config(t, c.config), Options{})
-		a, err := Detect(ckpt)
+		a, err := Detect(fromMap(t, HuggingFace, hf, config(t, c.config), Options{}))
 		if err != nil {
 			t.Errorf("%s: %v", c.config, err)
 			continue
@@ -362,8 +366,8 @@ func TestSettings(t *testing.T) {
 			t.Errorf("%s: %+v", c.config, a)
 		}
 	}
-	oc := renamed(t, "testdata/openclip", func(n string) string { return n })
-	ckpt, _ := FromMap(OpenCLIP, oc, config(t,
+	oc := renamed(t, "testdata/openclip", same)
+	ckpt := fromMap(t, OpenCLIP, oc, config(t,
 		strings.Replace(openclipConfigOf(`,"head_width":6,"norm_kwargs":{"eps":1e-6}`, `,"heads":8`), `"vision_cfg"`,
 			`"quick_gelu":true,"vision_cfg"`, 1)), Options{})
 	if a, err := Detect(ckpt); err != nil || a.Vision.Heads != 2 || a.Text.Heads != 8 || a.Vision.Eps != 1e-6 ||

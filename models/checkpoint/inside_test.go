@@ -47,11 +47,7 @@ func TestOtherLibrariesAreNamed(t *testing.T) {
 		{"registers", timm, `,"timm_model_name":"vit_base_patch14_reg4_dinov2"`, "", "it has register tokens"},
 		{"two layers", with(timm, "visual.head.mlp.fc1.weight"), "", "", "timm_proj mlp"},
 	} {
-		ckpt, err := FromMap(OpenCLIP, c.m, config(t, openclipConfigOf(c.vision, c.text)), Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, err = CLIP(ckpt)
+		_, err := CLIP(fromMap(t, OpenCLIP, c.m, config(t, openclipConfigOf(c.vision, c.text)), Options{}))
 		goldentest.WantErrorOf(t, c.what, err, c.want)
 	}
 }

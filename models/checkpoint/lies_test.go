@@ -35,8 +35,7 @@ func liars(t testing.TB) map[string][]byte {
 	big := tensorOf(n, 0, tuple(n), tuple(1))
 	return map[string][]byte{
 		"stored": claim(t, zipOf(t, zip.Store, "data.pkl", big, "data/0", "0123456789abcdef"), most, most),
-		"packed": claim(t, zipOf(t, zip.Deflate, "data.pkl", big, "data/0", strings.Repeat("\x00", 1<<20)), most,
-			most),
+		"packed": claim(t, zipOf(t, zip.Deflate, "data.pkl", big, "data/0", strings.Repeat("\x00", 1<<20)), most, most),
 		"newline": bytes.ReplaceAll(zipOf(t, zip.Deflate, "data.pkl", tensorOf(4, 0, tuple(4), tuple(1)), "byteorder",
 			"little"), []byte("a/"), []byte("\n/")),
 		"strided": claim(t, zipOf(t, zip.Store, "data.pkl", tensorOf(n, 0, tuple(1<<14, 1<<14), tuple(1, 1<<14)),

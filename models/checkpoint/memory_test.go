@@ -2,28 +2,28 @@ package checkpoint
 
 import (
 	"slices"
+	"testing"
 
 	"promptfed/runtime/tensor"
 )
 
-// FromMap returns a checkpoint in memory with tensors under their stored names; config is the configuration of the
+// fromMap returns a checkpoint in memory with tensors under their stored names; config is the configuration of the
 // format, or nil.
-func FromMap(format Format, m tensor.Map, config map[string]any, opts Options) (*Checkpoint, error) {
+func fromMap(t testing.TB, format Format, m tensor.Map, config map[string]any, opts Options) *Checkpoint {
+	t.Helper()
 	if err := opts.check(); err != nil {
-		return nil, err
+		t.Fatal(err)
 	}
 	c := &Checkpoint{format: format, path: "(memory)", config: config, handles: map[string]*Handle{}, opts: opts}
-	for name, t := range m {
-		h := &Handle{Name: name, DType: "F32", Shape: slices.Clone(t.Shape), load: func() (*tensor.Tensor,
-			error) {
-			return t.Clone(), nil
-		}}
-		if t.IsInt() {
+	for name, x := range m {
+		h := &Handle{Name: name, DType: "F32", Shape: slices.Clone(x.Shape)}
+		h.load = func() (*tensor.Tensor, error) { return x.Clone(), nil }
+		if x.IsInt() {
 			h.DType = "I64"
 		}
 		c.handles[name] = h
 	}
-	return c, nil
+	return c
 }
 
 // Detect returns the architecture of a checkpoint.

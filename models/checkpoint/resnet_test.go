@@ -169,6 +169,8 @@ func TestResNetNames(t *testing.T) {
 			t.Errorf("%s: %+v", c.name, a)
 		}
 	}
+	_, err := Detect(shapesOnly(HuggingFace, named("visual.", true), config(t, strings.Replace(both, "224", "225", 1))))
+	goldentest.WantErrorOf(t, "another image size", err, "image_size is 225, but the weights say 224")
 	projection := named("visual.", true)
 	projection["text_projection"] = []int{512, 1024}
 	delete(projection, "text_projection.weight")
@@ -189,8 +191,7 @@ func TestResNetNames(t *testing.T) {
 			"stage visual.layer4 of the ResNet is missing"},
 		"no pooling": {func(m map[string][]int) { deleteUnder(m, "visual.attnpool.") },
 			`"visual.attnpool.positional_embedding" is missing`},
-		"no text": {func(m map[string][]int) { deleteUnder(m, "text_model.") },
-			"no text tower"},
+		"no text": {func(m map[string][]int) { deleteUnder(m, "text_model.") }, "no text tower"},
 	} {
 		m := named("visual.", true)
 		c.change(m)

@@ -216,6 +216,15 @@ func TestPromptsPerClass(t *testing.T) {
 	}
 }
 
+// By hand: one class of the name 1000, behind one of three prompt tokens and before two, and one token of padding.
+func TestSequences(t *testing.T) {
+	ctx := graph.New().Input("ctx", graph.Float, graph.Static(3, tiny.Width))
+	_, ids, read := classes(t, 1, tiny.Width).Sequences(clip.Prompt{Ctx: ctx, Class: clip.Middle}, 8)
+	if got := fmt.Sprint(ids, read); got != "[[-1 -1 1000 -1 -1 269 49407 0]] [6]" {
+		t.Errorf("tokens and the positions that are read: %s", got)
+	}
+}
+
 // A step of a device at ViT-B/16 size, with fixed sizes, has as many operators for 100 classes as for 10: see
 // docs/measurements.md.
 func TestOperatorsOfAStep(t *testing.T) {

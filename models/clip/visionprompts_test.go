@@ -146,8 +146,7 @@ func TestWrongVisionPrompts(t *testing.T) {
 			return clip.VisionPrompts{Pixels: g.Input("p", graph.Float, graph.Static(3, 32, 31))}
 		}, "pixels [3,32,31], must be [3,32,32]"},
 		{promptedViT, func(g *graph.Graph) clip.VisionPrompts {
-			return clip.VisionPrompts{Deep: make([]graph.Node,
-				3)}
+			return clip.VisionPrompts{Deep: make([]graph.Node, 3)}
 		}, "3 deep prompts for 2 blocks"},
 		{promptedRN, func(g *graph.Graph) clip.VisionPrompts { return clip.VisionPrompts{Deep: make([]graph.Node, 1)} },
 			"deep prompts are for transformers"},

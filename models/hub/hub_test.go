@@ -473,6 +473,7 @@ func TestHostile(t *testing.T) {
 			"states a wrong size"},
 		"negative": {func(s *hubtest.Server) { s.Head = etag("X-Linked-Size", "-1") }, "states a wrong size"},
 		"smaller":  {func(s *hubtest.Server) { s.Head = etag("X-Linked-Size", "50000") }, "more than the 50000 bytes"},
+		"empty":    {func(s *hubtest.Server) { s.Head = etag("X-Linked-Size", "0") }, "more than the 0 bytes"},
 		"other commit": {func(s *hubtest.Server) { s.Head = etag("X-Repo-Commit", strings.Repeat("f", 40)) },
 			"answers with another commit"},
 		"large configuration": {func(s *hubtest.Server) { s.Files["config.json"] = make([]byte, maxSmall+1) },

@@ -16,12 +16,8 @@ import (
 func TestWaitsForAFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "late")
 	var before syscall.Rlimit
-	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &before); err != nil {
-		t.Fatal(err)
-	}
-	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{Cur: 64, Max: before.Max}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, syscall.Getrlimit(syscall.RLIMIT_NOFILE, &before))
+	must(t, syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{Cur: 64, Max: before.Max}))
 	defer syscall.Setrlimit(syscall.RLIMIT_NOFILE, &before)
 	var open []*os.File
 	defer func() {

@@ -10,15 +10,14 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"promptfed/runtime/filetest"
 )
 
-// put writes a file, in folders that it makes.
-func put(t *testing.T, path, content string) {
+// must ends the test if there is an error.
+func must(t testing.TB, err error) {
 	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+	if err != nil {
 		t.Fatal(err)
 	}
 }
@@ -27,9 +26,7 @@ func put(t *testing.T, path, content string) {
 func names(t *testing.T, dir string) (out []string) {
 	t.Helper()
 	list, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, e := range list {
 		out = append(out, e.Name())
 	}
@@ -62,28 +59,24 @@ func TestFolder(t *testing.T) {
 		file := filepath.Join(parent, ".partial-file")
 		if c.before != "" {
 			for _, dir := range []string{old, young, aside, other} {
-				put(t, filepath.Join(dir, "f"), "")
+				filetest.Write(t, filepath.Join(dir, "f"), "")
 			}
-			put(t, file, "")
+			filetest.Write(t, file, "")
 			for path, age := range map[string]time.Duration{old: 25 * time.Hour, young: 23 * time.Hour,
 				aside: 25 * time.Hour, other: 25 * time.Hour, file: 25 * time.Hour} {
-				if err := os.Chtimes(path, time.Now().Add(-age), time.Now().Add(-age)); err != nil {
-					t.Fatal(err)
-				}
+				must(t, os.Chtimes(path, time.Now().Add(-age), time.Now().Add(-age)))
 			}
 			if c.before == "d/" {
-				if err := os.Mkdir(filepath.Join(parent, "d"), 0o777); err != nil {
-					t.Fatal(err)
-				}
+				must(t, os.Mkdir(filepath.Join(parent, "d"), 0o777))
 			} else {
-				put(t, filepath.Join(parent, c.before), "")
+				filetest.Write(t, filepath.Join(parent, c.before), "")
 			}
 		}
 		err := Folder(filepath.Join(parent, "d"), "mark", func(tmp string) error {
 			if base := filepath.Base(tmp); filepath.Dir(tmp) != parent || !strings.HasPrefix(base, ".partial-d-") {
 				t.Errorf("%s: it is filled at %s", c.what, tmp)
 			}
-			put(t, filepath.Join(tmp, "new"), "")
+			filetest.Write(t, filepath.Join(tmp, "new"), "")
 			return c.fill
 		})
 		if (err == nil) != (c.err == "") || err != nil && !strings.HasSuffix(err.Error(), c.err) {
@@ -117,20 +110,19 @@ func TestJSON(t *testing.T) {
 	if there, err := ReadJSON(path, &got); there || err != nil {
 		t.Errorf("a missing file: %v, %v", there, err)
 	}
-	if err := Write(path, JSON(map[string]int{"a": 1}, " ")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, Write(path, JSON(map[string]int{"a": 1}, " ")))
 	if there, err := ReadJSON(path, &got); !there || err != nil || got["a"] != 1 {
 		t.Errorf("%v, %v, %v", got, there, err)
 	}
 	if b, _ := os.ReadFile(path); string(b) != "{\n \"a\": 1\n}\n" {
 		t.Errorf("the file is %q", b)
 	}
-	if err := Write(path, Bytes([]byte("{"))); err != nil {
-		t.Fatal(err)
-	}
+	must(t, Write(path, Bytes([]byte("{"))))
 	if there, err := ReadJSON(path, &got); !there || err == nil || !strings.HasPrefix(err.Error(), path+": ") {
 		t.Errorf("half a file: %v, %v", there, err)
+	}
+	if b, err := ReadAtMost(path, 0); err == nil {
+		t.Errorf("%q is read, which is longer than 0 bytes", b)
 	}
 	if there, err := ReadJSON(filepath.Dir(path), &got); !there || err == nil {
 		t.Errorf("a folder: %v, %v", there, err)
@@ -141,7 +133,7 @@ func TestJSON(t *testing.T) {
 func TestLinkOrCopy(t *testing.T) {
 	dir := t.TempDir()
 	from, link, to := filepath.Join(dir, "from"), filepath.Join(dir, "link"), filepath.Join(dir, "to")
-	put(t, from, "content")
+	filetest.Write(t, from, "content")
 	if err := os.Symlink(from, link); err != nil {
 		t.Skip(err)
 	}

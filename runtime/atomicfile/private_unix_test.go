@@ -13,16 +13,12 @@ import (
 // ReadPrivate reads only files on which group and others have no permissions; WritePrivate writes such files.
 func TestReadPrivate(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "key.pem")
-	if err := WritePrivate(path, text("secret")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, WritePrivate(path, text("secret")))
 	for mode := os.FileMode(0o400); mode <= 0o777; mode++ {
 		if mode&0o400 == 0 {
 			continue
 		}
-		if err := os.Chmod(path, mode); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Chmod(path, mode))
 		b, err := ReadPrivate(path)
 		if mode&0o077 == 0 {
 			if err != nil || string(b) != "secret" {

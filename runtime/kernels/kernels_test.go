@@ -9,12 +9,14 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"promptfed/runtime/filetest"
 	"promptfed/runtime/goldentest"
 	"promptfed/runtime/grad"
 	"promptfed/runtime/graph"
+	"promptfed/runtime/kernels"
 	_ "promptfed/runtime/ops"
 	"promptfed/runtime/ort"
 	"promptfed/runtime/ort/orttest"
@@ -82,6 +84,11 @@ func TestKernelsOnThreads(t *testing.T) {
 func TestKernelsOfEverySet(t *testing.T) {
 	allHeads := []int{2, 4, 8, 16} // of 128, 64, 32 and 16 columns
 	if path := os.Getenv("PROMPTFED_TEST_OUTPUT"); path != "" {
+		for _, set := range kernels.InstructionSets() {
+			if strings.Contains(os.Getenv("GODEBUG"), "cpu."+set.Name) {
+				t.Errorf("%s is used although it is off", set.Name)
+			}
+		}
 		var out []float32
 		for _, heads := range allHeads {
 			got := manyRows(t, heads, 1)

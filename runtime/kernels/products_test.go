@@ -1,10 +1,12 @@
 package kernels
 
 import (
+	"encoding/binary"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
+	"unsafe"
 
 	"google.golang.org/protobuf/proto"
 
@@ -60,6 +62,9 @@ func TestRewriteProducts(t *testing.T) {
 		"no bias if another node reads the product": {[]*onnx.NodeProto{matmul("x W", "a"), node("Add", "a b", "c"),
 			node("Mul", "a c", "y")},
 			[]string{"Product(x,promptfed/W)=a alpha=1", "Add(a,b)=c", "Mul(a,c)=y"}, []string{"W"}},
+		"no bias if the product is an output that two nodes read": {[]*onnx.NodeProto{matmul("x W", "out"),
+			node("Add", "out b", "c"), node("Mul", "out c", "y")},
+			[]string{"Product(x,promptfed/W)=out alpha=1", "Add(out,b)=c", "Mul(out,c)=y"}, []string{"W"}},
 		"forward and transposed": {[]*onnx.NodeProto{matmul("x W", "a"), fused("a W", "y", integer("transB", 1), half)},
 			[]string{"Product(x,promptfed/W)=a alpha=1", "Product(a,promptfed/W/transposed)=y alpha=0.5"},
 			[]string{"W"}},
@@ -107,7 +112,7 @@ func TestRewriteProducts(t *testing.T) {
 		four := &onnx.TensorProto{Name: "four", DataType: int32(f32), Dims: []int64{4}}
 		m := &onnx.ModelProto{OpsetImport: []*onnx.OperatorSetIdProto{{Version: 18}}, Graph: &onnx.GraphProto{
 			Node: c.nodes, Input: []*onnx.ValueInfoProto{{Name: "x"}, {Name: "given"}},
-			Output: []*onnx.ValueInfoProto{{Name: "y"}},
+			Output: []*onnx.ValueInfoProto{{Name: "y"}, {Name: "out"}},
 			Initializer: []*onnx.TensorProto{external("W", f32, 8, 4*8*8, 8, 8), inside, four,
 				{Name: "b", DataType: int32(f32), Dims: []int64{8}}, external("small", f32, 0, 4*4*4, 4, 4),
 				external("odd", f32, 0, 4*8*6, 8, 6), external("shifted", f32, 2, 4*8*8, 8, 8),
@@ -162,5 +167,29 @@ func TestRewriteProductsWithBranches(t *testing.T) {
 	got, packed := rewriteProducts(m, 4, 32)
 	if len(packed) != 1 || len(got.Graph.Initializer) != 2 || got.Graph.Initializer[0] != w {
 		t.Errorf("%d packed, initializers %v", len(packed), got.Graph.Initializer)
+	}
+}
+
+// A panel holds some columns of all rows, row by row. The numbers of the matrix count from 0.
+func TestPack(t *testing.T) {
+	const rows, columns, panel = 1024, 512, 4
+	matrix := make([]float32, rows*columns)
+	for i := range matrix {
+		matrix[i] = float32(i)
+	}
+	data, err := binary.Append(nil, binary.LittleEndian, matrix)
+	if err != nil {
+		t.Fatal(err)
+	}
+	panels, err := PackedMatrix{K: rows, N: columns, Panel: panel}.Pack(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer Free(panels)
+	for i, got := range unsafe.Slice((*float32)(panels), rows*columns) {
+		row, column := i/panel%rows, i/(panel*rows)*panel+i%panel
+		if got != matrix[row*columns+column] {
+			t.Fatalf("number %d of the panels is %g, want that of row %d and column %d", i, got, row, column)
+		}
 	}
 }

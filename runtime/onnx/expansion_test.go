@@ -2,6 +2,7 @@ package onnx_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"promptfed/runtime/filetest"
@@ -32,10 +33,11 @@ func twice(level int) []*onnx.NodeProto {
 
 func once(level int) []*onnx.NodeProto { return twice(level)[1:] }
 
-// branches calls a function in both branches of an If.
+// branches calls a function outside of an If and in both of its branches.
 func branches(level int) []*onnx.NodeProto {
 	inner := of("own", node(fmt.Sprint("F", level), "a", "r"))
-	return []*onnx.NodeProto{node("If", "a", "b", subgraph("then_branch", inner), subgraph("else_branch", inner))}
+	return []*onnx.NodeProto{once(level)[0],
+		node("If", "a", "b", subgraph("then_branch", inner), subgraph("else_branch", inner))}
 }
 
 // A file whose functions make too many nodes, or call themselves, is refused by every reader, before anything is
@@ -46,6 +48,8 @@ func TestExpansionIsRefused(t *testing.T) {
 	loop := func(int) []*onnx.NodeProto { return twice(0) }
 	uncalled := levels(30, twice)
 	uncalled.Graph.Node = []*onnx.NodeProto{node("Neg", "x", "y")}
+	large := levels(15, twice)
+	large.Functions[15].Node[0].DocString = strings.Repeat("x", 1<<14) // 2^15 times
 	for _, c := range []struct {
 		m    *onnx.ModelProto
 		want string
@@ -54,11 +58,12 @@ func TestExpansionIsRefused(t *testing.T) {
 		{levels(17, twice), "functions make more than 131072 operators", false},
 		{levels(30, twice), "functions make more than 131072 operators", false},
 		{levels(60, twice), "functions make more than 131072 operators", false},
+		{large, "or 268435456 bytes of them", false},
 		{uncalled, "functions make more than 131072 operators", false},
 		{levels(64, once), "functions are nested more than 64 deep, or a function calls itself", false},
 		{levels(5000, once), "functions are nested more than 64 deep, or a function calls itself", false},
 		{levels(2, loop), "functions are nested more than 64 deep, or a function calls itself", false},
-		{levels(9, branches), "graphs are nested more than 8 deep", true}, // takes twice as long for each level
+		{levels(9, branches), "graphs are nested more than 8 deep", true}, // takes three times as long for each level
 	} {
 		b := onnxtest.Marshal(t, c.m)
 		filetest.Write(t, dir+"/m.onnx", b)

@@ -3,6 +3,7 @@ package onnx
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -62,6 +63,8 @@ func TestEmbed(t *testing.T) {
 		{func(*TensorProto) {}, "456789ab", true},
 		{set("location", "alias"), "456789ab", true},
 		{func(t *TensorProto) { t.ExternalData = t.ExternalData[:2] }, "456789ab", true}, // without length
+		{func(t *TensorProto) { t.Dims = append(slices.Repeat([]int64{1}, 63), 2) }, "456789ab", true},
+		{func(t *TensorProto) { t.Dims = append(slices.Repeat([]int64{1}, 64), 2) }, "at most 64 are", false},
 		{set("location", "../w.bin"), "not a path inside the folder", false},
 		{set("location", "sub/../../secret"), "not a path inside the folder", false},
 		{set("location", secret), "not a path inside the folder", false},
@@ -149,8 +152,9 @@ func TestExternalDataIsCheckedEverywhere(t *testing.T) {
 	} {
 		m := &ModelProto{Graph: &GraphProto{}}
 		change(m)
+		_, _, located := LocateExternal(m, dir)
 		for name, err := range map[string]error{"Check": Check(m), "CheckExternal": CheckExternal(m, dir),
-			"Embed": Embed(m, dir)} {
+			"Embed": Embed(m, dir), "LocateExternal": located} {
 			goldentest.WantErrorOf(t, what+", "+name, err, "not a path inside the folder")
 		}
 		if !HasExternal(m) {

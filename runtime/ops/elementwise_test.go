@@ -74,12 +74,10 @@ func init() {
 		}), 0},
 		gradientCase{"Clip", "both", one(func(b *bench) node {
 			return b.op("Clip", nil, b.x("x", 9), b.Scalar(-1), b.Scalar(1.1))
-		}),
-			small},
+		}), small},
 		gradientCase{"Clip", "upper only", one(func(b *bench) node {
 			return b.op("Clip", nil, b.x("x", 9), node{}, b.Scalar(1.1))
-		}),
-			small},
+		}), small},
 		gradientCase{"Clip", "bounds", one(func(b *bench) node {
 			lo, hi := b.x("lo"), b.x("hi")
 			b.feeds["lo"].Data[0], b.feeds["hi"].Data[0] = -0.7, 0.9

@@ -1,6 +1,10 @@
 package ops_test
 
 import (
+	"testing"
+
+	"promptfed/runtime/goldentest"
+	"promptfed/runtime/grad"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/tensor"
 )
@@ -33,11 +37,18 @@ func init() {
 		resize("cubic", nil, []int{2, 2, 9, 3}, attrs{"mode": graph.Attr("cubic"), "cubic_coeff_a": graph.Attr(-0.75),
 			"coordinate_transformation_mode": graph.Attr("half_pixel")}, 2, 2, 5, 4),
 		resize("cubic, scales", []float32{1, 1, 1.6, 0.7}, nil, attrs{"mode": graph.Attr("cubic"),
-			"exclude_outside": graph.Attr(1)}, 2,
-			2, 5, 4),
+			"exclude_outside": graph.Attr(1)}, 2, 2, 5, 4),
 		resize("antialias", nil, []int{2, 2, 3, 2}, attrs{"mode": graph.Attr("linear"), "antialias": graph.Attr(1)}, 2,
 			2, 7, 6),
 		resize("axes", nil, []int{5, 6}, attrs{"mode": graph.Attr("linear"), "axes": graph.Attr([]int{2, 3})}, 2, 2, 3,
 			4),
 	)
+}
+
+// A size stays if its scale of 1.2 rounds down to it, from 4.8 to 4, but the elements move.
+func TestResizeNeedsSizes(t *testing.T) {
+	x := graph.New().Input("x", graph.Float, graph.Static(1, 1, 4, 4))
+	scales := x.Graph().Const(tensor.Of([]float32{1, 1, 2, 1.2}, 4))
+	_, err := grad.Of(apply("Resize", nil, x, node{}, scales).Sum(), x)
+	goldentest.WantError(t, err, "the scale 1.2 of axis 3, whose size stays 4, is not supported: give sizes")
 }

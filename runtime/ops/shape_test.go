@@ -38,6 +38,7 @@ func init() {
 		shapeCase{"Size", nil, []any{"S,3,4"}, "[]"},
 		shapeCase{"ConstantOfShape", nil, []any{[]int{2, 3}}, "[2,3]"},
 		shapeCase{"Range", nil, []any{2, 9, 3}, "[3]"},
+		shapeCase{"Range", nil, []any{9, 2, 3}, "[0]"},
 		shapeCase{"Range", nil, []any{2, 9, 0}, "Range([], [], []): step 0"},
 		shapeCase{"Reshape", nil, []any{"2,6", []int{-2}}, "Reshape([2,6], [1]): size -2 in [-2]"},
 		shapeCase{"Flatten", attrs{"axis": graph.Attr(-1)}, []any{"2,3,4"}, "[6,4]"},
@@ -114,15 +115,16 @@ func TestContents(t *testing.T) {
 		t.Errorf("reshape: %s", got)
 	}
 	unknown := g.Input("unknown", graph.Int64, nil)
-	if n := graph.OneHot(unknown, 3); n.Rank() != -1 {
-		t.Errorf("one hot of an unknown rank: %v", n)
-	}
 	swap := attrs{"perm": graph.Attr([]int{1, 0})}
 	if n := apply("Transpose", swap, unknown); n.Rank() == 2 && n.Shape()[0].Static() {
 		t.Errorf("the transpose of an unknown matrix: %v", n)
 	}
-	if n := apply("Transpose", nil, unknown); n.Rank() != -1 {
-		t.Errorf("the transpose of an unknown rank: %v", n)
+	sizes := g.Input("sizes", graph.Int64, graph.Static(2))
+	for n, rank := range map[node]int{graph.OneHot(unknown, 3): -1, apply("Transpose", nil, unknown): -1,
+		apply("ConstantOfShape", nil, sizes): 2} {
+		if n.Rank() != rank {
+			t.Errorf("%v has rank %d, want %d", n, n.Rank(), rank)
+		}
 	}
 	if n := x.Slice(0, 2, 0); n.Shape()[0].Static() || n.Shape()[0] == graph.Sym("B").Sub(graph.StaticDim(2)) {
 		t.Errorf("an empty slice: %v", n)

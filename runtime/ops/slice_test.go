@@ -17,7 +17,7 @@ func init() {
 	)
 	for _, mode := range []string{"reflect", "edge", "wrap"} {
 		gradients(gradientCase{"Pad", mode, one(func(b *bench) node {
-			return b.op("Pad", attrs{"mode": graph.Attr(mode)}, b.x("x", 2, symB, 4, 5), b.Ints(0, 0, 2, 1, 0, 0, 1, 3))
+			return b.op("Pad", attrs{"mode": graph.Attr(mode)}, b.x("x", 2, symB, 4, 5), b.Ints(1, 0, 2, 1, 0, 0, 1, 3))
 		}), 0})
 	}
 	gradients(

@@ -119,8 +119,7 @@ func TestFindLibrary(t *testing.T) {
 	symlink(t, library, built)
 	for dir, module := range map[string]string{"": "promptfed", "a/b": "other"} {
 		filetest.Folder(t, checkout, dir, "c")
-		filetest.Write(t, filepath.Join(checkout, dir, "go.mod"), []byte("// head\nmodule "+module+
-			"\n\ngo 1.26\n"))
+		filetest.Write(t, filepath.Join(checkout, dir, "go.mod"), []byte("// head\nmodule "+module+"\n\ngo 1.26\n"))
 	}
 	if got := probe(t, "find", exe, filepath.Join(checkout, "a", "b", "c"), "XDG_CACHE_HOME="+cache); got != built {
 		t.Errorf("in the checkout: %q", got)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"math"
 	"reflect"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -112,6 +113,14 @@ func TestUnsignedOverflow(t *testing.T) {
 	s := open(t, b.model(t), ort.Options{})
 	_, err := s.Run(t.Context(), tensor.Map{"x": tensor.OfInts([]int64{1 << 62}, 1)})
 	wantError(t, err, `output y uint64[1]`, "2^63")
+}
+
+func TestManyAxes(t *testing.T) {
+	shape := slices.Repeat(dims{"N"}, 17)
+	b := (&builder{}).in("x", f32, shape).node("Identity", []string{"x"}, "y").out("y", f32, shape)
+	_, err := open(t, b.model(t), ort.Options{}).Run(t.Context(), tensor.Map{"x": tensor.New(slices.Repeat([]int{1},
+		17)...)})
+	wantError(t, err, "17 axes, at most 16 are supported")
 }
 
 // By hand: y2 = 2x.

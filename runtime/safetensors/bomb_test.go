@@ -19,9 +19,7 @@ func TestCutAnywhere(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "cut.safetensors")
 	filetest.Write(t, path, whole)
 	for n := len(whole) - 1; n >= 0; n-- {
-		if err := os.Truncate(path, int64(n)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Truncate(path, int64(n)))
 		f, err := Open(path)
 		if err == nil {
 			f.Close()
@@ -87,9 +85,7 @@ func TestTensorsCostWhatTheyWeigh(t *testing.T) {
 	const n = 1 << 20
 	raw := file(one("BOOL", fmt.Sprintf("[%d,1,1,1]", n), fmt.Sprintf("[0,%d]", n)), n)
 	f, err := Parse(bytes.NewReader(raw), int64(len(raw)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	if _, err := f.Tensor("a"); err != nil {

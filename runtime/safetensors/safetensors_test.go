@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -20,6 +21,14 @@ import (
 	"promptfed/runtime/goldentest"
 	"promptfed/runtime/tensor"
 )
+
+// must ends the test if there is an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
 
 // golden is written by tools/golden/checkpoint.py from PyTorch's values.
 func golden(t *testing.T) map[string]goldentest.Fact {
@@ -33,22 +42,16 @@ func TestReadsWhatPyTorchHolds(t *testing.T) {
 	want := golden(t)
 	delete(want, "every half")
 	f, err := Open("testdata/all.safetensors")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer f.Close()
 	got := map[string]goldentest.Fact{}
 	whole := filetest.Read(t, "testdata/all.safetensors")
 	for _, name := range f.Names() {
 		x, err := f.Tensor(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		got[name] = goldentest.FactOf(x)
 		info, err := f.Info(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if info.DType == "F32" && info.Length > 0 {
 			bits := binary.LittleEndian.Uint32(whole[info.Offset:])
 			if bits != math.Float32bits(x.Data[0]) {
@@ -70,9 +73,7 @@ func TestHalfIsExact(t *testing.T) {
 	for i := range all.Data {
 		raw = binary.LittleEndian.AppendUint16(raw, uint16(i))
 	}
-	if err := Decode("F16", raw, all, 0); err != nil {
-		t.Fatal(err)
-	}
+	must(t, Decode("F16", raw, all, 0))
 	for i, v := range all.Data {
 		if nan := v != v; nan != (i&0x7c00 == 0x7c00 && i&0x3ff != 0) {
 			t.Fatalf("%#x became %v", i, v)
@@ -93,6 +94,7 @@ func sample() tensor.Map {
 		"b":     tensor.Of([]float32{1, float32(math.Inf(-1)), math.Float32frombits(0x7fc00001)}, 3),
 		"a/<&>": tensor.Of([]float32{-0.5, 2}, 2, 1), "n": tensor.OfInts([]int64{math.MinInt64, 7}, 2),
 		"none": tensor.New(0, 4), "s": tensor.Scalar(3), "z": tensor.OfInts([]int64{}, 0),
+		strings.Repeat("n", 512): tensor.Of(slices.Repeat([]float32{1, 2, 3}, 1<<15), 3<<15), // read in parts
 	}
 }
 
@@ -100,9 +102,7 @@ func sample() tensor.Map {
 func TestWriteBytes(t *testing.T) {
 	var b bytes.Buffer
 	m := tensor.Map{"b": tensor.Of([]float32{1}, 1), "a": tensor.Scalar(-2), "n": tensor.OfInts([]int64{258}, 1)}
-	if err := Write(&b, m, map[string]string{"y": "2", "x": "1"}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, Write(&b, m, map[string]string{"y": "2", "x": "1"}))
 	h := `{"__metadata__":{"x":"1","y":"2"},"n":{"dtype":"I64","shape":[1],"data_offsets":[0,8]},` +
 		`"a":{"dtype":"F32","shape":[],"data_offsets":[8,12]},"b":{"dtype":"F32","shape":[1],"data_offsets":[12,16]}}`
 	h += strings.Repeat(" ", (8-len(h)%8)%8)
@@ -115,25 +115,17 @@ func TestWriteBytes(t *testing.T) {
 
 func TestRoundTrip(t *testing.T) {
 	var one, two bytes.Buffer
-	if err := Write(&one, sample(), map[string]string{"k": "v"}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, Write(&one, sample(), map[string]string{"k": "v"}))
 	f, err := Parse(bytes.NewReader(one.Bytes()), int64(one.Len()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	m, err := f.Tensors()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(err, f.Close()))
 	for name, x := range sample() {
 		if goldentest.FactOf(x).SHA256 != goldentest.FactOf(m[name]).SHA256 || !x.SameShape(m[name]) {
 			t.Errorf("%s: wrote %v, read %v", name, x, m[name])
 		}
 	}
-	if err := Write(&two, m, f.Metadata()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, Write(&two, m, f.Metadata()))
 	if !bytes.Equal(one.Bytes(), two.Bytes()) {
 		t.Error("writing what was read gives other bytes")
 	}
@@ -201,18 +193,14 @@ func TestRefuses(t *testing.T) {
 		{"bytes left", file(one("F32", "[1]", "[0,4]"), 5), "follow the last tensor"},
 		{"gap", file(one("F32", "[1]", "[4,8]"), 8), "belong to no tensor"},
 		{"overlap", file(overlapping, 8), "overlaps"},
-		{"metadata of numbers", file(`{"__metadata__":{"a":1}}`, 0),
-			"__metadata__: bad entry"},
+		{"metadata of numbers", file(`{"__metadata__":{"a":1}}`, 0), "__metadata__: bad entry"},
 		{"a list as dtype", file(`{"a":{"dtype":[0,4]:"716"`, 0), "not JSON"},
 	}
 	for _, c := range cases {
 		_, err := Parse(bytes.NewReader(c.file), int64(len(c.file)))
-		ok := false
-		for _, w := range strings.Split(c.want, "|") {
-			ok = ok || err != nil && strings.Contains(err.Error(), w)
-		}
-		if !ok || strings.Contains(err.Error(), "\n") || len(err.Error()) > 1000 {
-			t.Errorf("%s: error %v, want one line with %q", c.name, err, c.want)
+		goldentest.WantErrorOf(t, c.name, err, c.want)
+		if err != nil && len(err.Error()) > 1000 {
+			t.Errorf("%s: an error of %d bytes", c.name, len(err.Error()))
 		}
 	}
 }
@@ -223,9 +211,7 @@ func TestUnreadableValues(t *testing.T) {
 		b := file(one(c.dtype, "[1]", fmt.Sprintf("[0,%d]", n)), 0)
 		b = append(b, bytes.Repeat([]byte{0xff}, n)...)
 		f, err := Parse(bytes.NewReader(b), int64(len(b)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		_, err = f.Tensor("a")
 		goldentest.WantErrorOf(t, c.dtype, err, c.want)
 		_, err = f.Tensor("b")
@@ -247,9 +233,7 @@ func TestWriteRefuses(t *testing.T) {
 func TestWriteFileReplaces(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "p.safetensors")
 	for range 2 {
-		if err := WriteFile(path, sample(), nil); err != nil {
-			t.Fatal(err)
-		}
+		must(t, WriteFile(path, sample(), nil))
 	}
 	if m, _, err := ReadFile(path); err != nil || len(m) != len(sample()) {
 		t.Errorf("%d tensors, %v", len(m), err)
@@ -274,9 +258,7 @@ func TestFullDiskKeepsTheOldFile(t *testing.T) {
 		return
 	}
 	path := filepath.Join(t.TempDir(), "p.safetensors")
-	if err := WriteFile(path, sample(), nil); err != nil {
-		t.Fatal(err)
-	}
+	must(t, WriteFile(path, sample(), nil))
 	before, _ := os.ReadFile(path)
 	cmd := exec.Command(os.Args[0], "-test.run=^TestFullDiskKeepsTheOldFile$")
 	cmd.Env = append(os.Environ(), "SAFETENSORS_FULL_DISK="+path)

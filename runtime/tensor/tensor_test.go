@@ -36,7 +36,8 @@ func TestRowsAndStack(t *testing.T) {
 
 func TestNumbers(t *testing.T) {
 	x := Of([]float32{3, -4}, 2)
-	if x.Norm() != 5 || x.MaxAbs() != 4 || x.NonFinite() != -1 || x.Bytes() != 8 {
+	if x.Norm() != 5 || x.MaxAbs() != 4 || x.NonFinite() != -1 || x.Bytes() != 8 || Distance(x, Of([]float32{1, 1},
+		2)) != 5 {
 		t.Errorf("norm %v, largest %v, first bad %v, bytes %v", x.Norm(), x.MaxAbs(), x.NonFinite(), x.Bytes())
 	}
 	x.Axpy(0.5, Of([]float32{2, 2}, 2))
