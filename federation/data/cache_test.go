@@ -63,9 +63,7 @@ func TestCacheWarmEqualsCold(t *testing.T) {
 	}
 	x := matrix(300, 257)
 	raw := x.Clone()
-	if err := put(c, k, x); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, put(c, k, x))
 	if reflect.DeepEqual(x, raw) {
 		t.Error("Append did not round")
 	}
@@ -109,9 +107,7 @@ func TestMatrixInPieces(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, index := range [][]int{{0, 1, 2}, {3}, {}, {4, 5, 6, 7, 8}} {
-		if err := m.Append(x.Rows(index)); err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, m.Append(x.Rows(index)))
 	}
 	goldentest.WantError(t, m.Append(x.Rows([]int{0, 1})), "do not fit")
 	goldentest.WantError(t, m.Append(tensor.New(0, 6)), "do not fit")
@@ -125,16 +121,10 @@ func TestMatrixInPieces(t *testing.T) {
 	if _, ok, _ := get(c, pieces, x.Shape...); ok {
 		t.Error("visible before its last row")
 	}
-	if err := m.Append(x.Rows([]int{9})); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, m.Append(x.Rows([]int{9})))
 	goldentest.WantError(t, m.Append(x.Rows([]int{0})), "is complete")
-	if err := m.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if err := put(c, whole, x); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, m.Close())
+	goldentest.NoError(t, put(c, whole, x))
 	a, _, err1 := get(c, whole, x.Shape...)
 	b, _, err2 := get(c, pieces, x.Shape...)
 	if err1 != nil || err2 != nil || !reflect.DeepEqual(a, b) {
@@ -145,9 +135,7 @@ func TestMatrixInPieces(t *testing.T) {
 	if left, _ := filepath.Glob(filepath.Join(c.Dir, "*", "*", "*.tmp")); len(left) > 0 {
 		t.Errorf("left behind: %v", left)
 	}
-	if err := put(c, Key{4}, tensor.New(0, 5)); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, put(c, Key{4}, tensor.New(0, 5)))
 	if e, ok, err := get(c, Key{4}, 0, 5); !ok || err != nil || !slices.Equal(e.Shape, []int{0, 5}) {
 		t.Errorf("empty matrix: %v %v %v", e, ok, err)
 	}
@@ -169,9 +157,7 @@ func TestShards(t *testing.T) {
 	fill := func(m *Matrix) {
 		for _, rows := range m.Missing() {
 			for i := rows[0]; i < rows[1]; i++ {
-				if err := m.Append(x.Rows([]int{i})); err != nil {
-					t.Fatal(err)
-				}
+				goldentest.NoError(t, m.Append(x.Rows([]int{i})))
 			}
 		}
 	}
@@ -213,9 +199,7 @@ func TestShards(t *testing.T) {
 	}
 	m = open()
 	for i := range 4 { // up to the point where the process is killed
-		if err := m.Append(x.Rows([]int{i})); err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, m.Append(x.Rows([]int{i})))
 	}
 	m.Close()
 	m = open()
@@ -224,9 +208,7 @@ func TestShards(t *testing.T) {
 	m.Close()
 	m = open()
 	defer m.Close()
-	if err := RoundHalf(x); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, RoundHalf(x))
 	if y, err := m.Read(tensor.Indices(10)); err != nil || !reflect.DeepEqual(x, y) {
 		t.Errorf("read %v, %v", y, err)
 	}
@@ -242,9 +224,7 @@ func TestCacheDetectsDamage(t *testing.T) {
 	told, why := 0, error(nil)
 	c := Cache{Dir: t.TempDir(), Damaged: func(_ string, err error) { told, why = told+1, err }}
 	k := Key{5}
-	if err := put(c, k, matrix(3, 4)); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, put(c, k, matrix(3, 4)))
 	raw := filetest.Read(t, c.path(k, 0))
 	check := func(what string, at int, bytes []byte) {
 		t.Helper()
@@ -262,17 +242,13 @@ func TestCacheDetectsDamage(t *testing.T) {
 		check("flip", i, bad)
 	}
 	check("longer", 0, append(slices.Clone(raw), 0))
-	if err := put(c, k, matrix(3, 4)); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, put(c, k, matrix(3, 4)))
 	if _, ok, err := get(c, k, 3, 4); !ok || err != nil {
 		t.Error("not repaired", err)
 	}
 	other := Key{6}
 	filetest.Folder(t, c.folder(other))
-	if err := os.Rename(c.path(k, 0), c.path(other, 0)); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, os.Rename(c.path(k, 0), c.path(other, 0)))
 	if _, ok, _ := get(c, other, 3, 4); ok {
 		t.Error("a renamed file passed for another key")
 	}
@@ -282,9 +258,7 @@ func TestCacheDetectsDamage(t *testing.T) {
 func TestCacheSharedByWriters(t *testing.T) {
 	c := Cache{Dir: t.TempDir(), Damaged: func(p string, why error) { t.Errorf("%s: %v", p, why) }}
 	want := matrix(50, 20)
-	if err := RoundHalf(want); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, RoundHalf(want))
 	var g sync.WaitGroup
 	for range 4 {
 		g.Go(func() {
@@ -340,9 +314,7 @@ func TestFloatRows(t *testing.T) {
 	x.Data[3], x.Data[4], x.Data[5] = math.SmallestNonzeroFloat32, 70000, float32(math.Copysign(0, -1))
 	want := x.Clone()
 	c := Cache{Dir: t.TempDir(), Precision: Float}
-	if err := put(c, Key{1}, x); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, put(c, Key{1}, x))
 	y, ok, err := get(c, Key{1}, 9, 5)
 	if err != nil || !ok {
 		t.Fatal(ok, err)
@@ -360,9 +332,7 @@ func TestFloatRows(t *testing.T) {
 	if _, ok, err := get(half, Key{1}, 9, 5); ok || err != nil || told != 1 {
 		t.Errorf("float32 rows were read as half precision: %v %v", ok, err)
 	}
-	if err := put(half, Key{1}, matrix(9, 5)); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, put(half, Key{1}, matrix(9, 5)))
 	if _, ok, err := get(c, Key{1}, 9, 5); ok || err != nil {
 		t.Errorf("half precision was read as float32: %v %v", ok, err)
 	}
@@ -411,9 +381,7 @@ func FuzzReadRows(f *testing.F) {
 				if r.Shape[0] == 0 {
 					break
 				}
-				if err := r.read(i, row, 0, make([]byte, size)); err != nil {
-					t.Fatal(err)
-				}
+				goldentest.NoError(t, r.read(i, row, 0, make([]byte, size)))
 			}
 		}
 	})

@@ -226,9 +226,7 @@ func TestSweep(t *testing.T) {
 		"old.bin": 99 * time.Hour} {
 		p := filepath.Join(dir, name)
 		then := time.Now().Add(-age)
-		if err := errors.Join(os.WriteFile(p, nil, 0o644), os.Chtimes(p, then, then)); err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, errors.Join(os.WriteFile(p, nil, 0o644), os.Chtimes(p, then, then)))
 	}
 	sweep(dir)
 	left, _ := filepath.Glob(filepath.Join(dir, "*"))

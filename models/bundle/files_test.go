@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"promptfed/runtime/filetest"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/ort/orttest"
 )
 
@@ -29,18 +30,10 @@ func folder(t *testing.T) (dir, file string) {
 	return dir, file
 }
 
-// must ends the test if there is an error.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 func info(t *testing.T, file string) os.FileInfo {
 	t.Helper()
 	st, err := os.Stat(file)
-	must(t, err)
+	goldentest.NoError(t, err)
 	return st
 }
 
@@ -50,13 +43,13 @@ func put(t *testing.T, file string, b byte) {
 	st, content := info(t, file), filetest.Read(t, file)
 	content[len(content)-1] = b
 	filetest.Write(t, file, content)
-	must(t, os.Chtimes(file, st.ModTime(), st.ModTime()))
+	goldentest.NoError(t, os.Chtimes(file, st.ModTime(), st.ModTime()))
 }
 
 func sumOf(t *testing.T, dir string) string {
 	t.Helper()
 	have, err := HashFiles(dir, []string{"weights"}, false)
-	must(t, err)
+	goldentest.NoError(t, err)
 	return have["weights"].SHA256
 }
 
@@ -74,9 +67,9 @@ func planted(t *testing.T, dir string, change func(*known)) {
 	}
 	r["weights"] = k
 	path, err := recordOf(dir)
-	must(t, err)
+	goldentest.NoError(t, err)
 	data, err := r.bytes()
-	must(t, err)
+	goldentest.NoError(t, err)
 	filetest.Write(t, path, data)
 }
 
@@ -113,8 +106,8 @@ func TestRecordIsNotBelieved(t *testing.T) {
 			planted(t, dir, nil)
 			st := info(t, file)
 			filetest.Write(t, file+"2", make([]byte, leastKept))
-			must(t, os.Chtimes(file+"2", st.ModTime(), st.ModTime()))
-			must(t, os.Rename(file+"2", file))
+			goldentest.NoError(t, os.Chtimes(file+"2", st.ModTime(), st.ModTime()))
+			goldentest.NoError(t, os.Rename(file+"2", file))
 		},
 		"another number of the file": func(t *testing.T, dir, file string) {
 			planted(t, dir, func(k *known) { k.Stamp += "0" })
@@ -125,7 +118,7 @@ func TestRecordIsNotBelieved(t *testing.T) {
 		"a damaged record": func(t *testing.T, dir, file string) {
 			planted(t, dir, nil)
 			path, err := recordOf(dir)
-			must(t, err)
+			goldentest.NoError(t, err)
 			data := filetest.Read(t, path)
 			data = bytes.Replace(data, []byte("planted"), []byte("plantef"), 1)
 			filetest.Write(t, path, data)
@@ -148,7 +141,7 @@ func TestRecordIsNotBelieved(t *testing.T) {
 func TestNotKept(t *testing.T) {
 	dir, file := folder(t)
 	soon := time.Now().Add(time.Hour)
-	must(t, os.Chtimes(file, soon, soon))
+	goldentest.NoError(t, os.Chtimes(file, soon, soon))
 	if sumOf(t, dir); len(recorded(dir)) > 0 {
 		t.Error("a file of the future is kept")
 	}
@@ -209,12 +202,12 @@ func TestRecordIsBounded(t *testing.T) {
 		t.Errorf("the record holds %d files", len(r))
 	}
 	path, err := recordOf(dir)
-	must(t, err)
+	goldentest.NoError(t, err)
 	old := time.Now().Add(-time.Hour)
 	for i := range maxFolders {
 		name := filepath.Join(filepath.Dir(path), "old"+string(rune('a'+i%26))+strings.Repeat("x", i/26))
 		filetest.Write(t, name, "")
-		must(t, os.Chtimes(name, old, old))
+		goldentest.NoError(t, os.Chtimes(name, old, old))
 	}
 	many.Save(dir)
 	list, err := os.ReadDir(filepath.Dir(path))

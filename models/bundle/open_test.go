@@ -275,7 +275,7 @@ func TestInspectONNX(t *testing.T) {
 	made(t, dir, "w.bin", strings.Repeat("\x00", 32))
 	path := filepath.Join(made(t, dir, "m.ONNX", string(b)), "m.ONNX")
 	r, err := Inspect(path)
-	must(t, err)
+	goldentest.NoError(t, err)
 	got := fmt.Sprintln(r.Kind, r.Path == path, r.Format, r.Opsets, r.Ops, r.Metadata, r.Inputs, r.Outputs, r.Tensors,
 		r.DTypes)
 	want := KindONNX + " true maker 2 map[:18 com.microsoft:3] map[Neg:2 com.microsoft:QuickGelu:1] map[k:v] " +
@@ -315,9 +315,9 @@ func TestBoxFeatures(t *testing.T) {
 		return graph.New().Input("x", graph.Float, graph.Shape{graph.Sym("N"), graph.StaticDim(6)})
 	}
 	features := graph.Output{Name: "features", Node: input().Slice(0, -2, math.MaxInt64)}
-	must(t, WriteGradient(filepath.Join(dir, TextGradientFile), dir, features, "x"))
+	goldentest.NoError(t, WriteGradient(filepath.Join(dir, TextGradientFile), dir, features, "x"))
 	box, err := OpenBox(dir, TextGradientFile, "features", "x")
-	must(t, err)
+	goldentest.NoError(t, err)
 	if y := box.Features(map[string]graph.Node{"x": input()}); y.Dim(1) != 6 || y.Graph().Err() != nil {
 		t.Errorf("features of shape %v: %v", y.Shape(), y.Graph().Err())
 	}
@@ -327,7 +327,7 @@ func TestBoxFeatures(t *testing.T) {
 func words(t *testing.T) (*Bundle, *stub) {
 	t.Helper()
 	tokens, err := tokenizer.FromMerges(strings.NewReader("#version: 0.2\nc a\nca t</w>\n"), 0)
-	must(t, err)
+	goldentest.NoError(t, err)
 	s := &stub{}
 	return &Bundle{Name: "b", Towers: s, tokens: tokens, Text: clip.TextArch{Context: 5, Width: 2}}, s
 }
@@ -405,7 +405,7 @@ func TestTokenizerOfABundle(t *testing.T) {
 	dir := made(t, t.TempDir(), "merges.txt", "#version: 0.2\nc a\nca t</w>\n")
 	b := &Bundle{Name: "b", Dir: dir, Vocabulary: "merges.txt", TokenRows: 1 << 20}
 	tokens, err := b.Tokenizer()
-	must(t, err)
+	goldentest.NoError(t, err)
 	if again, err := b.Tokenizer(); err != nil || again != tokens {
 		t.Error("it is read twice")
 	}

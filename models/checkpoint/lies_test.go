@@ -68,9 +68,7 @@ func TestCutAnywhere(t *testing.T) {
 		path := filepath.Join(t.TempDir(), filepath.Base(name))
 		filetest.Write(t, path, whole)
 		for n := len(whole) - 1; n >= 0; n -= 1 + len(whole)/5000 {
-			if err := os.Truncate(path, int64(n)); err != nil {
-				t.Fatal(err)
-			}
+			goldentest.NoError(t, os.Truncate(path, int64(n)))
 			c, err := Open(path, Options{})
 			if err == nil {
 				c.Close()

@@ -160,9 +160,7 @@ func compared(t *testing.T, name string, turns int, all []step, needs float64) {
 func processorTime(t *testing.T) float64 {
 	t.Helper()
 	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, syscall.Getrusage(syscall.RUSAGE_SELF, &u))
 	return float64(u.Utime.Nano()+u.Stime.Nano()) / 1e9
 }
 

@@ -369,9 +369,7 @@ func TestDamage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.RemoveAll(b.Dir); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, os.RemoveAll(b.Dir))
 	blob := blobOf(t, s, h, weights)
 	filetest.Write(t, blob, "damaged")
 	t.Setenv("HF_HUB_OFFLINE", "1")
@@ -572,9 +570,7 @@ func TestNoNetwork(t *testing.T) {
 	t.Setenv("HF_ENDPOINT", "http://"+busytest.Address(t, "127.0.0.1"))
 	for _, offline := range []string{"", "1"} {
 		t.Setenv("HF_HUB_OFFLINE", offline)
-		if err := os.RemoveAll(first.Dir); err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, os.RemoveAll(first.Dir))
 		for _, name := range []string{"ORG/NAME", "ORG/NAME@" + hubtest.Commit} {
 			m, err := Parse(name)
 			if err != nil {
@@ -601,12 +597,8 @@ func TestNoNetwork(t *testing.T) {
 		}
 		refused(t, err, "hf:ORG/OTHER: ", want, "copy the model's folder here and use promptfed convert")
 	}
-	if err := os.Remove(filepath.Join(h.cache, "models--ORG--NAME/snapshots", hubtest.Commit, weights)); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.RemoveAll(first.Dir); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, os.Remove(filepath.Join(h.cache, "models--ORG--NAME/snapshots", hubtest.Commit, weights)))
+	goldentest.NoError(t, os.RemoveAll(first.Dir))
 	_, err = pull(t, client(t), "ORG/NAME")
 	refused(t, err, "the cache has a part of it only", "no weights there")
 }
@@ -620,9 +612,7 @@ func TestFullDisk(t *testing.T) {
 	h := client(t)
 	blob := blobOf(t, s, h, weights)
 	filetest.Folder(t, filepath.Dir(blob))
-	if err := os.Symlink("/dev/full", blob+".incomplete"); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, os.Symlink("/dev/full", blob+".incomplete"))
 	_, err := pull(t, h, "ORG/NAME")
 	refused(t, err, "model.safetensors of ORG/NAME: ", "no space left on device: free space there, or set")
 }

@@ -27,9 +27,7 @@ func TestBackbones(t *testing.T) {
 			t.Fatal(err)
 		}
 		dir := t.TempDir()
-		if err := os.CopyFS(dir, files); err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, os.CopyFS(dir, files))
 		c, err := checkpoint.Open(dir, checkpoint.Options{})
 		if err != nil {
 			t.Fatal(err)

@@ -21,9 +21,7 @@ func packed(t testing.TB, data []byte) []byte {
 	if _, err := z.Write(data); err != nil {
 		t.Fatal(err)
 	}
-	if err := z.Close(); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, z.Close())
 	return b.Bytes()
 }
 
@@ -36,9 +34,7 @@ func forms(t testing.TB) []map[string][]byte {
 		t.Fatal(err)
 	}
 	var whole bytes.Buffer
-	if err := tok.Write(&whole); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, tok.Write(&whole))
 	vocab := goldentest.JSON(t, tok.ids)
 	return []map[string][]byte{{jsonName: whole.Bytes()}, {vocabName: vocab, mergesName: list}, {mergesName: list},
 		{"list.txt.gz": packed(t, list)}}
@@ -63,9 +59,7 @@ func TestCutAnywhere(t *testing.T) {
 			}
 			opened := 0
 			for n := len(bytes.TrimSpace(data)) - 1; n >= 0; n-- {
-				if err := os.Truncate(path, int64(n)); err != nil {
-					t.Fatal(err)
-				}
+				goldentest.NoError(t, os.Truncate(path, int64(n)))
 				_, err := Load(from)
 				switch {
 				case err == nil:

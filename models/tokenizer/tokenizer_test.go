@@ -140,9 +140,7 @@ func TestEncodeErrors(t *testing.T) {
 func TestWriteLoad(t *testing.T) {
 	tok := small(t)
 	dir := t.TempDir()
-	if err := tok.WriteHF(dir); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, tok.WriteHF(dir))
 	first := filetest.Read(t, filepath.Join(dir, "tokenizer.json"))
 	if !json.Valid(first) {
 		t.Fatal("tokenizer.json is not JSON")

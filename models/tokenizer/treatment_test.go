@@ -61,9 +61,7 @@ func TestOpenCLIP(t *testing.T) {
 			t.Fatal(err)
 		}
 		var plain, file bytes.Buffer
-		if err := tok.Write(&plain); err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, tok.Write(&plain))
 		if err := treated.Write(&file); err != nil || !bytes.Equal(plain.Bytes(), file.Bytes()) {
 			t.Errorf("%s: a treatment changes the file: %v", c.Tokenizer, err)
 		}

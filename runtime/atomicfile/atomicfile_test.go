@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"promptfed/runtime/goldentest"
 )
 
 func text(s string) func(io.Writer) error {
@@ -17,7 +19,7 @@ func text(s string) func(io.Writer) error {
 func TestFailureChangesNothing(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "f")
-	must(t, Write(path, text("old")))
+	goldentest.NoError(t, Write(path, text("old")))
 	full := errors.New("no space left")
 	err := Write(path, func(w io.Writer) error { io.WriteString(w, "half"); return full })
 	if !errors.Is(err, full) || !strings.Contains(err.Error(), path) {
@@ -37,8 +39,8 @@ func TestFailureChangesNothing(t *testing.T) {
 // Write keeps the mode of a file that it replaces.
 func TestKeepsMode(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "f")
-	must(t, os.WriteFile(path, []byte("old"), 0o600))
-	must(t, Write(path, text("new")))
+	goldentest.NoError(t, os.WriteFile(path, []byte("old"), 0o600))
+	goldentest.NoError(t, Write(path, text("new")))
 	st, err := os.Stat(path)
 	if b, _ := os.ReadFile(path); err != nil || string(b) != "new" || st.Mode().Perm() != 0o600 {
 		t.Errorf("%v, mode %v, content %q", err, st.Mode(), b)

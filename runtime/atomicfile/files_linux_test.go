@@ -9,6 +9,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"promptfed/runtime/goldentest"
 )
 
 // Write waits while too many files are open, in the time of a bubble. It gives up in the end, and succeeds once one of
@@ -16,8 +18,8 @@ import (
 func TestWaitsForAFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "late")
 	var before syscall.Rlimit
-	must(t, syscall.Getrlimit(syscall.RLIMIT_NOFILE, &before))
-	must(t, syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{Cur: 64, Max: before.Max}))
+	goldentest.NoError(t, syscall.Getrlimit(syscall.RLIMIT_NOFILE, &before))
+	goldentest.NoError(t, syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{Cur: 64, Max: before.Max}))
 	defer syscall.Setrlimit(syscall.RLIMIT_NOFILE, &before)
 	var open []*os.File
 	defer func() {

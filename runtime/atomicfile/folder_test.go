@@ -12,21 +12,14 @@ import (
 	"time"
 
 	"promptfed/runtime/filetest"
+	"promptfed/runtime/goldentest"
 )
-
-// must ends the test if there is an error.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
 
 // names lists the files of a folder.
 func names(t *testing.T, dir string) (out []string) {
 	t.Helper()
 	list, err := os.ReadDir(dir)
-	must(t, err)
+	goldentest.NoError(t, err)
 	for _, e := range list {
 		out = append(out, e.Name())
 	}
@@ -64,10 +57,10 @@ func TestFolder(t *testing.T) {
 			filetest.Write(t, file, "")
 			for path, age := range map[string]time.Duration{old: 25 * time.Hour, young: 23 * time.Hour,
 				aside: 25 * time.Hour, other: 25 * time.Hour, file: 25 * time.Hour} {
-				must(t, os.Chtimes(path, time.Now().Add(-age), time.Now().Add(-age)))
+				goldentest.NoError(t, os.Chtimes(path, time.Now().Add(-age), time.Now().Add(-age)))
 			}
 			if c.before == "d/" {
-				must(t, os.Mkdir(filepath.Join(parent, "d"), 0o777))
+				goldentest.NoError(t, os.Mkdir(filepath.Join(parent, "d"), 0o777))
 			} else {
 				filetest.Write(t, filepath.Join(parent, c.before), "")
 			}
@@ -110,14 +103,14 @@ func TestJSON(t *testing.T) {
 	if there, err := ReadJSON(path, &got); there || err != nil {
 		t.Errorf("a missing file: %v, %v", there, err)
 	}
-	must(t, Write(path, JSON(map[string]int{"a": 1}, " ")))
+	goldentest.NoError(t, Write(path, JSON(map[string]int{"a": 1}, " ")))
 	if there, err := ReadJSON(path, &got); !there || err != nil || got["a"] != 1 {
 		t.Errorf("%v, %v, %v", got, there, err)
 	}
 	if b, _ := os.ReadFile(path); string(b) != "{\n \"a\": 1\n}\n" {
 		t.Errorf("the file is %q", b)
 	}
-	must(t, Write(path, Bytes([]byte("{"))))
+	goldentest.NoError(t, Write(path, Bytes([]byte("{"))))
 	if there, err := ReadJSON(path, &got); !there || err == nil || !strings.HasPrefix(err.Error(), path+": ") {
 		t.Errorf("half a file: %v, %v", there, err)
 	}

@@ -8,17 +8,19 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"promptfed/runtime/goldentest"
 )
 
 // ReadPrivate reads only files on which group and others have no permissions; WritePrivate writes such files.
 func TestReadPrivate(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "key.pem")
-	must(t, WritePrivate(path, text("secret")))
+	goldentest.NoError(t, WritePrivate(path, text("secret")))
 	for mode := os.FileMode(0o400); mode <= 0o777; mode++ {
 		if mode&0o400 == 0 {
 			continue
 		}
-		must(t, os.Chmod(path, mode))
+		goldentest.NoError(t, os.Chmod(path, mode))
 		b, err := ReadPrivate(path)
 		if mode&0o077 == 0 {
 			if err != nil || string(b) != "secret" {

@@ -59,9 +59,7 @@ func TestReadWriteKeepsWhatItDoesNotKnow(t *testing.T) {
 		t.Error("the bytes differ from one writing to the next")
 	}
 	var got onnx.ModelProto
-	if err := proto.Unmarshal(first, &got); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, proto.Unmarshal(first, &got))
 	m.Graph.Initializer = nil // nothing uses it
 	for _, p := range []*onnx.GraphProto{m.Graph, got.Graph} {
 		p.Output[0].Type = nil // y is the result of Add, whose type the file lacks

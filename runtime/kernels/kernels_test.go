@@ -95,9 +95,7 @@ func TestKernelsOfEverySet(t *testing.T) {
 			out = append(append(out, got["y"].Data...), got["d"].Data...)
 		}
 		b, err := binary.Append(nil, binary.LittleEndian, out)
-		if err := errors.Join(err, os.WriteFile(path, b, 0o600)); err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, errors.Join(err, os.WriteFile(path, b, 0o600)))
 		return
 	}
 	var want []float32

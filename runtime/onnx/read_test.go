@@ -61,12 +61,8 @@ func TestFilesAreBounded(t *testing.T) {
 			t.Errorf("%s: the whole file: %v", want, err)
 		}
 	}
-	if err := os.Mkdir(filepath.Join(dir, "folder.onnx"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Truncate(filepath.Join(dir, "m.onnx"), 3<<30); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, os.Mkdir(filepath.Join(dir, "folder.onnx"), 0o755))
+	goldentest.NoError(t, os.Truncate(filepath.Join(dir, "m.onnx"), 3<<30))
 	for name, want := range map[string]string{"folder.onnx": "is not a file", "m.onnx": "less than 2 GiB",
 		"none.onnx": "no such file"} {
 		_, err := ReadFile(filepath.Join(dir, name))
@@ -141,9 +137,7 @@ func TestFileIsCutWhileRead(t *testing.T) {
 	}
 	defer whole.Unmap()
 	for _, size := range []int64{5 << 15, 0} { // within the first tensor, and all
-		if err := os.Truncate(path, size); err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, os.Truncate(path, size))
 		_, err := externalised(whole, dir, "m.onnx")
 		goldentest.WantErrorOf(t, fmt.Sprint(size), err, "cut short while it was read")
 	}

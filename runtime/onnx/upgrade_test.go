@@ -58,12 +58,8 @@ func subgraph(name string, nodes ...*onnx.NodeProto) *onnx.AttributeProto {
 // upgraded runs an upgraded model for x = ln 1 .. ln 6 and a true condition.
 func upgraded(t *testing.T, m *onnx.ModelProto) []float32 {
 	t.Helper()
-	if err := onnx.Check(m); err != nil {
-		t.Fatal(err)
-	}
-	if err := onnx.Upgrade(m); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, onnx.Check(m))
+	goldentest.NoError(t, onnx.Upgrade(m))
 	x := tensor.New(2, 3)
 	for i := range x.Data {
 		x.Data[i] = float32(math.Log(float64(i + 1)))

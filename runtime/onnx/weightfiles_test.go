@@ -18,9 +18,7 @@ func TestWeightsThatChangeAreSeen(t *testing.T) {
 	put := func(path, text string, at time.Time) {
 		t.Helper()
 		filetest.Write(t, path, text)
-		if err := os.Chtimes(path, at, at); err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, os.Chtimes(path, at, at))
 	}
 	named := func(file string) *onnx.ModelProto {
 		w := &onnx.TensorProto{Name: "w", DataType: int32(float), Dims: []int64{2}}
@@ -32,9 +30,7 @@ func TestWeightsThatChangeAreSeen(t *testing.T) {
 		"of another size":         func(path string) { put(path, "12345678+", at) },
 		"replaced": func(path string) {
 			put(path+".new", "abcdefgh", at)
-			if err := os.Rename(path+".new", path); err != nil {
-				t.Fatal(err)
-			}
+			goldentest.NoError(t, os.Rename(path+".new", path))
 		},
 	} {
 		dir := t.TempDir()
@@ -44,9 +40,7 @@ func TestWeightsThatChangeAreSeen(t *testing.T) {
 		var s onnx.WeightFiles
 		for range 2 {
 			for _, m := range []*onnx.ModelProto{named("w"), named("v"), {Graph: &onnx.GraphProto{}}} {
-				if err := s.Check(m, dir); err != nil {
-					t.Fatal(err)
-				}
+				goldentest.NoError(t, s.Check(m, dir))
 			}
 		}
 		change(path)
@@ -54,9 +48,7 @@ func TestWeightsThatChangeAreSeen(t *testing.T) {
 		if err := s.Check(named("v"), dir); err != nil {
 			t.Error(err)
 		}
-		if err := os.Remove(path); err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, os.Remove(path))
 		goldentest.WantErrorOf(t, "gone", s.Check(named("w"), dir), path)
 	}
 }

@@ -129,9 +129,7 @@ func runCase(t *testing.T, c gradientCase) {
 		for i, n := range c.build(b) {
 			outputs = append(outputs, graph.Output{Name: fmt.Sprint("out", i), Node: n})
 		}
-		if err := b.Err(); err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, b.Err())
 		for _, o := range outputs {
 			for _, op := range graph.Reachable(o.Node) {
 				found = found || op.Kind == c.kind || op.Domain+"."+op.Kind == c.kind

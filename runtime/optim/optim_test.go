@@ -85,9 +85,7 @@ func TestOptimizers(t *testing.T) {
 			for i, grads := range g.Grads {
 				gi := g.tensors(grads)
 				before := gi.Clone()
-				if err := o.Step(params, gi, g.LRs[i]); err != nil {
-					t.Fatal(err)
-				}
+				goldentest.NoError(t, o.Step(params, gi, g.LRs[i]))
 				if !sameBits(gi, before) {
 					t.Fatalf("step %d changed the gradients", i)
 				}
@@ -102,13 +100,9 @@ func TestOptimizers(t *testing.T) {
 			}
 			for i := range states {
 				r, p := must(t, cfg), saved[i].Clone()
-				if err := r.Load(states[i]); err != nil {
-					t.Fatal(err)
-				}
+				goldentest.NoError(t, r.Load(states[i]))
 				for k := i + 1; k < len(g.Grads); k++ {
-					if err := r.Step(p, g.tensors(g.Grads[k]), g.LRs[k]); err != nil {
-						t.Fatal(err)
-					}
+					goldentest.NoError(t, r.Step(p, g.tensors(g.Grads[k]), g.LRs[k]))
 				}
 				if !sameBits(p, params) || !sameBits(r.State(), o.State()) {
 					t.Errorf("restored after step %d, the run ends in other bits", i)
@@ -138,9 +132,7 @@ func TestChainTwice(t *testing.T) {
 	o := With(Momentum(.5, 0, false), Momentum(.5, 0, false))
 	p := tensor.Map{"x": tensor.New(1)}
 	for range 2 {
-		if err := o.Step(p, tensor.Map{"x": tensor.Of([]float32{1}, 1)}, 1); err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, o.Step(p, tensor.Map{"x": tensor.Of([]float32{1}, 1)}, 1))
 	}
 	if p["x"].Data[0] != -3 {
 		t.Errorf("parameter %v, want -3", p["x"].Data[0])
@@ -156,9 +148,7 @@ func TestClipByGlobalNorm(t *testing.T) {
 	for limit, want := range map[float64][]float64{1e-6: {.5e-6, 4e-6 / 6}, 7e-6: {3e-6, 4e-6}} {
 		p := tensor.Map{"x": tensor.New(1), "y": tensor.New(1)}
 		g := tensor.Map{"x": tensor.Of([]float32{-3e-6}, 1), "y": tensor.Of([]float32{-4e-6}, 1)}
-		if err := With(ClipByGlobalNorm(limit)).Step(p, g, 1); err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, With(ClipByGlobalNorm(limit)).Step(p, g, 1))
 		for i, name := range p.Names() {
 			if got := float64(p[name].Data[0]); math.Abs(got-want[i]) > 1e-12 {
 				t.Errorf("limit %v: %s is %v, want %v", limit, name, got, want[i])
@@ -171,17 +161,11 @@ func TestClipByGlobalNorm(t *testing.T) {
 func TestStateIsACopy(t *testing.T) {
 	o, p, g := must(t, Config{Name: "sgd", Momentum: .9}), tensor.Map{"x": tensor.New(2)},
 		tensor.Map{"x": tensor.Of([]float32{1, 2}, 2)}
-	if err := o.Step(p, g, .1); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, o.Step(p, g, .1))
 	s := o.State()
 	want := s.Clone()
-	if err := o.Load(s); err != nil {
-		t.Fatal(err)
-	}
-	if err := o.Step(p, g, .1); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, o.Load(s))
+	goldentest.NoError(t, o.Step(p, g, .1))
 	if !sameBits(s, want) {
 		t.Error("a step changed a state that was handed out or loaded")
 	}
@@ -227,9 +211,7 @@ func TestStepErrors(t *testing.T) {
 		{"rate", x(1, 2), math.NaN(), "learning rate"},
 	} {
 		o, p := must(t, Config{Name: "adam"}), x(5, 6)
-		if err := o.Step(p, x(1, 2), .1); err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, o.Step(p, x(1, 2), .1))
 		wantP, wantS := p.Clone(), o.State()
 		goldentest.WantErrorOf(t, c.name, o.Step(p, c.grads, c.lr), c.says)
 		if !sameBits(p, wantP) || !sameBits(o.State(), wantS) {
@@ -281,16 +263,12 @@ func TestStepOfManyParameters(t *testing.T) {
 	}
 	o, rates := must(t, cfg), map[string]float64{"c": 2}
 	for range 2 {
-		if err := o.StepFrom(nil, all, grads, .1, rates); err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, o.StepFrom(nil, all, grads, .1, rates))
 	}
 	for name, g := range grads {
 		o, p := must(t, cfg), tensor.Map{name: alone[name]}
 		for range 2 {
-			if err := o.StepFrom(nil, p, tensor.Map{name: g}, .1, rates); err != nil {
-				t.Fatal(err)
-			}
+			goldentest.NoError(t, o.StepFrom(nil, p, tensor.Map{name: g}, .1, rates))
 		}
 	}
 	if !sameBits(all, alone) {
@@ -308,9 +286,7 @@ func TestStepFrom(t *testing.T) {
 		}
 		before, in, out := tensor.Map{"x": x}, tensor.Map{"x": x.Clone()}, tensor.Map{"x": tensor.New(700, 800)}
 		want, got := must(t, cfg), must(t, cfg)
-		if err := errors.Join(want.Step(in, g, .1), got.StepFrom(before, out, g, .1, nil)); err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, errors.Join(want.Step(in, g, .1), got.StepFrom(before, out, g, .1, nil)))
 		if !sameBits(in, out) || !sameBits(want.State(), got.State()) || x.Data[12] != -4 {
 			t.Errorf("%+v: other bits", cfg)
 		}
@@ -347,9 +323,7 @@ func TestLoadErrors(t *testing.T) {
 		}
 	}
 	o := must(t, Config{Name: "sgd", Momentum: .9})
-	if err := o.Load(tensor.Map{"momentum/b/x": b(), "momentum/step/x": step(1)}); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, o.Load(tensor.Map{"momentum/b/x": b(), "momentum/step/x": step(1)}))
 	x3 := tensor.Map{"x": tensor.New(3)}
 	goldentest.WantError(t, o.Step(x3, x3.Clone(), .1), `"momentum/b/x"`)
 }
@@ -366,9 +340,7 @@ func TestReset(t *testing.T) {
 			g["x"].Data[k] = float32(k%7) - 2
 		}
 		for range 2 {
-			if err := errors.Join(used.Step(got, g, .1), fresh.Step(want, g, .1)); err != nil {
-				t.Fatal(err)
-			}
+			goldentest.NoError(t, errors.Join(used.Step(got, g, .1), fresh.Step(want, g, .1)))
 		}
 		if !sameBits(got, want) || !sameBits(used.State(), fresh.State()) {
 			t.Errorf("turn %d ends in other bits", i)

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"promptfed/runtime/filetest"
+	"promptfed/runtime/goldentest"
 )
 
 // A file that is cut short at any byte is rejected with its name.
@@ -19,7 +20,7 @@ func TestCutAnywhere(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "cut.safetensors")
 	filetest.Write(t, path, whole)
 	for n := len(whole) - 1; n >= 0; n-- {
-		must(t, os.Truncate(path, int64(n)))
+		goldentest.NoError(t, os.Truncate(path, int64(n)))
 		f, err := Open(path)
 		if err == nil {
 			f.Close()
@@ -85,7 +86,7 @@ func TestTensorsCostWhatTheyWeigh(t *testing.T) {
 	const n = 1 << 20
 	raw := file(one("BOOL", fmt.Sprintf("[%d,1,1,1]", n), fmt.Sprintf("[0,%d]", n)), n)
 	f, err := Parse(bytes.NewReader(raw), int64(len(raw)))
-	must(t, err)
+	goldentest.NoError(t, err)
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	if _, err := f.Tensor("a"); err != nil {

@@ -22,14 +22,6 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// must ends the test if there is an error.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // golden is written by tools/golden/checkpoint.py from PyTorch's values.
 func golden(t *testing.T) map[string]goldentest.Fact {
 	t.Helper()
@@ -42,16 +34,16 @@ func TestReadsWhatPyTorchHolds(t *testing.T) {
 	want := golden(t)
 	delete(want, "every half")
 	f, err := Open("testdata/all.safetensors")
-	must(t, err)
+	goldentest.NoError(t, err)
 	defer f.Close()
 	got := map[string]goldentest.Fact{}
 	whole := filetest.Read(t, "testdata/all.safetensors")
 	for _, name := range f.Names() {
 		x, err := f.Tensor(name)
-		must(t, err)
+		goldentest.NoError(t, err)
 		got[name] = goldentest.FactOf(x)
 		info, err := f.Info(name)
-		must(t, err)
+		goldentest.NoError(t, err)
 		if info.DType == "F32" && info.Length > 0 {
 			bits := binary.LittleEndian.Uint32(whole[info.Offset:])
 			if bits != math.Float32bits(x.Data[0]) {
@@ -73,7 +65,7 @@ func TestHalfIsExact(t *testing.T) {
 	for i := range all.Data {
 		raw = binary.LittleEndian.AppendUint16(raw, uint16(i))
 	}
-	must(t, Decode("F16", raw, all, 0))
+	goldentest.NoError(t, Decode("F16", raw, all, 0))
 	for i, v := range all.Data {
 		if nan := v != v; nan != (i&0x7c00 == 0x7c00 && i&0x3ff != 0) {
 			t.Fatalf("%#x became %v", i, v)
@@ -102,7 +94,7 @@ func sample() tensor.Map {
 func TestWriteBytes(t *testing.T) {
 	var b bytes.Buffer
 	m := tensor.Map{"b": tensor.Of([]float32{1}, 1), "a": tensor.Scalar(-2), "n": tensor.OfInts([]int64{258}, 1)}
-	must(t, Write(&b, m, map[string]string{"y": "2", "x": "1"}))
+	goldentest.NoError(t, Write(&b, m, map[string]string{"y": "2", "x": "1"}))
 	h := `{"__metadata__":{"x":"1","y":"2"},"n":{"dtype":"I64","shape":[1],"data_offsets":[0,8]},` +
 		`"a":{"dtype":"F32","shape":[],"data_offsets":[8,12]},"b":{"dtype":"F32","shape":[1],"data_offsets":[12,16]}}`
 	h += strings.Repeat(" ", (8-len(h)%8)%8)
@@ -115,17 +107,17 @@ func TestWriteBytes(t *testing.T) {
 
 func TestRoundTrip(t *testing.T) {
 	var one, two bytes.Buffer
-	must(t, Write(&one, sample(), map[string]string{"k": "v"}))
+	goldentest.NoError(t, Write(&one, sample(), map[string]string{"k": "v"}))
 	f, err := Parse(bytes.NewReader(one.Bytes()), int64(one.Len()))
-	must(t, err)
+	goldentest.NoError(t, err)
 	m, err := f.Tensors()
-	must(t, errors.Join(err, f.Close()))
+	goldentest.NoError(t, errors.Join(err, f.Close()))
 	for name, x := range sample() {
 		if goldentest.FactOf(x).SHA256 != goldentest.FactOf(m[name]).SHA256 || !x.SameShape(m[name]) {
 			t.Errorf("%s: wrote %v, read %v", name, x, m[name])
 		}
 	}
-	must(t, Write(&two, m, f.Metadata()))
+	goldentest.NoError(t, Write(&two, m, f.Metadata()))
 	if !bytes.Equal(one.Bytes(), two.Bytes()) {
 		t.Error("writing what was read gives other bytes")
 	}
@@ -211,7 +203,7 @@ func TestUnreadableValues(t *testing.T) {
 		b := file(one(c.dtype, "[1]", fmt.Sprintf("[0,%d]", n)), 0)
 		b = append(b, bytes.Repeat([]byte{0xff}, n)...)
 		f, err := Parse(bytes.NewReader(b), int64(len(b)))
-		must(t, err)
+		goldentest.NoError(t, err)
 		_, err = f.Tensor("a")
 		goldentest.WantErrorOf(t, c.dtype, err, c.want)
 		_, err = f.Tensor("b")
@@ -233,7 +225,7 @@ func TestWriteRefuses(t *testing.T) {
 func TestWriteFileReplaces(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "p.safetensors")
 	for range 2 {
-		must(t, WriteFile(path, sample(), nil))
+		goldentest.NoError(t, WriteFile(path, sample(), nil))
 	}
 	if m, _, err := ReadFile(path); err != nil || len(m) != len(sample()) {
 		t.Errorf("%d tensors, %v", len(m), err)
@@ -258,7 +250,7 @@ func TestFullDiskKeepsTheOldFile(t *testing.T) {
 		return
 	}
 	path := filepath.Join(t.TempDir(), "p.safetensors")
-	must(t, WriteFile(path, sample(), nil))
+	goldentest.NoError(t, WriteFile(path, sample(), nil))
 	before, _ := os.ReadFile(path)
 	cmd := exec.Command(os.Args[0], "-test.run=^TestFullDiskKeepsTheOldFile$")
 	cmd.Env = append(os.Environ(), "SAFETENSORS_FULL_DISK="+path)

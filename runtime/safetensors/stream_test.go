@@ -22,12 +22,12 @@ func TestStreamBytes(t *testing.T) {
 	var b bytes.Buffer
 	w, err := NewWriter(&b, []Entry{{"z", "F32", []int{2, 2}}, {"none", "F32", []int{0, 5}}, {"n", "I64", nil}},
 		map[string]string{"k": "v"}, 64)
-	must(t, err)
+	goldentest.NoError(t, err)
 	for _, err := range []error{
 		w.Put("z", tensor.Of([]float32{1}, 1)), w.Put("z", tensor.Of([]float32{-2, 0.5, 0}, 3)),
 		w.Put("n", tensor.OfInts([]int64{258})), w.Close(),
 	} {
-		must(t, err)
+		goldentest.NoError(t, err)
 	}
 	h := `{"__metadata__":{"k":"v"},"z":{"dtype":"F32","shape":[2,2],"data_offsets":[0,16]},` +
 		`"none":{"dtype":"F32","shape":[0,5],"data_offsets":[16,16]},` +
@@ -94,7 +94,7 @@ func TestStreamRefuses(t *testing.T) {
 		}},
 	} {
 		w, err := NewWriter(&bytes.Buffer{}, []Entry{a, b}, nil, 8)
-		must(t, err)
+		goldentest.NoError(t, err)
 		goldentest.WantError(t, c.put(w), c.want)
 		goldentest.WantError(t, w.Close(), c.want)
 	}
@@ -111,7 +111,7 @@ func (f *full) Write(p []byte) (int, error) {
 
 func TestStreamTellsOfFailedWrites(t *testing.T) {
 	w, err := NewWriter(&full{1 << 17}, []Entry{{"a", "F32", []int{1 << 18}}}, nil, 8)
-	must(t, err)
+	goldentest.NoError(t, err)
 	goldentest.WantError(t, w.Put("a", tensor.New(1<<18)), "the disk is full")
 	goldentest.WantError(t, w.Close(), "the disk is full")
 }
@@ -121,9 +121,9 @@ func TestStreamTellsOfFailedWrites(t *testing.T) {
 func TestHalfPrecision(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "half.safetensors")
 	m := tensor.Map{"a": tensor.Of([]float32{1.0 / 3, -65504, 0}, 3), "n": tensor.OfInts([]int64{7}, 1)}
-	must(t, WriteHalfFile(path, m, nil))
+	goldentest.NoError(t, WriteHalfFile(path, m, nil))
 	back, _, err := ReadFile(path)
-	must(t, err)
+	goldentest.NoError(t, err)
 	if got := back["a"].Data; got[0] != 1365.0/4096 || got[1] != -65504 || got[2] != 0 || back["n"].Ints[0] != 7 {
 		t.Errorf("%v %v", got, back["n"])
 	}

@@ -111,9 +111,7 @@ func readArchitectures(t *testing.T) (all architectures) {
 func (a architecture) convert(t *testing.T) (*bundle.Bundle, error) {
 	dir := t.TempDir()
 	src := filepath.Join(dir, "checkpoint")
-	if err := os.Mkdir(src, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, os.Mkdir(src, 0o755))
 	weights := "model.safetensors"
 	for name, text := range a.Files {
 		filetest.Write(t, filepath.Join(src, name), text)
@@ -125,9 +123,7 @@ func (a architecture) convert(t *testing.T) (*bundle.Bundle, error) {
 	for _, s := range a.Tensors {
 		m[s.name] = formula(s.name, s.shape...)
 	}
-	if err := safetensors.WriteFile(filepath.Join(src, weights), m, nil); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, safetensors.WriteFile(filepath.Join(src, weights), m, nil))
 	return converted.Convert(src, filepath.Join(dir, "bundle"), converted.Options{
 		Vocab: filepath.Join("../../..", a.Vocabulary)})
 }
@@ -301,9 +297,7 @@ func (all architectures) sameLists(t *testing.T, results []string) {
 			t.Errorf("docs/models.md does not say: %s", say)
 		}
 	}
-	if err := w.WriteAll(rows); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, w.WriteAll(rows))
 	path := "testdata/architectures.csv"
 	if os.Getenv("UPDATE") != "" {
 		filetest.Write(t, path, list.String())

@@ -34,13 +34,9 @@ func TestConvertRefuses(t *testing.T) {
 	cut := filepath.Join(t.TempDir(), "cut.pt")
 	filetest.Write(t, cut, whole[:len(whole)/2])
 	cutSafe := filetest.Copy(t, t.TempDir(), "testdata/huggingface")
-	if err := os.Truncate(filepath.Join(cutSafe, "model.safetensors"), 50_000); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, os.Truncate(filepath.Join(cutSafe, "model.safetensors"), 50_000))
 	other := filepath.Join(t.TempDir(), "other.safetensors")
-	if err := safetensors.WriteFile(other, tensor.Map{"fc.weight": tensor.New(3, 4)}, nil); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, safetensors.WriteFile(other, tensor.Map{"fc.weight": tensor.New(3, 4)}, nil))
 	short := filepath.Join(t.TempDir(), "short.txt")
 	filetest.Write(t, short, "#version\ni n\nt h\n")
 	lines := filetest.Read(t, "testdata/merges.txt")
@@ -191,9 +187,7 @@ func TestOpenFindsDamage(t *testing.T) {
 			[]string{"tensors"}},
 	} {
 		b := convert(t, "testdata/openai.pt", sources[0].o)
-		if err := c.damage(b.WeightsDir()); err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, c.damage(b.WeightsDir()))
 		_, err := bundle.Open(b.WeightsDir())
 		goldentest.WantErrorOf(t, c.what, err, c.parts...)
 	}

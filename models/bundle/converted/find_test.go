@@ -138,9 +138,7 @@ func TestRegisteredHeals(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, damage := range []func(path string) error{flip, func(path string) error { return os.Truncate(path, 100) }} {
-		if err := damage(filepath.Join(b.WeightsDir(), "model.safetensors")); err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, damage(filepath.Join(b.WeightsDir(), "model.safetensors")))
 		if b, err = bundle.Find("test-registered"); err != nil {
 			t.Fatal(err)
 		}

@@ -80,9 +80,7 @@ func TestTransformersFolder(t *testing.T) {
 }
 
 func sameAs(t *testing.T, b *bundle.Bundle, want tensor.Map, text ...string) {
-	if err := b.Verify(); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, b.Verify())
 	if d := math.Abs(b.LogitScale/float64(want["logit_scale"].Data[0]) - 1); d > 1e-6 {
 		t.Errorf("logit scale %g, want %g", b.LogitScale, want["logit_scale"].Data[0])
 	}

@@ -36,9 +36,7 @@ func TestOpenReadsOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	more := map[string]string{"format": "pt", "comment": strings.Repeat("x", comment)}
-	if err := safetensors.WriteFile(weights, tensors, more); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, safetensors.WriteFile(weights, tensors, more))
 	dir := filepath.Join(t.TempDir(), "small")
 	if _, err := converted.Convert(src, dir, converted.Options{}); err != nil {
 		t.Fatal(err)
@@ -56,15 +54,11 @@ func TestOpenReadsOnce(t *testing.T) {
 	if n := open(); n >= comment {
 		t.Errorf("%d bytes were read of a bundle that is known", n)
 	}
-	if err := os.Chmod(filepath.Join(dir, "model.safetensors"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, os.Chmod(filepath.Join(dir, "model.safetensors"), 0o600))
 	if n := open(); n < comment {
 		t.Errorf("%d bytes were read of a bundle whose weights have another stamp", n)
 	}
-	if err := flip(filepath.Join(dir, "model.safetensors")); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, flip(filepath.Join(dir, "model.safetensors")))
 	_, err = bundle.Open(dir)
 	goldentest.WantErrorOf(t, "another byte in what was known", err, "model.safetensors: SHA-256 ")
 }

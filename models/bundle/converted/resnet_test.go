@@ -71,9 +71,7 @@ func stored(t *testing.T, path string) tensor.Map {
 func folder(t *testing.T, weights, config string, m tensor.Map, text string) string {
 	t.Helper()
 	dir := t.TempDir()
-	if err := safetensors.WriteFile(filepath.Join(dir, weights), m, nil); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, safetensors.WriteFile(filepath.Join(dir, weights), m, nil))
 	filetest.Write(t, filepath.Join(dir, config), text)
 	return dir
 }
@@ -148,9 +146,7 @@ func TestResNetFileNamedWeights(t *testing.T) {
 	orttest.RequireLibrary(t)
 	dir := t.TempDir()
 	src := filepath.Join(dir, "weights.safetensors")
-	if err := safetensors.WriteFile(src, stored(t, resnetPT), nil); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, safetensors.WriteFile(src, stored(t, resnetPT), nil))
 	b := convert(t, src, resnetOptions())
 	images(t, b, resnetGolden(t))
 	if files := manifest(t, b).Files; len(files) != 4 || files["weights.safetensors"].Size == 0 {

@@ -30,9 +30,7 @@ import (
 func TestGradientFiles(t *testing.T) {
 	onLayouts(t, func(t *testing.T, dir string, golden tensor.Map) {
 		b, boxed := openBundle(t, specOf(dir)), filepath.Join(t.TempDir(), "boxed")
-		if err := exported.WriteRecorded(b, boxed, true); err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, exported.WriteRecorded(b, boxed, true))
 		again := openBundle(t, boxed)
 		if again.Digest() == b.Digest() {
 			t.Error("gradient files do not belong to the digest")
@@ -102,9 +100,7 @@ func TestStraightThrough(t *testing.T) {
 func copyStraightThrough(t *testing.T) string {
 	t.Helper()
 	dir := filetest.Copy(t, filepath.Join(t.TempDir(), "tower"), straightThrough)
-	if err := os.Remove(filepath.Join(dir, bundle.TextGradientFile)); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, os.Remove(filepath.Join(dir, bundle.TextGradientFile)))
 	return dir
 }
 
@@ -171,9 +167,7 @@ func TestLoop(t *testing.T) {
 	}
 	looped := func(x, w graph.Node) graph.Node { return loop(t, x, w) }
 	write := func(dir, name string, outputs ...graph.Output) {
-		if err := bundle.WriteGraph(filepath.Join(dir, name), ".", outputs); err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, bundle.WriteGraph(filepath.Join(dir, name), ".", outputs))
 	}
 	want := orttest.Golden(t, straightThrough+"/trained.safetensors")
 
@@ -275,9 +269,7 @@ func TestWrongGradientFiles(t *testing.T) {
 		goldentest.WantErrorOf(t, c.what, err, bundle.TextGradientFile, c.want)
 	}
 	dir := filetest.Copy(t, filepath.Join(t.TempDir(), "tower"), straightThrough)
-	if err := os.Remove(filepath.Join(dir, "text.onnx")); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, os.Remove(filepath.Join(dir, "text.onnx")))
 	_, err := bundle.Find(dir)
 	goldentest.WantErrorOf(t, "no file of the tower", err, "text")
 }
@@ -288,9 +280,7 @@ func TestFiniteDifferencesOfAGradientFile(t *testing.T) {
 	running = true
 	defer func() { running = false }()
 	boxed := filepath.Join(t.TempDir(), "boxed")
-	if err := exported.WriteRecorded(openBundle(t, filepath.Join(layouts, "openai")), boxed, true); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, exported.WriteRecorded(openBundle(t, filepath.Join(layouts, "openai")), boxed, true))
 	for _, turned := range []bool{false, true} {
 		if turned {
 			file := filepath.Join(boxed, bundle.TextGradientFile)

@@ -117,9 +117,7 @@ func TestSumsOfOtherRanksAreNoBlocks(t *testing.T) {
 // for lists of indices, and a batch of 100,000 would take 9.8 GB for any number of images.
 func TestSizesOfExportedTowersAreBounded(t *testing.T) {
 	image, text := graph.Static(2, 3, 16, 16), graph.Static(2, 32, 8)
-	if err := useTower(t, smallTowers(t, image, text)); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, useTower(t, smallTowers(t, image, text)))
 	for _, c := range []struct {
 		image, text graph.Shape
 		want        string
@@ -184,9 +182,7 @@ func TestTokenTableThatEndsEarly(t *testing.T) {
 	if _, err := b.Embed([]int{529}); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Truncate(filepath.Join(dir, "rows.bin"), 4+530*8*4-2); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, os.Truncate(filepath.Join(dir, "rows.bin"), 4+530*8*4-2))
 	_, err = b.Embed([]int{529})
 	goldentest.WantErrorOf(t, "a file that was cut while it was used", err, "cut short")
 	_, err = bundle.Open(dir)
@@ -204,13 +200,9 @@ func TestTokenTableInAnotherModel(t *testing.T) {
 		`{"token_embedding": {"file": "tokens.onnx", "tensor": "features"}}`)
 	elsewhere := t.TempDir()
 	putTower(t, elsewhere, "blob", graph.New().Const(tensor.New(530, 8)))
-	if err := os.Symlink(filepath.Join(elsewhere, "blob"), filepath.Join(dir, "tokens.onnx")); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, os.Symlink(filepath.Join(elsewhere, "blob"), filepath.Join(dir, "tokens.onnx")))
 	recorded := filepath.Join(t.TempDir(), "recorded")
-	if err := exported.WriteRecorded(openBundle(t, dir), recorded, false); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, exported.WriteRecorded(openBundle(t, dir), recorded, false))
 	openBundle(t, recorded)
 }
 
@@ -253,9 +245,7 @@ func FuzzExportedTowers(f *testing.F) {
 		}
 		good := filetest.Read(t, filepath.Join("testdata", filepath.Base(dir), file))
 		m := &onnx.ModelProto{}
-		if err := proto.Unmarshal(good, m); err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, proto.Unmarshal(good, m))
 		list := onnxtest.Fields(m)
 		if at := list[int(field)%len(list)]; at.Text {
 			at.Name(name)
@@ -370,9 +360,7 @@ func TestHostileFolders(t *testing.T) {
 		{"a whole export that is none", "siglip", write("onnx/model.onnx", "no"), ""},
 	} {
 		dir := filetest.Copy(t, filepath.Join(t.TempDir(), "tower"), filepath.Join("testdata", c.folder))
-		if err := c.change(dir); err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, c.change(dir))
 		switch err := useTower(t, dir); {
 		case c.want != "":
 			goldentest.WantErrorOf(t, c.what, err, c.want)

@@ -59,9 +59,7 @@ func TestLayouts(t *testing.T) {
 			t.Errorf("recognised as CLIP's text tower: %t", recognised)
 		}
 		frozen := filepath.Join(t.TempDir(), "frozen")
-		if err := exported.WriteRecorded(b, frozen, false); err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, exported.WriteRecorded(b, frozen, false))
 		again := openBundle(t, frozen)
 		sameAs(t, again, want)
 		if err := again.Verify(); err != nil || again.Preprocess != b.Preprocess || again.LogitScale != b.LogitScale ||
@@ -97,9 +95,7 @@ func TestLayoutsThatAreNotClear(t *testing.T) {
 			[]string{"visual/preprocess_cfg.json", "visual/preprocessor_config.json", "write preprocess"}},
 	} {
 		dir := copyLayout(t, c.layout)
-		if err := c.change(dir); err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, c.change(dir))
 		_, err := bundle.Open(dir)
 		goldentest.WantErrorOf(t, c.what, err, c.want...)
 	}
@@ -189,9 +185,7 @@ func TestThousandClassesThroughAFixedBatch(t *testing.T) {
 func TestRoundedTextTowerIsRefused(t *testing.T) {
 	dir := copyLayout(t, "quantised")
 	for _, variant := range []string{"q4", "int8"} {
-		if err := os.Remove(dir + "/onnx/text_model_" + variant + ".onnx"); err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, os.Remove(dir+"/onnx/text_model_"+variant+".onnx"))
 	}
 	_, err := bundle.Open(dir)
 	goldentest.WantErrorOf(t, "a text tower with dynamic quantisation", err, "onnx/text_model_quantized.onnx",

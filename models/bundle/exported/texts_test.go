@@ -70,9 +70,7 @@ func TestTextsOfExports(t *testing.T) {
 			t.Fatal(err)
 		}
 		frozen := filepath.Join(t.TempDir(), "frozen")
-		if err := exported.WriteRecorded(b, frozen, false); err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, exported.WriteRecorded(b, frozen, false))
 		again, err := bundle.Open(frozen)
 		if err != nil {
 			t.Fatal(err)

@@ -94,9 +94,7 @@ func FuzzTinyAnnotation(f *testing.F) {
 	f.Add("a/b n01443537")
 	f.Fuzz(func(t *testing.T, line string) {
 		l := &source.Listing{}
-		if err := l.Name("x", 0, "goldfish"); err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, l.Name("x", 0, "goldfish"))
 		err := annotation(l, map[string]int{"n01443537": 0}, "val/images", "line 1", line)
 		if err == nil && (len(l.Items) != 1 || !strings.HasPrefix(l.Items[0].Path, "val/images/")) {
 			t.Fatalf("%+v", l.Items)

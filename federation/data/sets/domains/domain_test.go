@@ -223,17 +223,13 @@ func TestPACSLists(t *testing.T) {
 func TestPACSDassl(t *testing.T) {
 	root := pacsTree(t, "images/", "splits/")
 	for _, d := range []string{"art_painting", "cartoon", "photo", "sketch"} {
-		if err := os.Remove(filepath.Join(root, "PACS/splits", d+"_test_kfold.txt")); err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, os.Remove(filepath.Join(root, "PACS/splits", d+"_test_kfold.txt")))
 	}
 	s := mustOpen(t, source.Config{Set: "pacs", Root: root})
 	if len(s.Train) != 32 || len(s.Test) != 8 || !strings.HasSuffix(s.Test[0].ID, "dog/c.png") {
 		t.Errorf("%d %d %+v", len(s.Train), len(s.Test), s.Test)
 	}
-	if err := os.Remove(filepath.Join(root, "PACS/splits/photo_train_kfold.txt")); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, os.Remove(filepath.Join(root, "PACS/splits/photo_train_kfold.txt")))
 	_, err := openSet(source.Config{Set: "pacs", Root: root})
 	goldentest.WantError(t, err, "splits", "training", "photo")
 }
@@ -323,9 +319,7 @@ func TestDomainListErrors(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			root, _ := netTree(t, "")
 			if datatest.Write(t, root, map[string]string{c.file: c.line}); c.line == "" {
-				if err := os.Remove(filepath.Join(root, c.file)); err != nil {
-					t.Fatal(err)
-				}
+				goldentest.NoError(t, os.Remove(filepath.Join(root, c.file)))
 			}
 			_, err := openSet(source.Config{Set: "domainnet", Root: root})
 			goldentest.WantError(t, err, c.words...)

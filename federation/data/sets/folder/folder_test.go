@@ -193,9 +193,7 @@ func TestDigestFollowsFiles(t *testing.T) {
 	}
 	filetest.Write(t, filepath.Join(dir, "a", "2.png"), "changed")
 	second := digest()
-	if err := os.Rename(filepath.Join(dir, "a", "2.png"), filepath.Join(dir, "a", "3.png")); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, os.Rename(filepath.Join(dir, "a", "2.png"), filepath.Join(dir, "a", "3.png")))
 	if third := digest(); first == second || second == third {
 		t.Errorf("%s %s %s", first, second, third)
 	}

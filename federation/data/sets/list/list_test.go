@@ -160,9 +160,7 @@ func TestListErrors(t *testing.T) {
 // TestListTooLarge: a list has at most MaxList bytes; the file is sparse.
 func TestListTooLarge(t *testing.T) {
 	path := filetest.Write(t, filepath.Join(t.TempDir(), "list.csv"), "")
-	if err := os.Truncate(path, source.MaxList+1); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, os.Truncate(path, source.MaxList+1))
 	_, err := openSet(source.Config{Set: "list", Root: path})
 	goldentest.WantError(t, err, path, "at most")
 }

@@ -143,9 +143,7 @@ func TestParquetWords(t *testing.T) {
 		"train.parquet#00000001=0.0", "train.parquet#00000002=1.0", "train.parquet#00000003=0.1"}) {
 		t.Errorf("%v", got)
 	}
-	if err := s.DropUnreadable(context.Background(), 2, datatest.Decode, nil); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, s.DropUnreadable(context.Background(), 2, datatest.Decode, nil))
 	if len(s.Train) != 3 || len(s.Skipped) != 2 || !strings.Contains(s.Skipped[0].Reason, "no image bytes") ||
 		s.Skipped[0].Name != "train.parquet#00000001" {
 		t.Errorf("%v", s.Skipped)

@@ -22,9 +22,7 @@ type wordRow struct {
 func wordParquet(t *testing.T, path string, labels ...string) {
 	t.Helper()
 	rows := convert.Slice(labels, func(label string) wordRow { return wordRow{[]byte("no image"), label} })
-	if err := parquet.WriteFile(path, rows); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, parquet.WriteFile(path, rows))
 }
 
 // One class in two spellings is refused, as in lists and folders: underscores in names are read as spaces, and texts
