@@ -82,8 +82,8 @@ func TestAbsurdModels(t *testing.T) {
 				}
 				for from := "0"; from != ""; {
 					c := exec.Command(os.Args[0], "-test.run=^TestAbsurdModels$", "-test.timeout=2h")
-					c.Env = append(os.Environ(), "PROMPTFED_TEST_ABSURD="+dir, "PROMPTFED_TEST_ABSURD_FILE="+file,
-						"PROMPTFED_TEST_ABSURD_FROM="+from)
+					c.Env = append(os.Environ(), "GOGC=100", "PROMPTFED_TEST_ABSURD="+dir,
+						"PROMPTFED_TEST_ABSURD_FILE="+file, "PROMPTFED_TEST_ABSURD_FROM="+from)
 					text, err := c.CombinedOutput()
 					from = ""
 					if err != nil {
