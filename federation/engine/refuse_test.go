@@ -44,6 +44,8 @@ func TestRefusesBeforeRoundZero(t *testing.T) {
 		}, []string{"parameter global", "client 3", "wide", "[3 8]", "[3 6]", "the same text width"}},
 		{"a parameter of some", func(e *spec.Experiment) { e.Method = ofWide{e.Method} }, []string{"parameter wide",
 			"client 1", "absent on client 0"}},
+		// In one process no other client's task is tried.
+		{"start", func(e *spec.Experiment) { e.Method = fails{e.Method, "start"} }, []string{"backbone of client 0"}},
 		{"same name", func(e *spec.Experiment) {
 			e.Clients[3].Backbone = &methodtest.Toy{ID: "toy-b", Width: 6, Dim: 7}
 		}, []string{"client 3", "toy-b", "rename one of them"}},
@@ -237,8 +239,7 @@ func TestRefusesDamagedRunFolders(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			dir := filetest.Copy(t, t.TempDir(), whole)
 			path := filepath.Join(dir, c.file)
-			b := filetest.Read(t, path)
-			filetest.Write(t, path, c.damage(b))
+			filetest.Write(t, path, c.damage(filetest.Read(t, path)))
 			refused(t, toy(t), engine.Settings{Dir: dir, Resume: true}, c.words...)
 		})
 	}

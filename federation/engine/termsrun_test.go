@@ -91,8 +91,7 @@ func TestTermsInAnyForm(t *testing.T) {
 					t.Errorf("%v: terms %v, drift %v", wrappers, r.Terms, r.Drift)
 				}
 			}
-			b := goldentest.JSON(t, all)
-			return string(b)
+			return string(goldentest.JSON(t, all))
 		}
 		if d := cmp.Diff(records(engine.Settings{}), records(engine.Settings{Workers: 8, Encode: true})); d != "" {
 			t.Errorf("%v: %s", wrappers, d)

@@ -26,6 +26,10 @@ func TestFourLayouts(t *testing.T) {
 	if len(used) != 4 {
 		t.Fatalf("clients have %v, want a backbone each", used)
 	}
+	// A step holds at least the features of its 8 images, 6 numbers of 4 bytes each.
+	if bytes, err := b.Task.StepBytes(); err != nil || bytes < 8*6*4 {
+		t.Errorf("a step of %g bytes, %v", bytes, err)
+	}
 	r := finish(t, b)
 	last := r.Records[len(r.Records)-1]
 	if len(last.Clients) != 4 || math.IsNaN(last.Loss) || !(last.Loss < r.Records[1].Loss) {

@@ -10,9 +10,9 @@ import (
 // Of two lists of classes an error names the difference.
 func TestRelabel(t *testing.T) {
 	all := []string{"bird", "cat", "dog", "fish"}
-	err := relabel(&data.Set{Classes: []string{"bird", "cat", "dgo", "elk"}}, append(all, "owl"))
-	goldentest.WantError(t, err, `the experiment has no class "dgo", "elk"`, "a folder here are: dog, fish, owl;",
-		`--set 'data.class_names={"dgo": "dog", "elk": "NAME"}'`)
+	err := relabel(&data.Set{Classes: []string{"bird", "cat", "dgo", "elk", "emu"}}, append(all, "owl"))
+	goldentest.WantError(t, err, `the experiment has no class "dgo", "elk", "emu"`,
+		"a folder here are: dog, fish, owl;", `--set 'data.class_names={"dgo": "dog", "elk": "NAME", "emu": "NAME"}'`)
 	err = relabel(&data.Set{Classes: []string{"bird", "cat", "dog", "herring"}}, all)
 	goldentest.WantError(t, err, `data.class_names={"herring": "fish"}`)
 	err = relabel(&data.Set{Classes: append([]string{"x"}, all...)}, all)

@@ -3,6 +3,7 @@ package methods
 import (
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -28,10 +29,11 @@ func TestNamesOfTheTable(t *testing.T) {
 	}
 }
 
-// Each mistake of a definition is an error before anything is registered.
+// Each mistake of a definition is an error before anything is registered. A method needs no function Build.
 func TestRegisterRefuses(t *testing.T) {
 	sound := averaged.PromptFL{}
-	before := len(table)
+	before := slices.Clone(table)
+	t.Cleanup(func() { table = before })
 	for want, d := range map[string]layer.Def{
 		`"" cannot name a method`:          {Title: "T", Paper: "P", Default: sound},
 		`"My Method" cannot name a method`: {Name: "My Method", Title: "T", Paper: "P", Default: sound},
@@ -41,6 +43,7 @@ func TestRegisterRefuses(t *testing.T) {
 		"Default of mine is <nil>":         {Name: "mine", Title: "T", Paper: "P"},
 		"must be a struct":                 {Name: "mine", Title: "T", Paper: "P", Default: &sound},
 		"must be a method":                 {Name: "mine", Title: "T", Paper: "P", Default: struct{ Tokens int }{}},
+		"<nil>":                            {Name: "sound", Title: "T", Paper: "P", Default: sound}, // no panic
 	} {
 		func() {
 			defer func() {
@@ -51,8 +54,8 @@ func TestRegisterRefuses(t *testing.T) {
 			Register(d)
 		}()
 	}
-	if len(table) != before {
-		t.Errorf("%d methods were registered", len(table)-before)
+	if n := len(table) - len(before); n != 1 {
+		t.Errorf("%d methods were registered", n)
 	}
 }
 

@@ -22,7 +22,8 @@ func TestRefusesOptions(t *testing.T) {
 		options options
 		words   []string
 	}{
-		{"promptlf", nil, nil, []string{"promptlf", "did you mean promptfl?"}},
+		{"promptlf", nil, nil, []string{`method: there is no method "promptlf"`, "did you mean promptfl?"}},
+		{"promptfl", []string{"fedprxo"}, nil, []string{`with: there is no method "fedprxo"`}},
 		{"fedprox", nil, nil, []string{"fedprox is a wrapper", "with:", "promptfed list methods"}},
 		{"promptfl", []string{"coop"}, nil, []string{"coop is not a wrapper", "promptfed list wrappers"}},
 		{"promptfl", []string{"fedprox", "fedprox"}, nil, []string{"fedprox is listed twice"}},

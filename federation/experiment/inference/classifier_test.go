@@ -8,6 +8,8 @@ import (
 
 	"promptfed/federation/engine"
 	"promptfed/federation/engine/client"
+	"promptfed/federation/engine/metrics"
+	"promptfed/federation/engine/record"
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/engine/state"
 	"promptfed/federation/experiment/inference"
@@ -18,6 +20,7 @@ import (
 	"promptfed/federation/methodtest"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/ort"
+	"promptfed/runtime/ort/orttest"
 	"promptfed/runtime/tensor"
 )
 
@@ -36,15 +39,8 @@ func classifier(t *testing.T, w *client.Worker, c *spec.Client, prompts tensor.M
 			"tokens":  rows.Tokens[0].(spec.InMemory).Tensor,
 			"pixels":  rows.Pixels[0].(spec.InMemory).Tensor}[in.Name()]
 	}
-	model, err := graph.Model(graph.Output{Name: "scores", Node: n})
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := ort.RunOnce(context.Background(), model, ort.Options{}, feed)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return n, out["scores"]
+	model := orttest.Model(t, graph.Output{Name: "scores", Node: n})
+	return n, orttest.RunOnce(t, model, ort.Options{}, feed)["scores"]
 }
 
 func same(t *testing.T, got, want *tensor.Tensor) {
@@ -64,16 +60,11 @@ func TestClassifierIsPredict(t *testing.T) {
 	list := map[string]method.Method{"patches": readsAllInputs{}}
 	fitting := map[string]map[string]any{"fedtpg": {"heads": 2}} // the toy's prompts are 6 wide
 	for _, e := range methods.Table() {
-		m, err := method.Method(nil), error(nil)
 		if e.Wrapper() {
-			m, err = methods.Build("promptfl", []string{e.Name}, nil)
+			list[e.Name] = methodtest.Build(t, "promptfl", []string{e.Name}, nil)
 		} else {
-			m, err = methods.Build(e.Name, nil, fitting[e.Name])
+			list[e.Name] = methodtest.Build(t, e.Name, nil, fitting[e.Name])
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		list[e.Name] = m
 	}
 	for name, m := range list {
 		t.Run(name, func(t *testing.T) {
@@ -171,12 +162,14 @@ func TestClassifierOfAView(t *testing.T) {
 	merged, mine := methodtest.Values(60, 1, 1, methodtest.Width), methodtest.Values(61, 1, 1, methodtest.Width)
 	prompts := tensor.Map{"shared/ctx": merged, "client/1/own/ctx": mine}
 	for name, c := range map[string]struct {
-		m   method.Method
-		ctx *tensor.Tensor
-	}{"merged": {plain, merged}, "own": {ownEvaluation{plain}, mine}} {
+		m      method.Method
+		client int
+		ctx    *tensor.Tensor
+	}{"merged": {plain, 1, merged}, "own": {ownEvaluation{plain}, 1, mine},
+		"never trained": {ownEvaluation{plain}, 3, merged}} {
 		t.Run(name, func(t *testing.T) {
 			e := withMethod(c.m)
-			one := e.Clients[1]
+			one := e.Clients[c.client]
 			w := client.NewWorker(e, client.Settings{})
 			defer w.Close()
 			_, got := classifier(t, w, one, prompts)
@@ -255,5 +248,19 @@ func TestClassifierRefuses(t *testing.T) {
 		defer w.Close()
 		_, err := inference.ClassifierGraph(context.Background(), w, e.Clients[0], 4, c.prompts)
 		says(t, err, c.words...)
+	}
+	e := withMethod(scored{base, func(s *method.Scope) graph.Node {
+		return s.Image().SumKeep(1).Add(s.Param("ctx").Reshape(-1).Slice(0, 0, 4)) // a number for each class
+	}})
+	w := client.NewWorker(e, client.Settings{})
+	defer w.Close()
+	_, err := inference.TextFeatures(context.Background(), w, e.Clients[0], 4, prompts)
+	says(t, err, "do not compare images with class features [4,5]")
+	// A round has no accuracy if nobody was tested in it, or only client 1.
+	tested := record.Evaluations{Global: &metrics.Evaluation{PerClient: []float64{1}}}
+	for _, r := range []record.Record{{}, {Answered: []int{1}, Evaluations: tested}} {
+		if accuracy, ok := inference.Accuracy(w, e.Clients[0], 4, r); ok {
+			t.Errorf("%+v gives client 0 an accuracy of %g", r, accuracy)
+		}
 	}
 }

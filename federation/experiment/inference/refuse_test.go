@@ -6,6 +6,7 @@ import (
 	"image"
 	"image/color"
 	"image/png"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -114,10 +115,7 @@ func TestReadRun(t *testing.T) {
 		"the digests of 1; run the":                func(m map[string]string) { m[state.MetaDigests] = `["1"]` },
 		"2 backbones of clients, the classes of 1": func(m map[string]string) { m[state.MetaOwned] = "[[0]]" },
 	} {
-		dir, meta := t.TempDir(), map[string]string{}
-		for k, v := range good {
-			meta[k] = v
-		}
+		dir, meta := t.TempDir(), maps.Clone(good)
 		change(meta)
 		if err := safetensors.WriteFile(filepath.Join(dir, record.PromptsFile), tensor.Map{}, meta); err != nil {
 			t.Fatal(err)

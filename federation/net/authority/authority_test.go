@@ -1,6 +1,7 @@
 package authority
 
 import (
+	"crypto/x509"
 	"os"
 	"path/filepath"
 	"testing"
@@ -80,6 +81,8 @@ func TestClientTLS(t *testing.T) {
 		there(filepath.Join(dir, certs.RevocationFile)) {
 		t.Errorf("nothing to revoke makes a list; %v", err)
 	}
+	err = (&maker{dir: dir, ca: &x509.Certificate{KeyUsage: x509.KeyUsageCertSign}}).revoke(nil, nil)
+	goldentest.WantError(t, err, certFile(dir, caName)+" may not sign a list of revoked certificates")
 	filetest.Write(t, certFile(dir, caName), "nothing")
 	_, err = ClientTLS(dir, "server")
 	goldentest.WantError(t, err, certFile(dir, caName)+" holds no certificate")

@@ -239,7 +239,8 @@ func TestChangedInstructions(t *testing.T) {
 		return nil
 	}}
 	got, _ := l.believe(t, t.TempDir(), 1<<20, logs)
-	if n := strings.Count(logs.String(), "does not match its identity"); n != 8 || fmt.Sprint(got) != "map[5:1]" {
+	if n := strings.Count(logs.String(), "does not match its identity"); n != 8 || fmt.Sprint(got) != "map[5:1]" ||
+		!strings.Contains(logs.String(), "dropped=8") {
 		t.Errorf("%d were dropped, executed %v", n, got)
 	}
 }

@@ -2,6 +2,7 @@ package server
 
 import (
 	"io"
+	"math"
 	"testing"
 
 	"connectrpc.com/connect"
@@ -27,6 +28,15 @@ func TestOnlyAskedClientsFail(t *testing.T) {
 	}
 	if len(c.failed) != 2 {
 		t.Errorf("%v", c.failed)
+	}
+}
+
+// Instructions are numbered upwards, also if the clock goes back.
+func TestNumbersOfInstructions(t *testing.T) {
+	m, request := newMailboxes(1), &pending{Instruction: &wire.Instruction{}}
+	m.seq = math.MaxInt64 - 1
+	if m.deliver(0, request); request.Seq != math.MaxInt64 {
+		t.Errorf("the number is %d", request.Seq)
 	}
 }
 

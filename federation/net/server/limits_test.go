@@ -117,9 +117,11 @@ func TestUsualMoves(t *testing.T) {
 	h.set.Quorum, h.set.KeepQuorum = 1, true
 	_, _, err = round(t, h, 5, 1e5, 1, 1)
 	goldentest.WantErrorOf(t, "with a quorum of 1", err, "--quorum 1")
-	h.set.MaxNorm = -1
-	if kept, _, err := round(t, h, 6, 1e5, 1, 1); kept != 3 || err != nil {
-		t.Errorf("off: %d kept, %v", kept, err)
+	for _, norm := range []float64{1e6, -1} { // another limit, which checkReply applies, and none
+		h.set.MaxNorm = norm
+		if kept, _, err := round(t, h, 6, 1e5, 1, 1); kept != 3 || err != nil {
+			t.Errorf("--max-norm %g: %d kept, %v", norm, kept, err)
+		}
 	}
 }
 

@@ -87,8 +87,7 @@ func TestStatusHidesTheSample(t *testing.T) {
 			n.Replies += int64(len(trains))
 		})
 		h.current.Store(c)
-		b := goldentest.JSON(t, h.Status())
-		return string(b)
+		return string(goldentest.JSON(t, h.Status()))
 	}
 	sample := Privacy{Clients: true, Sample: true}
 	if a, b := shown(sample, 0, 2), shown(sample, 1, 4); a != b {
@@ -127,6 +126,5 @@ func TestMembersHoldNoExamples(t *testing.T) {
 
 func file(t *testing.T, path string) string {
 	t.Helper()
-	b := filetest.Read(t, path)
-	return string(b)
+	return string(filetest.Read(t, path))
 }

@@ -76,7 +76,7 @@ func TestDispatcherLosesWorkers(t *testing.T) {
 		f.start(ctx, 1, 2)
 	}()
 	totals := f.same(ctx, want, records)
-	if totals.Workers != 2 || int64(totals.Jobs) >= f.jobs.Load() {
+	if totals.Workers != 2 || int64(totals.Jobs) >= f.jobs.Load() || totals.Lost < 1 {
 		t.Errorf("%+v, %d jobs begun", totals, f.jobs.Load())
 	}
 }

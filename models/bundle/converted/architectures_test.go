@@ -110,8 +110,7 @@ func readArchitectures(t *testing.T) (all architectures) {
 // convert writes the checkpoint and converts it.
 func (a architecture) convert(t *testing.T) (*bundle.Bundle, error) {
 	dir := t.TempDir()
-	src := filepath.Join(dir, "checkpoint")
-	goldentest.NoError(t, os.Mkdir(src, 0o755))
+	src := filetest.Folder(t, dir, "checkpoint")
 	weights := "model.safetensors"
 	for name, text := range a.Files {
 		filetest.Write(t, filepath.Join(src, name), text)

@@ -2,6 +2,7 @@ package converted_test
 
 import (
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -12,9 +13,8 @@ import (
 	"promptfed/runtime/goldentest"
 )
 
-// rewrite changes a JSON file of a copied checkpoint.
-func rewrite(t *testing.T, path string, change func(map[string]any)) {
-	t.Helper()
+// rewrite changes a JSON file.
+func rewrite(path string, change func(map[string]any)) error {
 	data, err := os.ReadFile(path)
 	m := map[string]any{}
 	if err == nil {
@@ -27,30 +27,27 @@ func rewrite(t *testing.T, path string, change func(map[string]any)) {
 	if err == nil {
 		err = os.WriteFile(path, data, 0o644)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	return err
 }
 
 // Texts are read at the end token of the vocabulary, 529, the last of the folder's own vocabulary. A configuration that
 // reads them at another token is refused; if transformers may read at a larger token, the bundle has a note.
 func TestEndToken(t *testing.T) {
-	eos := func(id any) func(t *testing.T, dir string) {
-		return func(t *testing.T, dir string) {
-			rewrite(t, filepath.Join(dir, "config.json"), func(m map[string]any) {
+	eos := func(id any) func(dir string) error {
+		return func(dir string) error {
+			return rewrite(filepath.Join(dir, "config.json"), func(m map[string]any) {
 				m["text_config"].(map[string]any)["eos_token_id"] = id
 			})
 		}
 	}
-	swapped := func(t *testing.T, dir string) {
-		rewrite(t, filepath.Join(dir, "vocab.json"), func(m map[string]any) {
+	swapped := func(dir string) error {
+		return errors.Join(eos(2)(dir), rewrite(filepath.Join(dir, "vocab.json"), func(m map[string]any) {
 			m["!"], m["<|endoftext|>"] = m["<|endoftext|>"], m["!"]
-		})
-		eos(2)(t, dir)
+		}))
 	}
 	for _, c := range []struct {
 		name           string
-		change         func(t *testing.T, dir string)
+		change         func(dir string) error
 		note, mistaken string // empty for none
 	}{
 		{"the default of old releases", eos(2), "", ""},
@@ -61,7 +58,9 @@ func TestEndToken(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			dir := filetest.Copy(t, t.TempDir(), "testdata/huggingface")
-			c.change(t, dir)
+			if err := c.change(dir); err != nil {
+				t.Fatal(err)
+			}
 			b, err := converted.Convert(dir, filepath.Join(t.TempDir(), "small"), converted.Options{})
 			if c.mistaken != "" {
 				goldentest.WantErrorOf(t, c.name, err, c.mistaken, "--vocab")

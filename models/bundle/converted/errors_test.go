@@ -2,7 +2,6 @@ package converted_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"os"
 	"path/filepath"
@@ -160,31 +159,24 @@ func TestOpenFindsDamage(t *testing.T) {
 			[]string{converted.ImageFile, "missing"}},
 		{"no bundle.json", func(d string) error { return os.Remove(filepath.Join(d, bundle.ManifestFile)) },
 			[]string{"not a bundle"}},
-		{"unknown key", edit(func(m map[string]any) { m["logit_scal"] = 1 }), []string{"logit_scal"}},
-		{"other version", edit(func(m map[string]any) { m["bundle"] = 7 }), []string{"version 7"}},
-		{"widths apart", edit(func(m map[string]any) { m["text_width"] = 9 }), []string{"text_width is 9"}},
+		{"unknown key", set("logit_scal", 1), []string{"logit_scal"}},
+		{"other version", set("bundle", 7), []string{"version 7"}},
+		{"widths apart", set("text_width", 9), []string{"text_width is 9"}},
 		{"a weight missing", edit(func(m map[string]any) { delete(m["weights"].(map[string]any), "ln_final.bias") }),
 			[]string{"ln_final.bias"}},
-		{"a weight outside", edit(func(m map[string]any) {
-			m["weights"].(map[string]any)["ln_final.bias"].(map[string]any)["offset"] = 1 << 40
-		}), []string{"ln_final.bias"}},
-		{"a file outside", edit(func(m map[string]any) { m["tokenizer"] = "../tokenizer.json" }),
-			[]string{"tokenizer.json"}},
+		{"a weight outside", set("weights/ln_final.bias/offset", 1<<40), []string{"ln_final.bias"}},
+		{"two tokens", set("token_embedding/shape", []int{2, 8}), []string{"is [2 8], must be [vocabulary,8]"}},
+		// 2^24 tokens (bundle.MaxRows) are accepted, but there are as many bytes as before.
+		{"2^24 tokens", set("token_embedding/shape", []int{1 << 24, 8}), []string{"takes 536870912 bytes, not"}},
+		{"a file outside", set("tokenizer", "../tokenizer.json"), []string{"tokenizer.json"}},
 		{"a scale of 1e40", edit(func(m map[string]any) { m["logit_scale"], m["logit_scale_log"] = 1e40, 92.1034037 }),
 			[]string{"bundle.json: logit_scale 1e+40 must be"}},
-		{"a negative scale", edit(func(m map[string]any) { m["logit_scale"] = -1 }),
-			[]string{"bundle.json: logit_scale -1 must be"}},
-		{"another scale", edit(func(m map[string]any) { m["logit_scale"] = 7 }),
-			[]string{"logit_scale 7 is not the exponential"}},
-		{"a huge bias", edit(func(m map[string]any) { m["logit_bias"] = -1e30 }),
-			[]string{"bundle.json: logit_bias -1e+30 must be"}},
-		{"a huge epsilon", edit(func(m map[string]any) { m["vision"].(map[string]any)["eps"] = 1e10 }),
-			[]string{"vision tower: eps 1e+10 of the norms"}},
-		{"a tiny deviation", edit(func(m map[string]any) {
-			m["preprocess"].(map[string]any)["std"] = []float64{1, 1, 1e-30}
-		}), []string{"std [1 1 1e-30] from 1e-05"}},
-		{"too many layers", edit(func(m map[string]any) { m["text"].(map[string]any)["layers"] = 1000000 }),
-			[]string{"tensors"}},
+		{"a negative scale", set("logit_scale", -1), []string{"bundle.json: logit_scale -1 must be"}},
+		{"another scale", set("logit_scale", 7), []string{"logit_scale 7 is not the exponential"}},
+		{"a huge bias", set("logit_bias", -1e30), []string{"bundle.json: logit_bias -1e+30 must be"}},
+		{"a huge epsilon", set("vision/eps", 1e10), []string{"vision tower: eps 1e+10 of the norms"}},
+		{"a tiny deviation", set("preprocess/std", []float64{1, 1, 1e-30}), []string{"std [1 1 1e-30] from 1e-05"}},
+		{"too many layers", set("text/layers", 1000000), []string{"tensors"}},
 	} {
 		b := convert(t, "testdata/openai.pt", sources[0].o)
 		goldentest.NoError(t, c.damage(b.WeightsDir()))
@@ -210,23 +202,20 @@ func flip(path string) error {
 	return os.Chtimes(path, st.ModTime(), st.ModTime())
 }
 
+// edit changes bundle.json.
 func edit(change func(map[string]any)) func(string) error {
-	return func(dir string) error {
-		path := filepath.Join(dir, bundle.ManifestFile)
-		data, err := os.ReadFile(path)
-		if err != nil {
-			return err
+	return func(dir string) error { return rewrite(filepath.Join(dir, bundle.ManifestFile), change) }
+}
+
+// set changes one value of bundle.json; key has the names of the objects around it, with slashes.
+func set(key string, value any) func(string) error {
+	return edit(func(m map[string]any) {
+		names := strings.Split(key, "/")
+		for _, name := range names[:len(names)-1] {
+			m = m[name].(map[string]any)
 		}
-		var m map[string]any
-		if err := json.Unmarshal(data, &m); err != nil {
-			return err
-		}
-		change(m)
-		if data, err = json.Marshal(m); err != nil {
-			return err
-		}
-		return os.WriteFile(path, data, 0o644)
-	}
+		m[names[len(names)-1]] = value
+	})
 }
 
 func TestDigest(t *testing.T) {

@@ -2,6 +2,7 @@ package converted_test
 
 import (
 	"context"
+	"errors"
 	"math"
 	"os"
 	"path/filepath"
@@ -234,21 +235,20 @@ func TestLinksThroughTheHubCache(t *testing.T) {
 			t.Skip(err)
 		}
 	}
-	out := filepath.Join(root, "bundle")
-	b, err := converted.Convert(snap, out, converted.Options{})
-	if err != nil {
-		t.Fatal(err)
+	out, left := filepath.Join(root, "bundle"), int64(-1) // bytes of weights
+	progress := func(done, total int64) { left = total - done }
+	b, err := converted.Convert(snap, out, converted.Options{Progress: progress})
+	if err != nil || left != 0 {
+		t.Fatalf("%v, %d bytes left", err, left)
 	}
 	here, err := os.Lstat(filepath.Join(out, "model.safetensors"))
-	if err != nil {
+	there, other := os.Stat(filepath.Join(snap, "model.safetensors"))
+	if err := errors.Join(err, other); err != nil {
 		t.Fatal(err)
 	}
-	there, err := os.Stat(filepath.Join(snap, "model.safetensors"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !here.Mode().IsRegular() || !os.SameFile(here, there) {
-		t.Errorf("%v is not a hard link of %v", here, there)
+	files, _ := filepath.Glob(filepath.Join(out, "*.safetensors"))
+	if !here.Mode().IsRegular() || !os.SameFile(here, there) || len(files) != 1 {
+		t.Errorf("%v is not a hard link of %v, or not the only file of weights in %v", here, there, files)
 	}
 	images(t, b, golden(t))
 }

@@ -1,7 +1,6 @@
 package converted
 
 import (
-	"os"
 	"path/filepath"
 	"testing"
 
@@ -27,10 +26,7 @@ func FuzzManifest(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	if data, err = os.ReadFile(filepath.Join(r.WeightsDir(), bundle.ManifestFile)); err != nil {
-		f.Fatal(err)
-	}
-	f.Add(data)
+	f.Add(filetest.Read(f, r.WeightsDir(), bundle.ManifestFile))
 	f.Add([]byte(`{"bundle":3}`))
 	f.Add([]byte(`{"bundle":3,"name":"x","text":{"width":1048576,"layers":1048576,"heads":1,` +
 		`"context":9,"embed_dim":3},"weights":{}}`))

@@ -12,7 +12,6 @@ import (
 	"promptfed/models/bundle/exported"
 	"promptfed/models/clip"
 	"promptfed/runtime/goldentest"
-	"promptfed/runtime/grad"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/onnx"
 	"promptfed/runtime/ort"
@@ -34,13 +33,19 @@ func runs(m *onnx.ModelProto, dir string, in tensor.Map) (tensor.Map, error) {
 	return ort.RunOnce(context.Background(), m, ort.Options{WeightsDir: dir}, in)
 }
 
+// mayRun skips a test without ONNX Runtime, and allows it to open bundles that run their graphs.
+func mayRun(t *testing.T) {
+	t.Helper()
+	orttest.RequireLibrary(t)
+	running = true
+	t.Cleanup(func() { running = false })
+}
+
 // TestExportedTowers opens folders that tools/golden/exported_towers.py made: towers as written by the exporters of
 // PyTorch and of Hugging Face, with PyTorch's features and its gradients with respect to a prompt and to pixels. A few
 // are in testdata; PROMPTFED_TEST_TOWERS names a folder of all.
 func TestExportedTowers(t *testing.T) {
-	orttest.RequireLibrary(t)
-	running = true
-	defer func() { running = false }()
+	mayRun(t)
 	dirs := []string{"testdata"}
 	if dir := os.Getenv("PROMPTFED_TEST_TOWERS"); dir != "" {
 		dirs = append(dirs, filepath.SplitList(dir)...)
@@ -112,13 +117,9 @@ func sameAs(t *testing.T, b *bundle.Bundle, want tensor.Map) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if dx, err = grad.Of(image.L2Normalize().Mul(d).Sum(), pixels); err != nil {
-		t.Fatal(err)
-	}
-	if model, err = graph.Model(graph.Output{Name: "image", Node: image.L2Normalize()}, graph.Output{
-		Name: "pixels_grad", Node: dx[0]}); err != nil {
-		t.Fatal(err)
-	}
+	dx = orttest.Gradients(t, image.L2Normalize().Mul(d).Sum(), pixels)
+	model = orttest.Model(t, graph.Output{Name: "image", Node: image.L2Normalize()}, graph.Output{
+		Name: "pixels_grad", Node: dx[0]})
 	got = orttest.Run(t, model, b.WeightsDir(), tensor.Map{"pixels": want["pixels"], "d": want["d"]})
 	orttest.CheckClose(t, "image", got["image"], want["image"])
 	orttest.CheckClose(t, "gradient of pixels", got["pixels_grad"], want["pixels_grad"])

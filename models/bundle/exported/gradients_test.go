@@ -19,7 +19,6 @@ import (
 	"promptfed/runtime/gradtest"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/onnx"
-	"promptfed/runtime/onnx/onnxtest"
 	"promptfed/runtime/ort"
 	"promptfed/runtime/ort/orttest"
 	"promptfed/runtime/tensor"
@@ -81,9 +80,7 @@ const straightThrough = "testdata/straight-through"
 
 // A tower that rounds activations trains by the straight-through gradient that it brings, as in PyTorch.
 func TestStraightThrough(t *testing.T) {
-	orttest.RequireLibrary(t)
-	running = true
-	defer func() { running = false }()
+	mayRun(t)
 	want := orttest.Golden(t, straightThrough+"/trained.safetensors")
 	got := trained(t, openBundle(t, straightThrough), want)
 	got.Axpy(-1, want["trained"])
@@ -156,9 +153,7 @@ func loopTower(turns func(x, w graph.Node) graph.Node, g *graph.Graph) (embeddin
 // A tower with a Loop trains by the gradient file that it brings, like the tower without Loop by gradient rules.
 // Without the file, the error names the operator.
 func TestLoop(t *testing.T) {
-	orttest.RequireLibrary(t)
-	running = true
-	defer func() { running = false }()
+	mayRun(t)
 	unrolled := func(x, w graph.Node) graph.Node {
 		for range 3 {
 			x = x.MatMul(w).Tanh()
@@ -206,9 +201,7 @@ func TestLoop(t *testing.T) {
 
 // A gradient file that does not belong to its tower is refused in one line when the bundle is opened.
 func TestWrongGradientFiles(t *testing.T) {
-	orttest.RequireLibrary(t)
-	running = true
-	defer func() { running = false }()
+	mayRun(t)
 	on := func(kind, input string) func(*onnx.GraphProto) { // the gradient goes through another operator
 		return func(g *onnx.GraphProto) {
 			i := slices.IndexFunc(g.Node, func(n *onnx.NodeProto) bool { return n.Output[0] == "grad/embeddings" })
@@ -255,17 +248,12 @@ func TestWrongGradientFiles(t *testing.T) {
 		}, "features differ by"},
 	} {
 		dir := filetest.Copy(t, filepath.Join(t.TempDir(), "tower"), straightThrough)
-		file := filepath.Join(dir, bundle.TextGradientFile)
-		m, err := onnx.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		m.Graph.Initializer = append(m.Graph.Initializer, &onnx.TensorProto{Name: "zero", DataType: int32(graph.Float),
-			FloatData: []float32{0}})
-		c.change(m.Graph)
-		data := onnxtest.Marshal(t, m)
-		filetest.Write(t, file, data)
-		_, err = bundle.Find(dir)
+		changed(t, dir, bundle.TextGradientFile, func(m *onnx.ModelProto) {
+			m.Graph.Initializer = append(m.Graph.Initializer, &onnx.TensorProto{Name: "zero",
+				DataType: int32(graph.Float), FloatData: []float32{0}})
+			c.change(m.Graph)
+		})
+		_, err := bundle.Find(dir)
 		goldentest.WantErrorOf(t, c.what, err, bundle.TextGradientFile, c.want)
 	}
 	dir := filetest.Copy(t, filepath.Join(t.TempDir(), "tower"), straightThrough)
@@ -276,24 +264,17 @@ func TestWrongGradientFiles(t *testing.T) {
 
 // Finite differences find a gradient whose sign is wrong; opening the bundle cannot.
 func TestFiniteDifferencesOfAGradientFile(t *testing.T) {
-	orttest.RequireLibrary(t)
-	running = true
-	defer func() { running = false }()
+	mayRun(t)
 	boxed := filepath.Join(t.TempDir(), "boxed")
 	goldentest.NoError(t, exported.WriteRecorded(openBundle(t, filepath.Join(layouts, "openai")), boxed, true))
 	for _, turned := range []bool{false, true} {
 		if turned {
-			file := filepath.Join(boxed, bundle.TextGradientFile)
-			m, err := onnx.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			last := m.Graph.Node[len(m.Graph.Node)-1]
-			last.Output[0] = "before"
-			m.Graph.Node = append(m.Graph.Node, &onnx.NodeProto{OpType: "Neg", Input: []string{"before"},
-				Output: []string{m.Graph.Output[1].Name}})
-			data := onnxtest.Marshal(t, m)
-			filetest.Write(t, file, data)
+			changed(t, boxed, bundle.TextGradientFile, func(m *onnx.ModelProto) {
+				last := m.Graph.Node[len(m.Graph.Node)-1]
+				last.Output[0] = "before"
+				m.Graph.Node = append(m.Graph.Node, &onnx.NodeProto{OpType: "Neg", Input: []string{"before"},
+					Output: []string{m.Graph.Output[1].Name}})
+			})
 			if err := os.Remove(filepath.Join(boxed, bundle.ManifestFile)); err != nil { // it has another SHA-256
 				t.Fatal(err)
 			}

@@ -18,6 +18,7 @@ import (
 	"promptfed/runtime/graph"
 	"promptfed/runtime/onnx"
 	"promptfed/runtime/onnx/onnxtest"
+	"promptfed/runtime/ort/orttest"
 	"promptfed/runtime/tensor"
 )
 
@@ -56,19 +57,12 @@ func useTower(t *testing.T, dir string) error {
 func changed(t *testing.T, dir, file string, change func(*onnx.ModelProto)) {
 	t.Helper()
 	path := filepath.Join(dir, file)
-	b, err := os.ReadFile(path)
-	m := &onnx.ModelProto{}
-	if err == nil {
-		err = proto.Unmarshal(b, m)
-	}
-	if err == nil {
-		change(m)
-		b, err = proto.Marshal(m)
-	}
+	m, err := onnx.Unmarshal(filetest.Read(t, path))
 	if err != nil {
 		t.Fatal(err)
 	}
-	filetest.Write(t, path, b)
+	change(m)
+	filetest.Write(t, path, onnxtest.Marshal(t, m))
 }
 
 // smallTowers returns a folder of two towers without positions, which accept any sizes: features of images are the
@@ -88,11 +82,8 @@ func smallTowers(t *testing.T, image, text graph.Shape) string {
 
 func putTower(t *testing.T, dir, file string, features graph.Node) {
 	t.Helper()
-	b, err := graph.Marshal(graph.Output{Name: "features", Node: features})
-	if err != nil {
-		t.Fatal(err)
-	}
-	filetest.Write(t, filepath.Join(dir, file), b)
+	model := orttest.Model(t, graph.Output{Name: "features", Node: features})
+	filetest.Write(t, filepath.Join(dir, file), onnxtest.Marshal(t, model))
 }
 
 // A sum of tokens [4,B,6] and of one vector for each image [B,6], which every path passes, is not the start of a block.

@@ -33,9 +33,7 @@ func specOf(dir string) string {
 
 // onLayouts tests each layout that tools/golden/layouts.py wrote, with PyTorch's outputs for it.
 func onLayouts(t *testing.T, test func(t *testing.T, dir string, golden tensor.Map)) {
-	orttest.RequireLibrary(t)
-	running = true
-	defer func() { running = false }()
+	mayRun(t)
 	list, err := filepath.Glob(layouts + "/*/golden.safetensors")
 	if err != nil || len(list) < 13 {
 		t.Fatalf("%d layouts, %v", len(list), err)
@@ -203,9 +201,7 @@ func TestTokensOfEightBits(t *testing.T) {
 
 // The table in testdata/inspect.md equals the output of inspect for every folder here.
 func TestTableOfInspect(t *testing.T) {
-	orttest.RequireLibrary(t)
-	running = true
-	defer func() { running = false }()
+	mayRun(t)
 	list, err := filepath.Glob(layouts + "/*")
 	if err != nil {
 		t.Fatal(err)

@@ -22,9 +22,7 @@ import (
 // last position; a Chinese-CLIP for one text at a time, read at the first token, with its weights in files beside the
 // graphs; and an OpenCLIP with a RoBERTa, whose tokens are averaged.
 func TestOtherTextTowers(t *testing.T) {
-	orttest.RequireLibrary(t)
-	running = true
-	defer func() { running = false }()
+	mayRun(t)
 	for dir, want := range map[string]struct {
 		golden            string
 		context, pad, sos int

@@ -3,19 +3,16 @@ package exported_test
 import (
 	"encoding/binary"
 	"math"
-	"path/filepath"
 	"slices"
 	"testing"
 
 	"promptfed/models/bundle"
 	"promptfed/models/bundle/bundletest"
 	"promptfed/models/clip"
-	"promptfed/runtime/filetest"
 	"promptfed/runtime/goldentest"
 	"promptfed/runtime/grad"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/onnx"
-	"promptfed/runtime/onnx/onnxtest"
 	"promptfed/runtime/ort/orttest"
 	"promptfed/runtime/tensor"
 )
@@ -23,26 +20,20 @@ import (
 // An image tower that rounds activations computes features within the resolution of 8 bits of PyTorch's features of the
 // original tower; pixels have no gradient through it, and the error names the operator.
 func TestRoundedImageTower(t *testing.T) {
-	orttest.RequireLibrary(t)
-	running = true
-	defer func() { running = false }()
+	mayRun(t)
 	dir := copyLayout(t, "vit")
-	m, err := onnx.ReadFile(filepath.Join(dir, "image.onnx"))
-	if err != nil {
-		t.Fatal(err)
-	}
 	rounded := map[string]int{}
-	for _, n := range slices.Clone(m.Graph.Node) {
-		if n.OpType == "Conv" || n.OpType == "MatMul" && initializer(m, n.Input[1]) != nil {
-			round(m, n)
-			rounded[n.OpType]++
+	changed(t, dir, "image.onnx", func(m *onnx.ModelProto) {
+		for _, n := range slices.Clone(m.Graph.Node) {
+			if n.OpType == "Conv" || n.OpType == "MatMul" && initializer(m, n.Input[1]) != nil {
+				round(m, n)
+				rounded[n.OpType]++
+			}
 		}
-	}
+	})
 	if rounded["ConvInteger"] != 1 || rounded["MatMulInteger"] < 6 {
 		t.Fatal(rounded)
 	}
-	data := onnxtest.Marshal(t, m)
-	filetest.Write(t, filepath.Join(dir, "image.onnx"), data)
 	b, want := openBundle(t, dir), orttest.Golden(t, layouts+"/vit/golden.safetensors")
 	model := bundletest.ImageModel(t, b)
 	out, _ := orttest.RunFixed(t, model, b.Dir, tensor.Map{bundle.PixelsInput: want["pixels"]}) // no GPU rounds so

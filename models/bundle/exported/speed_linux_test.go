@@ -29,10 +29,8 @@ func TestStepOfARecognisedExport(t *testing.T) {
 	if len(dirs) < 2 {
 		t.Skip("PROMPTFED_STEPS names no folders of full size")
 	}
-	orttest.RequireLibrary(t)
+	mayRun(t)
 	bundle.RegisterFormat(converted.Format(nil))
-	running = true
-	defer func() { running = false }()
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	for _, classes := range []int{10, 100} {
