@@ -11,10 +11,11 @@ result=tools/release/soak.txt
 
 fail() { echo "soak: $*" >&2; exit 1; }
 
-# Hashes the files that the product is built of: no tests and checks, and not the result.
+# Hashes the files that the product is built of: no tests, their helpers and checks, and not the result.
 code() {
 	git ls-tree -r HEAD -- runtime models federation configs tools go.mod go.sum |
-		grep -v -e '_test\.go$' -e '/testdata/' -e '\stools/\(checks\|golden\|e2e\)/' -e "$result\$" | sha256sum | cut -c 1-16
+		grep -v -e '_test\.go$' -e '/testdata/' -e '/[a-z]*test/' -e '\stools/\(soak\.sh\|checks/\|golden/\|e2e/\)' -e "$result\$" |
+		sha256sum | cut -c 1-16
 }
 
 if [ "${1-}" = check ]; then
