@@ -32,17 +32,17 @@ func picture(t *testing.T, width, height int) []byte {
 // mostMemory returns the peak memory of a process so far, in bytes, as Linux counts it; 0 if the process has ended.
 func (p *process) mostMemory() int {
 	p.t.Helper()
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.Process.Pid))
+	if _, err := os.Stat("/proc/self/status"); err != nil {
+		p.t.Skip("this system does not tell how much memory a process had: ", err)
+	}
+	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.Process.Pid))
 	peak := regexp.MustCompile(`VmHWM:\s+(\d+) kB`).FindSubmatch(text)
 	select {
 	case <-p.Done:
 		return 0
 	default:
 	}
-	if err != nil {
-		p.t.Skip("this system does not tell how much memory a process had: ", err)
-	}
-	if peak == nil { // it is ending
+	if peak == nil { // it is ending, or has ended before Done says so
 		return 0
 	}
 	kB, err := strconv.Atoi(string(peak[1]))
