@@ -157,7 +157,7 @@ mutants: library ## plant COUNT (24) small faults drawn by SEED (1) into each of
 chaos: library ## kill, disconnect and damage runs of several processes, RUNS (20) times
 	PROMPTFED_TEST_CHAOS_RUNS=$(RUNS) go test -count=1 -v -timeout 3h -run TestChaos ./tools/e2e/chaos
 
-soak: library ## run for some hours what a release requires and CI has no time for; write tools/release/soak.txt
+soak: library browser ## run for some hours what a release requires and CI has no time for; write tools/release/soak.txt
 	@tools/soak.sh
 
 # This target skips events, figures, parquet, significance and gradient_file: pip's tensorboard, scikit-learn, pyarrow, statsmodels, torch.

@@ -134,7 +134,7 @@ class Text(Tower):
         super().__init__(folder, "text.safetensors", "", place)
         s, position = self.s, self.w["positional_embedding"]
         self.forms, self.first, self.host = {"shared": self.loss, "published": self.published_loss}, s["ctx"], []
-        self.inputs = [s["image"], s["label"]]
+        self.inputs = [s[name] for name in ("image", "label") if name in s]  # simulations have none
         self.prefix, lengths = 1 + s["ctx"].shape[1], s["lengths"].tolist()
         classes, longest, width = len(lengths), max(lengths), position.shape[1]
         self.classes, self.longest, self.equal = classes, longest, min(lengths) == longest

@@ -78,17 +78,23 @@ func (s *server) bomb(a *attacker, join *wire.JoinCall, body []byte, inline bool
 	if inline {
 		content.Body, parts = body, nil
 	}
+	// The server closes the connections of a client that sends too much; this one comes back until the server ends.
+	returns := func() bool {
+		for _, err := x.Join(ctx, join); err != nil; _, err = x.Join(ctx, join) {
+			if s.Ended() || ctx.Err() != nil {
+				return false
+			}
+			busytest.Delay(500 * time.Millisecond)
+		}
+		return true
+	}
 	go func() {
 		defer close(b.done)
 		for {
 			o, err := x.next(ctx)
-			if err != nil { // the server closes the connections of a client that sends too much; this one comes back
-				for _, err = x.Join(ctx, join); err != nil; _, err = x.Join(ctx, join) {
-					if s.Ended() || ctx.Err() != nil {
-						return
-					}
-					busytest.Delay(10 * time.Millisecond)
-				}
+			if err != nil && !returns() {
+				return
+			} else if err != nil {
 				continue
 			}
 			r, more := &wire.Reply{Id: o.Id, Attempt: o.Attempt, Examples: 10, Loss: 1, Content: content}, parts
@@ -96,9 +102,12 @@ func (s *server) bomb(a *attacker, join *wire.JoinCall, body []byte, inline bool
 				r.Content, more = wire.ContentOf(encodedAs("{}      ", 0)), nil
 				r.Content.Body = encodedAs("{}      ", 0)
 			}
-			if x.reply(ctx, r, more...) == nil {
-				b.receipts.Add(1)
+			for x.reply(ctx, r, more...) != nil { // a reply that was cut is sent again
+				if !returns() {
+					return
+				}
 			}
+			b.receipts.Add(1)
 		}
 	}()
 	return b
