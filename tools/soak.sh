@@ -38,12 +38,14 @@ failed=0
 } >"$lines"
 
 # Runs a step and adds its line: step NAME PATTERN COMMAND..., where PATTERN finds the last line that tells the result.
+# Of a step that failed, the line names a test that failed or was skipped.
 step() {
 	local name=$1 pattern=$2 began told verdict=passed
 	shift 2
 	began=$(date +%s)
 	echo "soak: $name, with output in $out/$name.log"
 	"$@" >"$out/$name.log" 2>&1 || verdict=failed failed=1
+	[ $verdict = passed ] || pattern='^\(    \)\?--- \(FAIL\|SKIP\)'
 	told=$(grep -e "$pattern" "$out/$name.log" | tail -n 1 || true)
 	echo "$name $verdict, $(($(date +%s) - began)) s: $told" | tee -a "$lines"
 }

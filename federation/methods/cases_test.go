@@ -228,7 +228,7 @@ func TestMethods(t *testing.T) {
 	tried := map[string]bool{} // without make soak, one case of a method or wrapper runs all checks
 	for _, c := range cases {
 		last := append([]string{c.Name}, c.With...)[len(c.With)]
-		c.Few, tried[last] = tried[last] && !busytest.Soak(), true
+		c.Sampled, tried[last] = tried[last] && !busytest.Soak(), true
 		c.Rounded = differences(c.Name)
 		t.Run(c.Label(), func(t *testing.T) {
 			t.Parallel()

@@ -45,9 +45,9 @@ type Case struct {
 	// Reach is how far one upload may move the shared parameters, in norms of the longest upload's update; 0 means 1.
 	Reach float64
 	Names Names
-	// Few is set where another case runs all checks of the method or wrapper. The longest then run for a third of such
-	// cases, and of the interruptions one.
-	Few bool
+	// Sampled is set where another case runs every check of the method or wrapper. Each of the longest checks runs for
+	// a third of the sampled cases, and resume tries one interruption.
+	Sampled bool
 	// Rounded, unless it is nil, gets how far the gradient of a parameter differs with products of low precision, in
 	// shares of the largest element.
 	Rounded func(precision string, difference float64)
@@ -244,10 +244,13 @@ func Run(t *testing.T, stack Case) {
 		t.Run("zero", stack.zero)
 	}
 
-	for name, check := range map[string]func(*testing.T){"device": stack.device, "together": stack.together,
-		"longer": stack.longer, "lost": stack.lost, "lies": stack.lies} {
-		if !stack.Few || stack.draw(name, 3) == 0 {
-			t.Run(name, check)
+	for _, long := range []struct {
+		name  string
+		check func(*testing.T)
+	}{{"device", stack.device}, {"together", stack.together}, {"longer", stack.longer}, {"lost", stack.lost},
+		{"lies", stack.lies}} {
+		if !stack.Sampled || stack.draw(long.name, 3) == 0 {
+			t.Run(long.name, long.check)
 		}
 	}
 }

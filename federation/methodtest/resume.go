@@ -103,7 +103,7 @@ var interruptions = []struct {
 func (c Case) resume(t *testing.T) {
 	want := c.plain(t)
 	every := 3 // to save time
-	if c.Few {
+	if c.Sampled {
 		every = len(interruptions)
 	}
 

@@ -9,6 +9,7 @@ import functools
 import logging
 import os
 import sys
+import tempfile
 
 here = os.path.dirname(os.path.abspath(__file__))
 os.environ["PYTHONPATH"] = here  # for the actors
@@ -30,6 +31,8 @@ task = functools.lru_cache(sim_task.Task)
 
 
 def main():
+    if len(tempfile.gettempdir()) > 39:  # the paths of Ray's sockets have up to 68 bytes more, and may have 107; Flower would wait for ever
+        sys.exit("%s is too long a path for Ray's sockets: set TMPDIR=/tmp" % tempfile.gettempdir())
     folder, threads = sys.argv[1], int(sys.argv[2])
     logging.getLogger("flwr").setLevel(logging.ERROR)
     client, server, mine = ClientApp(), ServerApp(), sim_task.Task(folder, threads)

@@ -65,12 +65,16 @@ func (s *server) bomb(a *attacker, join *wire.JoinCall, body []byte, inline bool
 	}
 	join = protobuf.CloneOf(join)
 	join.Run, join.Instance = x.run, x.instance
-	s.until("a bomber that joins", func() bool {
+	joins := func() (bool, error) {
 		answer, err := x.Join(ctx, join)
+		return err == nil && answer.Later == "", err
+	}
+	s.until("a bomber that joins", func() bool {
+		joined, err := joins()
 		if err != nil {
 			s.t.Fatal(err)
 		}
-		return answer.Later == ""
+		return joined
 	})
 	b := &bomber{done: make(chan struct{})}
 	content := wire.ContentOf(body)
@@ -78,15 +82,16 @@ func (s *server) bomb(a *attacker, join *wire.JoinCall, body []byte, inline bool
 	if inline {
 		content.Body, parts = body, nil
 	}
-	// The server closes the connections of a client that sends too much; this one comes back until the server ends.
+	// The server closes the connections of a client that sends too much. This one comes back until the server ends, and
+	// leaves its allowance time to grow.
 	returns := func() bool {
-		for _, err := x.Join(ctx, join); err != nil; _, err = x.Join(ctx, join) {
-			if s.Ended() || ctx.Err() != nil {
-				return false
-			}
+		for !s.Ended() && ctx.Err() == nil {
 			busytest.Delay(500 * time.Millisecond)
+			if joined, _ := joins(); joined {
+				return true
+			}
 		}
-		return true
+		return false
 	}
 	go func() {
 		defer close(b.done)

@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv("PROMPTFED_TEST_ABSURD") != "" { // in a process of TestAbsurdModels
 		os.Exit(m.Run())
 	}
-	os.Setenv("GOGC", "400") // programs take an eighth less time
+	os.Setenv("GOGC", "400") // programs take an eighth less processor time
 	proctest.Main(m, &programs, "promptfed/tools/lab/reproduce")
 }
 
