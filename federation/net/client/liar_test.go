@@ -348,17 +348,17 @@ func TestInstructionsThatComeAgain(t *testing.T) {
 // A client that cannot take the final parameters tells the server why, and ends with that reason: its run is not over
 // in order.
 func TestDamagedEnd(t *testing.T) {
-	said := ""
 	l := &liar{run: wire.NewID(), script: func(l *liar) error {
 		content := wire.ContentOf(body(t, 3))
 		o := wire.InstructionFor(l.run, message.Instruction{Kind: wire.EndKind}, 0, 2, content)
 		l.seq++
 		o.Attempt, o.Seq, o.Content.Body = wire.NewID(), l.seq, make([]byte, content.Size)
 		l.send(o)
-		said = l.reply().Error
 		return errors.New("the client ends by itself")
 	}}
 	_, err := l.believe(t, t.TempDir(), 1<<20, &nettest.Logs{})
+	close(l.replies) // the client has its receipt
+	said := l.reply().GetError()
 	if err == nil || said == "" || err.Error() != said || !strings.Contains(said, wire.ErrDamaged.Error()) {
 		t.Errorf("%v, and the server hears %q", err, said)
 	}

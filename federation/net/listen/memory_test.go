@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"sync"
+	"sync/atomic"
 	"testing"
 )
 
@@ -13,7 +14,7 @@ type memory struct {
 	accepted chan net.Conn
 	closed   chan struct{}
 	once     sync.Once
-	port     int // of the last connection
+	port     atomic.Int64 // of the last connection
 }
 
 // memoryConn is one end of a connection.
@@ -56,8 +57,8 @@ func (m *memory) Close() error {
 // dial connects from an address.
 func (m *memory) dial(t testing.TB, from string) net.Conn {
 	t.Helper()
-	m.port++
-	local, remote := &net.TCPAddr{IP: net.ParseIP(from), Port: m.port}, m.Addr().(*net.TCPAddr)
+	port := int(m.port.Add(1))
+	local, remote := &net.TCPAddr{IP: net.ParseIP(from), Port: port}, m.Addr().(*net.TCPAddr)
 	client, near := net.Pipe()
 	far, server := net.Pipe()
 	carry(near, far)
