@@ -254,9 +254,7 @@ func TestVerify(t *testing.T) {
 // FuzzRecord: no record makes the reader panic, and an accepted record is accepted again after it was written.
 func FuzzRecord(f *testing.F) {
 	data, err := Hashes{"weights": {"/a/weights", "1 2 3", File{4, zeros}}}.bytes()
-	if err != nil {
-		f.Fatal(err)
-	}
+	goldentest.NoError(f, err)
 	f.Add(data, false)
 	f.Add([]byte("\n{}"), false)
 	f.Add([]byte(`{"a":{"path":1}}`), true)

@@ -16,6 +16,7 @@ import (
 	"promptfed/models/tokenizer"
 	"promptfed/runtime/filetest"
 	"promptfed/runtime/goldentest"
+	"promptfed/runtime/grad"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/onnx"
 	"promptfed/runtime/onnx/onnxtest"
@@ -199,6 +200,15 @@ func TestManifest(t *testing.T) {
 			t.Errorf("%d bytes: %v", size, err)
 		}
 	}
+	for text, want := range map[string]Origin{"{}": {}, `{"origin":{"source":"a/b"}}`: {Source: "a/b"}} {
+		made(t, dir, ManifestFile, text)
+		if got, ok := OriginOf(dir); got != want || ok != (want.Source != "") {
+			t.Errorf("%s: %+v, %v", text, got, ok)
+		}
+	}
+	if _, ok := OriginOf(filepath.Join(dir, "none")); ok {
+		t.Error("no bundle has an origin")
+	}
 }
 
 // By hand: 6 half-precision numbers take 12 bytes, 8 floats 32.
@@ -308,19 +318,41 @@ func TestSameFeatures(t *testing.T) {
 	}
 }
 
-// A gradient file may leave the number of rows open, here that of the last two at most; their size is fixed.
+// A gradient file may leave the number of rows open, here that of the last two at most; their size is fixed. Weights
+// that it transposes are read as they are. A gradient has the shape of its input.
 func TestBoxFeatures(t *testing.T) {
 	dir := t.TempDir()
 	input := func() graph.Node {
 		return graph.New().Input("x", graph.Float, graph.Shape{graph.Sym("N"), graph.StaticDim(6)})
 	}
-	features := graph.Output{Name: "features", Node: input().Slice(0, -2, math.MaxInt64)}
-	goldentest.NoError(t, WriteGradient(filepath.Join(dir, TextGradientFile), dir, features, "x"))
-	box, err := OpenBox(dir, TextGradientFile, "features", "x")
-	goldentest.NoError(t, err)
-	if y := box.Features(map[string]graph.Node{"x": input()}); y.Dim(1) != 6 || y.Graph().Err() != nil {
+	file := filepath.Join(dir, TextGradientFile)
+	featuresOf := func() graph.Node {
+		box, err := OpenBox(dir, TextGradientFile, "features", "x")
+		goldentest.NoError(t, err)
+		return box.Features(map[string]graph.Node{"x": input()})
+	}
+	x := input()
+	w := x.Graph().Const(tensor.New(4, 6))
+	features := graph.Output{Name: "features", Node: x.Slice(0, -2, math.MaxInt64).MatMul(w.T())}
+	goldentest.NoError(t, WriteGradient(file, dir, features, "x"))
+	y := featuresOf()
+	if y.Dim(1) != 4 || y.Graph().Err() != nil {
 		t.Errorf("features of shape %v: %v", y.Shape(), y.Graph().Err())
 	}
+	model, err := graph.Model(graph.Output{Name: "y", Node: y})
+	goldentest.NoError(t, err)
+	if slices.ContainsFunc(model.Graph.Node, func(n *onnx.NodeProto) bool { return n.OpType == "Transpose" }) {
+		t.Error("the weights are transposed")
+	}
+	x = input()
+	features.Node = x
+	dy := x.Graph().Input(grad.Cotangent+"features", graph.Float, x.Shape())
+	narrow := graph.Output{Name: grad.Gradient + "x", Node: dy.Slice(1, 0, 5)}
+	goldentest.NoError(t, WriteGraph(file, dir, []graph.Output{features, narrow}))
+	y = featuresOf()
+	x, _ = y.Graph().InputNamed("x")
+	_, err = grad.Of(y.Sum(), x)
+	goldentest.WantError(t, err, "its output grad/x has shape [N,5], must be [N,6]")
 }
 
 // words returns a bundle with a small vocabulary: bytes, and "cat" as one word.

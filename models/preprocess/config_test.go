@@ -13,6 +13,7 @@ func TestConfigs(t *testing.T) {
 	for data, want := range map[string]Preprocess{
 		`{"crop_size":224,"do_center_crop":true,"do_normalize":true,"do_resize":true,"resample":3,"size":224,` +
 			colours + `}`: CLIP(224),
+		`{"rescale_factor":0.00392}`: CLIP(224), `{"rescale_factor":0.00393}`: CLIP(224), // 1/255, rounded down and up
 		`{"crop_size":{"height":30,"width":30},"size":{"shortest_edge":30},"rescale_factor":0.00392156862745098,` +
 			`"do_rescale":true,` + colours + `}`: CLIP(30),
 		`{}`: CLIP(224),
@@ -27,11 +28,14 @@ func TestConfigs(t *testing.T) {
 	}
 	half := CLIP(64)
 	half.Mean, half.Std, half.Crop, half.Resize = [3]float32{.5, .5, .5}, [3]float32{.25, .25, .25}, false, Bilinear
+	longest := CLIP(224)
+	longest.Crop, longest.Longest, longest.Fill = false, true, 9
 	for data, want := range map[string]Preprocess{
 		"": CLIP(224),
 		`{"mean":[0.48145466,0.4578275,0.40821073],"std":[0.26862954,0.26130258,0.27577711]}`: CLIP(224),
 		`{"size":[64,64],"mode":"RGB","mean":[0.5,0.5,0.5],"std":[0.25,0.25,0.25],"interpolation":"bilinear",` +
 			`"resize_mode":"squash","fill_color":0}`: half,
+		`{"resize_mode":"longest","fill_color":9}`: longest,
 	} {
 		if got, err := FromOpenCLIP([]byte(data), 224); err != nil || got != want {
 			t.Errorf("%s: %+v, %v", data, got, err)
@@ -60,6 +64,8 @@ func TestConfigErrors(t *testing.T) {
 		`{"size":1000000000}`:          "need 1 to 4096",
 		`{"do_center_crop":false,"size":{"shortest_edge":9}}`: "does not go with",
 		`{"rescale_factor":1}`:                                "need 1/255",
+		`{"rescale_factor":0.00394}`:                          "need 1/255",
+		`{"rescale_factor":0.00391}`:                          "need 1/255",
 		`{"do_pad":true}`:                                     `unknown field "do_pad"`,
 		`{"do_flip":true}`:                                    `unknown field "do_flip": remove a field that changes`,
 	} {
@@ -70,8 +76,9 @@ func TestConfigErrors(t *testing.T) {
 		`[`:                         "preprocess_cfg",
 		`{"size":[2,3]}`:            "two equal ones",
 		`{"resize_mode":"stretch"}`: "longest or squash",
-		`{"interpolation":"area"}`:  `resize "area"`,
-		`{"crop_pct":0.9}`:          `preprocess_cfg: json: unknown field "crop_pct"`,
+		`{"resize_mode":"longest","fill_color":256}`: "fill_color 256, need one level from 0 to 255",
+		`{"interpolation":"area"}`:                   `resize "area"`,
+		`{"crop_pct":0.9}`:                           `preprocess_cfg: json: unknown field "crop_pct"`,
 	} {
 		_, err := FromOpenCLIP([]byte(data), 224)
 		goldentest.WantErrorOf(t, data, err, want)

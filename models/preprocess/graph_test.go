@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/ort"
 	"promptfed/runtime/ort/orttest"
@@ -82,9 +83,7 @@ func TestGraph(t *testing.T) {
 			for _, wh := range sizes {
 				list := []*raster{noise(wh[0], wh[1], r), noise(wh[0], wh[1], r)}
 				out, err := s.Run(context.Background(), feed(dtype, list))
-				if err != nil {
-					t.Fatal(err)
-				}
+				goldentest.NoError(t, err)
 				name := fmt.Sprintf("%d %s crop %v %v %v", p.Size, p.Resize, p.Crop, dtype, wh)
 				for i, m := range list {
 					got, want := out["out"].Row(i).Data, p.Pixels(m)

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"promptfed/runtime/filetest"
+	"promptfed/runtime/goldentest"
 )
 
 // pngHeader is a PNG that claims a size and has no data.
@@ -37,9 +38,7 @@ func TestDecodeErrors(t *testing.T) {
 		{"long file", make([]byte, maxBytes+1), "more than 64 MiB"},
 	} {
 		_, err := Decode(bytes.NewReader(c.data))
-		if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
-			t.Errorf("%s: got %v, want %q", c.name, err, c.want)
-		}
+		goldentest.WantErrorOf(t, c.name, err, c.want)
 	}
 }
 
@@ -65,9 +64,7 @@ func TestOtherLayouts(t *testing.T) {
 
 func FuzzDecode(f *testing.F) {
 	files, err := filepath.Glob("testdata/*.*")
-	if err != nil {
-		f.Fatal(err)
-	}
+	goldentest.NoError(f, err)
 	for _, name := range files {
 		if strings.HasSuffix(name, ".json") {
 			continue

@@ -28,9 +28,7 @@ func readJSON(t testing.TB, name string, into any) {
 func open(t testing.TB, path string) image.Image {
 	t.Helper()
 	f, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	defer f.Close()
 	img, err := Decode(f)
 	if err != nil {

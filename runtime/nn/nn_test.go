@@ -124,25 +124,28 @@ func TestMLPByKernel(t *testing.T) {
 }
 
 // By hand, with d = 16, so scores are divided by 4: the query e1 against the keys 0, 4·ln3·e1 and 0 of values 4, 8
-// and 0 has weights of 1 to 3 to 1. A row attends to the rows of both of its spans.
+// and 0 has weights of 1 to 3 to 1. A row attends to the rows of both of its spans. A second sequence has twice the
+// values.
 func TestAttentionByKernels(t *testing.T) {
 	const d = 16
-	rows := tensor.New(3, 3*d)
-	for i, v := range []float32{4, 8, 0} {
+	rows := tensor.New(6, 3*d)
+	for i, v := range []float32{4, 8, 0, 8, 16, 0} {
 		row := rows.Data[3*d*i:]
 		row[0], row[d] = 1, 0
 		for j := range d {
 			row[2*d+j] = v
 		}
 	}
-	rows.Data[3*d+d] = float32(4 * math.Log(3))
+	rows.Row(1).Data[d], rows.Row(4).Data[d] = float32(4*math.Log(3)), float32(4*math.Log(3))
 	y := eval(t, rows, func(_ *graph.Graph, x graph.Node) graph.Node {
 		return nn.PackedAttention(x, [][5]int{{0, 1, 0, 0, 0}, {0, 2, 2, 2, 1}, {0, 1, 1, 3, 2}}, 1)
 	})
 	equal(t, y, slices.Concat(slices.Repeat([]float64{4}, d), slices.Repeat([]float64{7}, d),
 		slices.Repeat([]float64{28.0 / 5}, d))...)
-	y = eval(t, rows, func(_ *graph.Graph, x graph.Node) graph.Node { return nn.SequenceAttention(x, 3, 1) })
-	equal(t, y, slices.Repeat([]float64{28.0 / 5}, 3*d)...)
+	for _, attention := range []func(graph.Node, int, int) graph.Node{nn.SequenceAttention, nn.FusedAttention} {
+		y = eval(t, rows, func(_ *graph.Graph, x graph.Node) graph.Node { return attention(x, 3, 1) })
+		equal(t, y, slices.Concat(slices.Repeat([]float64{28.0 / 5}, 3*d), slices.Repeat([]float64{56.0 / 5}, 3*d))...)
+	}
 	for most, want := range map[int]int{1: 16, 16: 16, 17: 32, 32: 32} {
 		g := graph.New()
 		x := g.Input("x", graph.Float, graph.Static(40, 3*d))

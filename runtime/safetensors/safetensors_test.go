@@ -176,12 +176,12 @@ func TestRefuses(t *testing.T) {
 		{"negative offset", file(one("F32", "[1]", "[-4,0]"), 4), "ascending order"},
 		{"negative dimension", file(one("F32", "[-1]", "[0,4]"), 4), "negative dimension"},
 		{"fraction", file(one("F32", "[1.5]", "[0,4]"), 4), "bad entry"},
-		{"size mismatch", file(one("F32", "[2]", "[0,4]"), 4), "needs 8 bytes"},
+		{"size mismatch", file(one("F32", "[2]", "[4,8]"), 8), "needs 8 bytes, but data_offsets [4 8] hold 4"},
 		{"overflow", file(one("F32", "[4294967296,4294967296]", "[0,0]"), 0), "overflows"},
 		{"overflow beside zero", file(one("F32", "[4294967296,4294967296,0]", "[0,0]"), 0), "overflows"},
 		{"overflow after zero", file(one("F32", "[0,4294967296,4294967296]", "[0,0]"), 0), "overflows"},
 		{"dimension beyond int64", file(one("F32", "[9223372036854775808]", "[0,0]"), 0), "bad entry"},
-		{"beyond file", file(one("F32", "[2]", "[0,8]"), 4), "truncated"},
+		{"beyond file", file(one("F32", "[2]", "[0,8]"), 4), "at data offset 8, but the file holds 4 data bytes"},
 		{"bytes left", file(one("F32", "[1]", "[0,4]"), 5), "follow the last tensor"},
 		{"gap", file(one("F32", "[1]", "[4,8]"), 8), "belong to no tensor"},
 		{"overlap", file(overlapping, 8), "overlaps"},
@@ -205,10 +205,12 @@ func TestUnreadableValues(t *testing.T) {
 		f, err := Parse(bytes.NewReader(b), int64(len(b)))
 		goldentest.NoError(t, err)
 		_, err = f.Tensor("a")
-		goldentest.WantErrorOf(t, c.dtype, err, c.want)
+		goldentest.WantErrorOf(t, c.dtype, err, `safetensors: tensor "a": `, c.want)
 		_, err = f.Tensor("b")
 		goldentest.WantErrorOf(t, "missing name", err, `no tensor "b"`)
 	}
+	_, err := ReadTensor(bytes.NewReader(make([]byte, 8)), Info{"F32", []int{2}, 0, 4})
+	goldentest.WantError(t, err, "F32[2] does not fit 4 bytes")
 }
 
 func TestWriteRefuses(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"promptfed/federation/method"
+	"promptfed/federation/methods/parts/layer"
 )
 
 // Two of three groups are drawn whose weights exp(sim/tau) are 4, 2 and 1: the first is i with probability w_i/7, the
@@ -34,5 +35,12 @@ func TestFedMGPDraws(t *testing.T) {
 		if d := m.draw(draws.Uniform(r, "", 3), []float64{-1, 1, 0}); d[0] != 1 || d[1] != 2 {
 			t.Fatalf("a temperature of 0.001 drew %v, want 1 and 2", d)
 		}
+	}
+}
+
+// By FedMGP's table 3, 2 n (m d + P v) numbers with n = m = P = 2, d = 512 and v = 768: 4 (1024 + 1536).
+func TestFedMGPTraffic(t *testing.T) {
+	if n := fedMGPDef.Traffic.Numbers(layer.Sizes{Width: 512}); n != 10240 {
+		t.Error(n)
 	}
 }

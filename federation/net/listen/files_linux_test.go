@@ -14,7 +14,8 @@ func TestMostConnections(t *testing.T) {
 	goldentest.NoError(t, syscall.Getrlimit(syscall.RLIMIT_NOFILE, &old))
 	defer syscall.Setrlimit(syscall.RLIMIT_NOFILE, &old)
 	const high = 1 << 20
-	for cur, want := range map[uint64][2]int{200: {120, 15}, 100: {50, 6}, high: {high - 80, 40}, high + 1: {0, 256}} {
+	for cur, want := range map[uint64][2]int{200: {120, 15}, 100: {50, 6}, 500: {420, 40}, high: {high - 80, 40},
+		high + 1: {0, 256}} {
 		limit := old
 		if limit.Cur = cur; cur > limit.Max || syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit) != nil {
 			continue // more than this system allows

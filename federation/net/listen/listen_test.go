@@ -216,13 +216,14 @@ func (l *log) says(t *testing.T, words string) {
 }
 
 // An HTTP server speaks HTTP/2 with the connections, knows the client of each, and a client recognises the server's key
-// again, with and without an authority.
+// again, with and without an authority. Too many open files for a moment stop nobody.
 func TestHTTP2(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := folder(t, time.Hour, "127.0.0.1")
 		for _, dir := range []string{dir, ""} {
 			server := identity(t, dir, "server")
 			l, _ := openVirtual(t, Options{Identity: server})
+			l.Listener.(*memory).accepted <- nil
 			proof, err := server.Proof()
 			goldentest.NoError(t, err)
 			text, err := get(t, clientTLS(t, identity(t, dir, "client-3"), "client-3", proof.Key...), l)

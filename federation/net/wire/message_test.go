@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	protobuf "google.golang.org/protobuf/proto"
 
@@ -46,6 +47,13 @@ func reply(t testing.TB, m tensor.Map) *wire.Reply {
 	t.Helper()
 	return &wire.Reply{Id: wire.NewID(), Attempt: wire.NewID(), Examples: 1600, Loss: 1.2345678901234567,
 		Steps: 50, Content: encode(t, m)}
+}
+
+// The times are those of docs/distributed.md. Each of the four calls of a connection can fill its window.
+func TestConnection(t *testing.T) {
+	if wire.PingPause != 15*time.Second || wire.PingTime != 30*time.Second || wire.ConnectionWindow != 4*wire.Window {
+		t.Error(wire.PingPause, wire.PingTime, wire.ConnectionWindow)
+	}
 }
 
 // Messages are at most 3 % larger than their tensors.
@@ -242,6 +250,7 @@ func TestChecks(t *testing.T) {
 		"9007199254740993 exam": func(r *wire.Reply) { r.Examples = wire.MaxExamples + 1 },
 		"-1 steps":              func(r *wire.Reply) { r.Steps = -1 },
 		"bytes of statistics":   func(r *wire.Reply) { r.Scores = make([]byte, wire.MaxScores+1) },
+		"bytes of loss terms":   func(r *wire.Reply) { r.Terms = make([]byte, wire.MaxTerms+1) },
 		"invalid: 0 bytes":      func(r *wire.Reply) { r.Content = nil },
 	} {
 		r := reply(t, nil)
@@ -260,7 +269,7 @@ func TestChecks(t *testing.T) {
 		func(o *wire.Instruction, r *wire.Reply) {
 			o.Round, o.Client, o.Total, o.Steps = 1<<30, certs.MaxClients-1, certs.MaxClients, 1<<30
 			r.Examples, r.Steps, r.Scores = wire.MaxExamples, 1<<30, make([]byte, wire.MaxScores)
-			o.Content.Size = 1 << 40
+			o.Content.Size, r.Terms = 1<<40, make([]byte, wire.MaxTerms)
 		},
 	} {
 		o, r := instruction(t, nil), reply(t, nil)

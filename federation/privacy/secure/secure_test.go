@@ -18,6 +18,7 @@ import (
 	"promptfed/federation/methods"
 	"promptfed/federation/methodtest"
 	"promptfed/federation/privacy/secure"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/optim"
 )
 
@@ -37,13 +38,9 @@ func experimentOf(t *testing.T, c secure.Config, m method.Method, rounds int, si
 	*secure.Aggregation) {
 	t.Helper()
 	weighting, beside, err := methods.AveragedUploads(m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	l, err := secure.New(c, weighting, beside, len(sizes), len(sizes))
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	return &spec.Experiment{Method: m, Classes: methodtest.Classes, Template: "a {}.",
 		Clients: methodtest.ClientsOfOneBackbone(sizes...), Plan: spec.Plan{Rounds: rounds, TestEvery: rounds, Seed: 5},
 		Training: spec.Training{Epochs: 1, Batch: 4, Optim: optim.Config{Name: "sgd", LR: 0.1}}}, l

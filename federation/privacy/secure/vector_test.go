@@ -2,9 +2,9 @@ package secure
 
 import (
 	"bytes"
+	"fmt"
 	"math"
 	"slices"
-	"strings"
 	"testing"
 
 	"promptfed/federation/method"
@@ -53,9 +53,7 @@ func TestVectorByHand(t *testing.T) {
 	}
 	for _, bad := range [][]int64{{0, 0, 1, 0, 0}, {0, 0, 21, 0, 0}, {0, 0, -5, 0, 0}, {0, 13*127 + 1, 13, 0, 0},
 		{-13*127 - 1, 0, 13, 0, 0}, {0, 0, 2, 255, 0}, {0, 0, 2, -255, 0}, {0, 0, 2, 0, -1}, {0, 0, 2, 0, 5}} {
-		if err := l.checkBounds(sent, bad, 2, -1); err == nil || !strings.Contains(err.Error(), "an invalid vector") {
-			t.Errorf("%v: %v", bad, err)
-		}
+		goldentest.WantErrorOf(t, fmt.Sprint(bad), l.checkBounds(sent, bad, 2, -1), "an invalid vector")
 	}
 	// a mean that moves by 0.3 and 0.4 has the norm 0.5; the parameters' own, (0, 1), is below that of ones
 	moved := []int64{2 * 30, 2 * 40, 2, 0, 0}
@@ -66,9 +64,8 @@ func TestVectorByHand(t *testing.T) {
 	}
 	extra := up(1, 0, 0)
 	extra.Extra = tensor.Map{"x": tensor.New(1)}
-	if _, err := l.vector(sent, extra, 0); err == nil || !strings.Contains(err.Error(), "cannot add up") {
-		t.Errorf("%v", err)
-	}
+	_, err = l.vector(sent, extra, 0)
+	goldentest.WantError(t, err, "cannot add up")
 	if _, err := l.vector(sent, method.Upload{Shared: tensor.Map{"a": sent["a"]}}, 0); err == nil {
 		t.Error("a missing parameter was taken")
 	}
@@ -178,8 +175,7 @@ func TestBesideByHand(t *testing.T) {
 	} {
 		bad := up(1, 1)
 		change(bad.Extra)
-		if _, err := l.vector(sent, bad, 0); err == nil || !strings.Contains(err.Error(), name) {
-			t.Errorf("%s: %v", name, err)
-		}
+		_, err := l.vector(sent, bad, 0)
+		goldentest.WantError(t, err, name)
 	}
 }

@@ -107,17 +107,21 @@ func TestOptionsAreListed(t *testing.T) {
 }
 
 // A file is in a configuration as a data URL, by RFC 2397 with base64; YWJj is abc. Its name has no other characters
-// than letters, digits, dots, minus and underscores.
+// than letters, digits, dots, minus and underscores, and at most 200 of them. 1 MiB is the most content.
 func TestFiles(t *testing.T) {
 	const url, other = "data:application/octet-stream;name=", "its content is not name and base64"
 	for file, want := range map[File]string{
 		EmbedFile("a b.onnx", []byte("abc")): `"a_b.onnx" "abc" <nil>`, url + "a;base64,YWJj": `"a" "abc" <nil>`,
 		"": "empty; name a file", "a.onnx": `"a.onnx" was not read`, url + "a;base64,?": "its content is not base64",
 		url + "a": other, url + ";base64,YWJj": other, url + "a/b;base64,YWJj": other,
-		url + File(strings.Repeat("a", 201)) + ";base64,YWJj": other} {
+		url + File(strings.Repeat("a", 201)) + ";base64,YWJj": other,
+		EmbedFile(strings.Repeat("a", 201), nil):              `a" "" <nil>`,
+		EmbedFile("a", make([]byte, 1<<20)):                   `\x00" <nil>`,
+		EmbedFile("a", make([]byte, 1<<20+3)):                 "has more than 1048576 bytes",
+	} {
 		name, content, err := file.Content()
 		if got := fmt.Sprintf("%q %q %v", name, content, err); !strings.Contains(got, want) {
-			t.Errorf("%.60s: %s, want %s", file, got, want)
+			t.Errorf("%.60s: %.60s, want %s", file, got, want)
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"promptfed/federation/methods/parts/projection"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/tensor"
 )
 
@@ -53,9 +54,7 @@ func TestDependenceOnThePrompt(t *testing.T) {
 	p, other := drawnPrompt(1), drawnPrompt(2)
 	build := func(kind string, p *tensor.Tensor) *tensor.Tensor {
 		q, err := projection.Project(p, kind, 0.8)
-		if err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, err)
 		return q.Dense()
 	}
 	a, b := build(projection.Eq9, p), build(projection.Eq9, other)
@@ -74,13 +73,9 @@ func TestDependenceOnThePrompt(t *testing.T) {
 		left float64 // the remaining share of the length of a prompt's rows
 	}{{"the prompt itself", p, 0}, {"another prompt", other, 0.984}} { // √(1-16/512)
 		q, err := projection.Project(p, projection.ExactNull, 0.8)
-		if err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, err)
 		x, err := q.Apply(c.p)
-		if err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, err)
 		near("exact-null: what is left of "+c.what, x.Norm()/c.p.Norm(), c.left, 0.005)
 	}
 }

@@ -61,9 +61,7 @@ func TestGoldens(t *testing.T) {
 				return
 			}
 			dp, err := vjpOf(p, c.Kind, c.Rho, g)
-			if err != nil {
-				t.Fatal(err)
-			}
+			goldentest.NoError(t, err)
 			// A projector that keeps everything has gradient zero, up to PyTorch's rounding.
 			if dp.MaxAbs() < 1e-12 {
 				for _, w := range c.DP {

@@ -4,6 +4,7 @@ import (
 	"math"
 	"testing"
 
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/tensor"
 )
 
@@ -21,9 +22,7 @@ func TestPacked(t *testing.T) {
 				q := project(t, p, kind, rho)
 				o := OfPrompt{Projector: kind, Ratio: rho, Gradient: "through"}
 				packed, _, err := o.Factors(p)
-				if err != nil {
-					t.Fatal(err)
-				}
+				goldentest.NoError(t, err)
 				got, want := o.packing(p.Shape[0], 6).dense(packed), q.Dense()
 				for i := range want.Data {
 					if math.Abs(float64(got.Data[i]-want.Data[i])) > 1e-6 {

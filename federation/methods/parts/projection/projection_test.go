@@ -51,9 +51,7 @@ func TestProjectColumns(t *testing.T) {
 	for _, kind := range Kinds() {
 		want := project(t, p, kind, 0.6)
 		got, err := between(want.Lo, want.Hi)
-		if err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, err)
 		checkLaws(t, got)
 		sum := got.Dense()
 		if !slices.Equal(sum.Data, want.Dense().Data) {
@@ -61,9 +59,7 @@ func TestProjectColumns(t *testing.T) {
 		}
 		for _, part := range [][2]int{{0, want.Lo}, {want.Hi, 11}} {
 			rest, err := between(part[0], part[1])
-			if err != nil {
-				t.Fatal(err)
-			}
+			goldentest.NoError(t, err)
 			sum.Axpy(1, rest.Dense())
 		}
 		for i, v := range sum.Data {
@@ -82,9 +78,7 @@ func TestProjectColumns(t *testing.T) {
 func project(t testing.TB, p *tensor.Tensor, kind string, rho float64) *Projection {
 	t.Helper()
 	q, err := Project(p, kind, rho)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	return q
 }
 
@@ -103,9 +97,7 @@ func checkLaws(t *testing.T, q *Projection) {
 	}
 	x := lcg(17, 3, d)
 	y, err := q.Apply(x)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	var want mat.Dense
 	want.Mul(denseOf(t, x), m)
 	y.Axpy(-1, toTensor(want.RawMatrix()))
@@ -188,13 +180,9 @@ func TestSameBytesForAnyThreads(t *testing.T) {
 		for _, n := range []int{1, 2, 8} {
 			runtime.GOMAXPROCS(n)
 			packed, vjp, err := o.Factors(p)
-			if err != nil {
-				t.Fatal(err)
-			}
+			goldentest.NoError(t, err)
 			dp, err := vjp(lcg(5, packed.Len()))
-			if err != nil {
-				t.Fatal(err)
-			}
+			goldentest.NoError(t, err)
 			if first == nil {
 				first = append(dp, packed)
 				continue
@@ -253,11 +241,12 @@ func dense64(a blas64.General) *mat.Dense {
 // are those of the prompt. A prompt of zeros has rank 0.
 func TestDecompose(t *testing.T) {
 	low := []float64{3, 1, -2, 0.5, -6, -2, 4, -1, 0, 2, 1, 1}
+	near := []float64{1, 2, 3, 1, 2.001, 3, 1, 2, 3.0001} // the squares of the last two values are tiny
 	for _, c := range []struct {
 		rows, rank int
 		data       []float64
 	}{{2, 2, []float64{3, 1, -2, 0.5, -2, 1}}, {2, 2, []float64{-3, 1, -2, 0.5, 2, 1}}, {3, 2, low},
-		{4, 3, []float64{1, 2, 3, 2, 1, 3, 0, 1, 1, 4, 5, -1}}, {1, 1, []float64{-5}}} {
+		{4, 3, []float64{1, 2, 3, 2, 1, 3, 0, 1, 1, 4, 5, -1}}, {1, 1, []float64{-5}}, {3, 3, near}} {
 		p := mat.NewDense(c.rows, len(c.data)/c.rows, c.data)
 		f, err := decompose(clone(p.RawMatrix()))
 		if err != nil || f.rank != c.rank {
@@ -271,7 +260,7 @@ func TestDecompose(t *testing.T) {
 			t.Errorf("%v from %v", back, p)
 		}
 		var svd mat.SVD
-		if err := f.singularVectors(1); err != nil || !svd.Factorize(p, mat.SVDNone) {
+		if err := f.singularVectors(1, 2); err != nil || !svd.Factorize(p, mat.SVDNone) {
 			t.Fatal(err)
 		}
 		for i, want := range svd.Values(nil)[:f.rank] {
@@ -294,9 +283,7 @@ func TestProjectBehindByHand(t *testing.T) {
 	p := tensor.Of([]float32{3, 0, 0}, 1, 3)
 	for lo, first := range map[int]float32{0: 1, 1: 0, 2: 0} {
 		q, err := ProjectColumns(p, func(rank int) (int, int) { return min(lo, rank), 3 })
-		if err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, err)
 		d := q.Dense()
 		for i, want := range []float32{first, 0, 0, 0, 1, 0, 0, 0, 1} {
 			if math.Abs(float64(d.Data[i]-want)) > 1e-6 {
@@ -310,9 +297,7 @@ func TestProjectBehindByHand(t *testing.T) {
 		goldentest.WantErrorOf(t, fmt.Sprint("columns ", cut), err, "of the 3 right singular vectors of a prompt")
 	}
 	q, err := ProjectColumns(tensor.Of([]float32{2, 0, 0, 0, 2, 0}, 2, 3), fixed(1, 3))
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	_, err = q.vjpOf(tensor.New(3, 3))
 	goldentest.WantError(t, err, "between equal singular values 1 and 2 (2) of the prompt")
 	none, err := ProjectColumns(tensor.Of([]float32{2, 0, 0, 0, 2, 0}, 2, 3), fixed(1, 1))

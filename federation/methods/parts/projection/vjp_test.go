@@ -8,15 +8,14 @@ import (
 	"gonum.org/v1/gonum/blas/blas64"
 	"gonum.org/v1/gonum/mat"
 
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/tensor"
 )
 
 func denseOf(t *testing.T, x *tensor.Tensor) *mat.Dense {
 	t.Helper()
 	m, err := matrix("test", x)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	return dense64(m)
 }
 
@@ -102,9 +101,7 @@ func TestVJPFiniteDifferences(t *testing.T) {
 					g, p := denseOf(t, lcg(5, d, d)), lcg(3, rows, d)
 					q := project(t, p, kind, rho)
 					dp, err := q.vjp(q.coordinates(g))
-					if err != nil {
-						t.Fatal(err)
-					}
+					goldentest.NoError(t, err)
 					for seed := range uint64(3) {
 						dir := denseOf(t, lcg(20+seed, rows, d))
 						const h = 1e-5

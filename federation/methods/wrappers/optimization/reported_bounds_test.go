@@ -6,6 +6,7 @@ import (
 
 	"promptfed/federation/method"
 	"promptfed/federation/methodtest"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/tensor"
 )
 
@@ -36,9 +37,7 @@ func TestALowLossIsBounded(t *testing.T) {
 // With a small exponent a loss of 0 weighed 10^8 times its squared move.
 func TestALowLossStopsNothing(t *testing.T) {
 	honest, err := mergedReports(t, "qffl", "qffl/loss", nil, 1, 1, 1, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	lied, err := mergedReports(t, "qffl", "qffl/loss", nil, 1, 1, 1, 0)
 	if err != nil || lied < honest/2 || lied > honest*2 {
 		t.Errorf("the step is %v with a loss of 0, and %v without: %v", lied, honest, err)

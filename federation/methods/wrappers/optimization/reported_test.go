@@ -53,6 +53,7 @@ func TestReportedNumbersAreBounded(t *testing.T) {
 	}{
 		{"fednova", "nova/a", nil, []float32{2, 2, 5}, 3}, {"fednova", "nova/a", nil, []float32{2, 1e6}, 11},
 		{"fednova", "nova/a", nil, []float32{2, 2, 1e9}, 8},
+		{"fednova", "nova/a", options{"most": 0.0}, []float32{2, 102}, 52},
 		{"qffl", "qffl/loss", q1, []float32{1, 1, 4}, 6. / 12}, {"qffl", "qffl/loss", q1, []float32{1, 1, 1e9},
 			12. / 18},
 	} {
@@ -124,13 +125,27 @@ func TestProperties(t *testing.T) {
 	}
 }
 
-// With q: 0 a client neither computes nor uploads its loss. FedNova refuses a turn without a step.
+// With q: 0 a client neither computes nor uploads its loss, and Merge is the mean. FedNova refuses a turn without a
+// step. After such a turn SCAFFOLD's control variates are those of before.
 func TestTurns(t *testing.T) {
-	m := methodtest.Build(t, "promptfl", []string{"qffl"}, options{"q": 0.0})
+	q0 := options{"q": 0.0}
+	if mean, err := mergedReports(t, "qffl", "qffl/loss", q0, 1, 4); mean != 1 || err != nil {
+		t.Errorf("the mean of moves of 1 is %v, %v", mean, err)
+	}
+	m := methodtest.Build(t, "promptfl", []string{"qffl"}, q0)
 	local, up := &method.Local{Optim: optim.Config{Name: "sgd"}}, &method.Upload{Extra: tensor.Map{}}
 	if err := errors.Join(m.Begin(local), m.Finish(local, up)); err != nil || len(up.Extra) > 0 {
 		t.Errorf("%v, %v", up.Extra, err)
 	}
 	m = methodtest.Build(t, "promptfl", []string{"fednova"}, nil)
 	goldentest.WantError(t, m.Finish(local, up), "fednova: 0 steps at the rate 0 with mu 0 make no progress")
+	local.Shared, local.State = tensor.Map{"ctx": tensor.Scalar(1)}, tensor.Map{}
+	local.Received = local.Shared
+	for _, control := range []string{"path", "gradients"} {
+		m = methodtest.Build(t, "promptfl", []string{"scaffold"}, options{"control": control})
+		goldentest.NoError(t, errors.Join(m.Begin(local), m.Finish(local, up)))
+		if dc := up.Extra["scaffold/dc/ctx"].Data[0]; dc != 0 {
+			t.Errorf("%s: control variates change by %v", control, dc)
+		}
+	}
 }

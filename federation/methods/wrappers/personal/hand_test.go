@@ -4,8 +4,11 @@ import (
 	"math"
 	"testing"
 
+	"promptfed/federation/method"
 	"promptfed/federation/methods/wrappers/personal"
 	"promptfed/federation/methodtest"
+	"promptfed/runtime/goldentest"
+	"promptfed/runtime/tensor"
 )
 
 type options = methodtest.Options
@@ -70,6 +73,20 @@ var hands = []methodtest.HandExample{
 }
 
 func TestTwoRoundsByHand(t *testing.T) { methodtest.CheckHandExamples(t, personal.Methods, hands) }
+
+// A client that has not uploaded yet has no mixture, and is in none. For the others sigma is their only squared
+// distance, so each weighs exp(-1)/2 for the other.
+func TestFedAMPWithoutUpload(t *testing.T) {
+	at := func(v float32) tensor.Map { return tensor.Map{"ctx": tensor.Of([]float32{v}, 1, 1)} }
+	g := &method.Global{Clients: 3, Shared: at(0), State: tensor.Map{}, PerClient: map[int]tensor.Map{}}
+	m := methodtest.Build(t, "promptfl", []string{"fedamp"}, zero)
+	ups := []method.Upload{{Client: 0, N: 1, Shared: at(0)}, {Client: 2, N: 1, Shared: at(2)}}
+	goldentest.NoError(t, m.Merge(g, ups))
+	got := float64(g.PerClient[0]["amp/u/ctx"].Data[0])
+	if math.Abs(got-math.Exp(-1)) > 1e-7 || len(g.PerClient) != 2 {
+		t.Errorf("%v of %v", got, g.PerClient)
+	}
+}
 
 // Without weight, Ditto's own model has no pull.
 func TestTermsWithoutWeight(t *testing.T) {
