@@ -117,7 +117,7 @@ func TestFiles(t *testing.T) {
 		url + File(strings.Repeat("a", 201)) + ";base64,YWJj": other,
 		EmbedFile(strings.Repeat("a", 201), nil):              `a" "" <nil>`,
 		EmbedFile("a", make([]byte, 1<<20)):                   `\x00" <nil>`,
-		EmbedFile("a", make([]byte, 1<<20+3)):                 "has more than 1048576 bytes",
+		EmbedFile("a", make([]byte, 1<<20+1)):                 "has more than 1048576 bytes",
 	} {
 		name, content, err := file.Content()
 		if got := fmt.Sprintf("%q %q %v", name, content, err); !strings.Contains(got, want) {
