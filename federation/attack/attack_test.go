@@ -6,11 +6,11 @@ import (
 	"io"
 	"math"
 	"slices"
-	"strings"
 	"testing"
 
 	"promptfed/federation/data"
 	"promptfed/federation/method"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/tensor"
 )
 
@@ -92,10 +92,8 @@ func TestAttackers(t *testing.T) {
 	if got, err := c.Attackers([]int{0, 1, 2, 3, 4}, 5); err != nil || !slices.Equal(got, []int{2, 4}) {
 		t.Errorf("%v, %v", got, err)
 	}
-	if _, err := c.Attackers([]int{0, 1, 2}, 5); err == nil ||
-		!strings.Contains(err.Error(), "client 4 does not train; 3 clients train") {
-		t.Errorf("%v", err)
-	}
+	_, err = c.Attackers([]int{0, 1, 2}, 5)
+	goldentest.WantError(t, err, "client 4 does not train; 3 clients train")
 	if got, _ := Defaults().Attackers([]int{0, 1, 2, 3, 4}, 5); got != nil {
 		t.Errorf("without an attack %v attack", got)
 	}
@@ -119,36 +117,36 @@ func TestTrainingData(t *testing.T) {
 	}
 }
 
-// The middle square of a 30x20 image is at x 5 to 25. A quarter of its side is 5 pixels, up to (25,20).
+// The middle square of a 30x20 image is at x 5 to 25. A quarter of its side is 5 pixels, up to (25,20). That of a 20x30
+// image is at y 5 to 25.
 func TestTrigger(t *testing.T) {
-	img := image.NewGray(image.Rect(0, 0, 30, 20))
-	e := data.Example{ID: "a", Label: 4, Load: func() (image.Image, error) { return img, nil }}
-	got := Config{Trigger: 0.25, Target: 1}.Triggered(e, func(io.Reader) (image.Image, error) { return nil, nil })
-	out, err := got.Image(nil)
-	if err != nil || got.ID == e.ID || got.Stamp == e.Stamp || got.Label != 1 {
-		t.Fatalf("%+v, %v", got, err)
-	}
-	for x := range 30 {
-		for y := range 20 {
-			r, _, _, _ := out.At(x, y).RGBA()
-			if white := x >= 20 && x < 25 && y >= 15; white != (r == 0xffff) {
-				t.Fatalf("pixel %d,%d is %v", x, y, out.At(x, y))
-			}
-			if img.At(x, y) != (color.Gray{}) {
-				t.Fatal("the image itself was changed")
+	for end, size := range map[image.Point]image.Point{{25, 20}: {30, 20}, {20, 25}: {20, 30}} {
+		img := image.NewGray(image.Rectangle{Max: size})
+		e := data.Example{ID: "a", Label: 4, Load: func() (image.Image, error) { return img, nil }}
+		got := Config{Trigger: 0.25, Target: 1}.Triggered(e, func(io.Reader) (image.Image, error) { return nil, nil })
+		out, err := got.Image(nil)
+		if err != nil || got.ID == e.ID || got.Stamp == e.Stamp || got.Label != 1 {
+			t.Fatalf("%+v, %v", got, err)
+		}
+		square := image.Rectangle{Min: end.Sub(image.Pt(5, 5)), Max: end}
+		for x := range size.X {
+			for y := range size.Y {
+				r, _, _, _ := out.At(x, y).RGBA()
+				if white := image.Pt(x, y).In(square); white != (r == 0xffff) {
+					t.Fatalf("pixel %d,%d of %v is %v", x, y, size, out.At(x, y))
+				}
+				if img.At(x, y) != (color.Gray{}) {
+					t.Fatal("the image itself was changed")
+				}
 			}
 		}
 	}
 }
 
 func TestCheck(t *testing.T) {
-	if err := Defaults().Check(); err != nil {
-		t.Error(err)
-	}
+	goldentest.NoError(t, Defaults().Check())
 	for say, c := range map[string]Config{"attack.kind": {Kind: "flip"}, "attack.share: 2": {Kind: None, Share: 2},
 		"attack.strength: -1": {Kind: None, Strength: -1}, "attack.poison": {Kind: None, Poison: math.NaN()}} {
-		if err := c.Check(); err == nil || !strings.Contains(err.Error(), say) {
-			t.Errorf("%s: %v", say, err)
-		}
+		goldentest.WantError(t, c.Check(), say)
 	}
 }

@@ -24,7 +24,8 @@ func TestSuggest(t *testing.T) {
 		{"fedhpa", methods, "did you mean fedpha? see all"},
 		{"rnu", strings.Fields("a b c d e f g h run sweep"), "did you mean run? see all"},
 		{"fedop", methods, "did you mean fedotp? see all"},
-		{"sdfde", methods, "did you mean sdfed? see all"}, // two letters in the wrong order
+		{"sdfde", methods, "did you mean sdfed? see all"},                    // two letters in the wrong order
+		{"promptsr", methods, "did you mean promptsrc or promptfl? see all"}, // one letter, and two
 		{"resnet", methods, "see all"},
 		{"mnist", strings.Fields("a b c d e f g h list"), "see all"}, // two of five letters
 		{"train.rnds", keys, "see all"},                              // two of four letters behind the section

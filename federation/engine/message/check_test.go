@@ -196,6 +196,10 @@ func TestCompressedUploads(t *testing.T) {
 			t.Errorf("%v, want %s", err, says)
 		}
 	}
+	lost := Reply{Client: 3, Stats: Stats{Loss: 2}}
+	if got, err := o.ReencodeReply(lost); err != nil || !reflect.DeepEqual(got, lost) {
+		t.Errorf("a reply without tensors: %+v, %v", got, err)
+	}
 	o.Kind = Compute // an answer is not compressed
 	if got, err := o.WithReplyTensors(Reply{}, tensor.Map{}.Put("extra", value(3))); err != nil ||
 		got.Upload.Extra["x"].Data[0] != 3 {
@@ -230,9 +234,7 @@ func (ctxMethod) Params(t method.ClientSpec) []method.Param {
 func TestParticipants(t *testing.T) {
 	a := Participant{Joined: true, Domain: "x", Task: method.ClientSpec{Client: 0, Backbone: "a", Width: 4, Dim: 3}}
 	b := Participant{Task: method.ClientSpec{Client: 1, Backbone: "b", Width: 5, Dim: 7}}
-	if err := CheckAveraged(a.Task, a.Task, ctxMethod{}); err != nil {
-		t.Error(err)
-	}
+	goldentest.NoError(t, CheckAveraged(a.Task, a.Task, ctxMethod{}))
 	goldentest.WantError(t, CheckAveraged(b.Task, a.Task, ctxMethod{}),
 		"parameter ctx is [2 5] on client 1 (backbone b) and [2 4] on client 0 (backbone a); it cannot be averaged: ")
 	b.Task.Width = 4
@@ -258,9 +260,7 @@ func (m visionMethod) Params(t method.ClientSpec) []method.Param {
 // A client may lack a parameter that the first one has, but the server has none that the first one lacks.
 func TestParametersOfSomeClients(t *testing.T) {
 	without, with := method.ClientSpec{Width: 4}, method.ClientSpec{Client: 4, Backbone: "b", Width: 4, Dim: 5}
-	if err := CheckAveraged(without, with, visionMethod{}); err != nil {
-		t.Error(err)
-	}
+	goldentest.NoError(t, CheckAveraged(without, with, visionMethod{}))
 	goldentest.WantError(t, CheckAveraged(with, without, visionMethod{}),
 		"parameter vision is [5] on client 4 (backbone b) and absent on client 0 ")
 }

@@ -65,9 +65,7 @@ func TestTermsThatAreNone(t *testing.T) {
 			t.Errorf("%v, want %q", err, c.says)
 		}
 	}
-	if err := (Instruction{Kind: Test}).CheckTerms(nil, nil, nil, task); err != nil {
-		t.Error(err)
-	}
+	goldentest.NoError(t, (Instruction{Kind: Test}).CheckTerms(nil, nil, nil, task))
 }
 
 // A reply may have 64 terms with values and lengths up to 1e12, whoever sends it.
@@ -99,9 +97,7 @@ func TestMostTerms(t *testing.T) {
 		}
 	}
 	var none *LossTerms
-	if err := none.Within(0); err != nil {
-		t.Error(err)
-	}
+	goldentest.NoError(t, none.Within(0))
 }
 
 // By hand: half of the second client's measurements are added to the first client's, term by term.

@@ -33,18 +33,15 @@ func sum(t testing.TB, size int) (client.Program, *onnx.ModelProto) {
 func TestFolder(t *testing.T) {
 	dir := t.TempDir()
 	w, err := Create(dir, map[string]string{"b": "digest"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	p, m := sum(t, 3)
 	for range 2 {
 		if got, err := w.Program(p, m); err != nil || got != m {
 			t.Fatal(err)
 		}
 	}
-	if _, err := w.Program(sum(t, 4)); err != nil {
-		t.Fatal(err)
-	}
+	_, err = w.Program(sum(t, 4))
+	goldentest.NoError(t, err)
 	x, err := w.Close()
 	if err != nil || len(x.Programs) != 2 || x.Programs[0].File != "b/step.onnx" ||
 		x.Programs[1].File != "b/step-2.onnx" {
@@ -61,15 +58,27 @@ func TestFolder(t *testing.T) {
 	goldentest.WantError(t, err, "other files of backbone b")
 
 	f, err := Open(dir, map[string]string{"b": "digest"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	if got, err := f.Program(p, m); err != nil || len(got.Graph.Node) != 1 {
 		t.Error(err)
 	}
 	other, unknown := sum(t, 5)
 	_, err = f.Program(other, unknown)
 	goldentest.WantError(t, err, "no program of kind step for backbone b", "write it again")
+	// A file whose input or output has another name is not that of the graph.
+	for _, values := range []string{"inputs", "outputs"} {
+		_, renamed := sum(t, 3)
+		value := renamed.Graph.Input[0]
+		if values == "outputs" {
+			value = renamed.Graph.Output[0]
+		}
+		value.Name = "z"
+		filetest.Write(t, filepath.Join(dir, x.Programs[0].File), onnxtest.Marshal(t, renamed))
+		f, err := Open(dir, nil)
+		goldentest.NoError(t, err)
+		_, err = f.Program(p, m)
+		goldentest.WantError(t, err, "step.onnx: its "+values+" are ")
+	}
 	p.Backbone = ""
 	_, err = f.Program(p, m)
 	goldentest.WantError(t, err, "for the server")

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"slices"
+	"strconv"
 	"testing"
 
 	"promptfed/federation/engine/message"
@@ -203,9 +204,7 @@ func TestSpeeds(t *testing.T) {
 	c := Defaults()
 	c.Speeds, c.Step, c.Bandwidth = lognormal, 2, 7
 	p, err := c.Plan(4000, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	var logs []float64
 	sum, squares := 0.0, 0.0
 	for _, s := range p.Speeds {
@@ -227,9 +226,10 @@ func TestSpeeds(t *testing.T) {
 	}
 	c.Speeds = uniform
 	p, _ = c.Plan(4000, 1)
-	for _, s := range p.Speeds {
-		if s.Step < 1 || s.Step > 3 {
-			t.Fatalf("%v is not from 1 to 3 seconds", s.Step)
+	for client, s := range p.Speeds { // a draw from 0 to 1 makes 1 to 3 seconds
+		drawn := method.Rand(1, "speed", strconv.Itoa(client)).Float64()
+		if s.Step < 1 || s.Step > 3 || math.Abs(s.Step-(1+2*drawn)) > 1e-12 {
+			t.Fatalf("%v is not %v from 1 to 3 seconds", s.Step, drawn)
 		}
 	}
 }
@@ -264,10 +264,10 @@ func TestSpeedsOfFile(t *testing.T) {
 }
 
 func TestCheck(t *testing.T) {
-	good := Defaults()
-	if err := good.Check(); err != nil {
-		t.Error(err)
-	}
+	good, buffered := Defaults(), Defaults()
+	buffered.Speeds, buffered.FedBuff.Buffer = constant, 2
+	goldentest.NoError(t, good.Check())
+	goldentest.NoError(t, buffered.Check())
 	for what, change := range map[string]func(*Config){
 		`speeds: "fast"; use none`: func(c *Config) { c.Speeds = "fast" },
 		`late: "wait"; use drop`:   func(c *Config) { c.Late = "wait" },
@@ -298,9 +298,7 @@ func TestDamagedCheckpoint(t *testing.T) {
 		t.Fatal(err)
 	}
 	saved, err := c.Save()
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	saved.Tensors = tensor.Map{}
 	goldentest.WantError(t, c.Load(saved), "the checkpoint's simulated_time", "client 1 has no upload")
 	saved.Texts[layer] = []byte("{")

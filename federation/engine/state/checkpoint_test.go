@@ -10,6 +10,7 @@ import (
 	"promptfed/federation/engine/record"
 	"promptfed/federation/method"
 	"promptfed/runtime/filetest"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/tensor"
 )
 
@@ -20,13 +21,9 @@ func TestCheckpointHoldsAll(t *testing.T) {
 	g := method.Global{Round: 4, Shared: one(1), Broadcast: one(2), State: one(3),
 		PerClient: map[int]tensor.Map{1: one(4), 10: one(5)}}
 	var cohort message.Saved
-	if err := cohort.Put("layer", map[int]Location{1: {2, 3, 4, "x"}}, one(6)); err != nil {
-		t.Fatal(err)
-	}
-	if err := SaveCheckpoint(dir, &g, Checkpoint{Round: 4, Cohort: cohort,
-		Record: record.Record{Round: 3, Loss: .5}}); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, cohort.Put("layer", map[int]Location{1: {2, 3, 4, "x"}}, one(6)))
+	goldentest.NoError(t, SaveCheckpoint(dir, &g, Checkpoint{Round: 4, Cohort: cohort,
+		Record: record.Record{Round: 3, Loss: .5}}))
 	var back method.Global
 	p, ok, err := LoadCheckpoint(dir, &back)
 	var places map[int]Location
@@ -73,9 +70,7 @@ func TestRestore(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if err := WriteChecksummed(filepath.Join(dir, CheckpointFile), nil, nil); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, WriteChecksummed(filepath.Join(dir, CheckpointFile), nil, nil))
 	if _, _, err := LoadCheckpoint(dir, &method.Global{}); err == nil || err.Error() != "cannot resume: "+
 		filepath.Join(dir, CheckpointFile)+": it has no position, so promptfed run did not write it" {
 		t.Error(err)

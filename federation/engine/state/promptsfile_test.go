@@ -15,6 +15,7 @@ import (
 	"promptfed/federation/engine/state"
 	"promptfed/federation/method"
 	"promptfed/federation/methodtest"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/safetensors"
 	"promptfed/runtime/tensor"
@@ -44,9 +45,7 @@ func TestPromptsFile(t *testing.T) {
 	store := state.NewStore("")
 	s := message.ClientState{Private: value(4), Own: tensor.Map{"n": tensor.OfInts([]int64{1 << 40}, 1)},
 		Method: value(6)}
-	if err := errors.Join(store.Stage(0, 1, s), store.Accept(0, []int{1})); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, errors.Join(store.Stage(0, 1, s), store.Accept(0, []int{1})))
 	meta, err := state.Metadata(e, participants, e.Clients)
 	if err != nil {
 		t.Fatal(err)
@@ -58,9 +57,7 @@ func TestPromptsFile(t *testing.T) {
 	}
 	dir := t.TempDir()
 	parts := state.Sections(e, g, store, participants)
-	if err := state.WriteSections(filepath.Join(dir, record.PromptsFile), parts, meta); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, state.WriteSections(filepath.Join(dir, record.PromptsFile), parts, meta))
 	f, err := safetensors.Open(filepath.Join(dir, record.PromptsFile))
 	if err != nil {
 		t.Fatal(err)
@@ -110,9 +107,7 @@ func TestPromptsFile(t *testing.T) {
 	o := message.Instruction{Total: 2, Shared: value(1), Broadcast: g.Broadcast,
 		PerClient: map[int]tensor.Map{1: g.PerClient[1]}}
 	file := t.TempDir()
-	if err := state.WriteClientParams(e, filepath.Join(file, record.PromptsFile), e.Clients[1], o, s); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, state.WriteClientParams(e, filepath.Join(file, record.PromptsFile), e.Clients[1], o, s))
 	got, back, err := state.ReadPrompts(file, 0, 1)
 	if err != nil || !slices.Equal(got.Names(), client) || got["down/1/scale"].Data[0] != 3 ||
 		back[state.MetaBackbones] != `["","toy-b"]` ||

@@ -98,6 +98,7 @@ func TestStoreResumes(t *testing.T) {
 		back.Accept(4, []int{0}) != nil {
 		t.Errorf("without states: %v", err)
 	}
+	filetest.Write(t, filepath.Join(dir, "clients-000008.states", "x"), "")
 	const damaged = "clients-000003.states is damaged: a client's state does not match its checksum; restore a copy"
 	for says, change := range map[string]func(p *Location){
 		"cannot resume: " + filepath.Join(dir, "clients-000003.states") +
@@ -107,6 +108,7 @@ func TestStoreResumes(t *testing.T) {
 		"is damaged: a client's":            func(p *Location) { p.At++ },
 		"is damaged: a":                     func(p *Location) { p.At, p.Size = 1<<40, 0 },
 		"clients-000009.states: no such":    func(p *Location) { p.Round = 9 },
+		"clients-000008.states: read ":      func(p *Location) { *p = Location{Round: 8, Size: 1} }, // a folder
 	} {
 		p := places[1]
 		change(&p)
@@ -116,10 +118,8 @@ func TestStoreResumes(t *testing.T) {
 		}
 	}
 	empty := sha256.Sum256(nil) // no bytes at the end of a file are in it
-	if err := NewStore(dir).Load(map[int]Location{1: {3, places[1].At + places[1].Size, 0,
-		hex.EncodeToString(empty[:])}}); err != nil {
-		t.Error(err)
-	}
+	goldentest.NoError(t, NewStore(dir).Load(map[int]Location{1: {3, places[1].At + places[1].Size, 0,
+		hex.EncodeToString(empty[:])}}))
 	bad := NewStore(filepath.Join(dir, "missing"))
 	goldentest.WantError(t, bad.Stage(0, 0, ownState(1)), "checkpoint of round 1: cannot write "+bad.path(0)+
 		" (the previous checkpoint is intact): ")

@@ -7,6 +7,8 @@ import (
 	"maps"
 	"strings"
 	"testing"
+
+	"promptfed/runtime/goldentest"
 )
 
 // planned is a run of five rounds.
@@ -18,9 +20,7 @@ func with(t *testing.T, seed uint64, change map[string]any) Identity {
 	all, v := maps.Clone(planned), NewValues()
 	maps.Copy(all, change)
 	for key, value := range all {
-		if err := v.PutJSON(key, value); err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, v.PutJSON(key, value))
 	}
 	return Of(seed, v)
 }
@@ -37,9 +37,7 @@ func TestContinue(t *testing.T) {
 	}
 	write := func(id Identity) {
 		t.Helper()
-		if err := id.Write(dir); err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, id.Write(dir))
 	}
 	was := with(t, 1, nil)
 	wants(was.Continue(dir, 3), File)
@@ -66,6 +64,13 @@ func TestContinue(t *testing.T) {
 	wants(with(t, 1, map[string]any{everyKey: 2, roundsKey: 7}).Continue(dir, 5), leave)
 	wants(with(t, 1, map[string]any{everyKey: 2, roundsKey: 7}).Continue(dir, 4), "")
 	wants(with(t, 1, map[string]any{everyKey: 2, roundsKey: 3}).Continue(dir, 3), leave)
+
+	many := func(value int) Identity {
+		return with(t, 1, map[string]any{"a": value, "b": value, "c": value, "d": value, "e": value, "f": value,
+			"g": value})
+	}
+	write(many(3))
+	wants(many(4).Continue(dir, 3), "d is 3 there, 4 now; e is 3 there, 4 now; and 2 more")
 
 	write(was)
 	wants(was.CheckSeeds(t.TempDir()), "")
@@ -100,6 +105,16 @@ func TestDifferences(t *testing.T) {
 	} {
 		if got := fmt.Sprint(ids[0].Differences(ids[1])); got != "["+want+"]" {
 			t.Errorf("%s, want [%s]", got, want)
+		}
+	}
+}
+
+// Runs are compared if they are tested on the same images: their training data and learning rates may differ.
+func TestEvaluation(t *testing.T) {
+	for key, compared := range map[string]bool{"train.lr": true, "data.shots": true, "data.root": false,
+		"eval.every": false} {
+		if got := with(t, 1, map[string]any{key: 16}).Evaluation == with(t, 2, nil).Evaluation; got != compared {
+			t.Errorf("with another %s: %v, want %v", key, got, compared)
 		}
 	}
 }

@@ -132,6 +132,11 @@ func TestBadFiles(t *testing.T) {
 		"[16777216 w] is too large": meta(func(m *fromfile.Metadata) {
 			m.State["s"] = fromfile.Tensor{Shape: []fromfile.Size{{N: 1 << 24}, {Sym: "w"}}}
 		}),
+		"all together 134217728": meta(func(m *fromfile.Metadata) { // nine tensors of an eighth of that
+			for i := range 9 {
+				m.State[fmt.Sprint("s", i)] = fromfile.Tensor{Shape: []fromfile.Size{{N: 1 << 24}}}
+			}
+		}),
 		"std is -1":                    meta(func(m *fromfile.Metadata) { m.Parameters[0].Std = -1 }),
 		"mean is":                      meta(func(m *fromfile.Metadata) { m.Mean = "median" }),
 		`input "state/c" is not`:       meta(func(m *fromfile.Metadata) { m.State = nil }),
@@ -150,6 +155,7 @@ func TestBadFiles(t *testing.T) {
 		"output next/state/c is FLOAT[4,64]": meta(func(m *fromfile.Metadata) {
 			m.State["c"] = fromfile.Tensor{Shape: []fromfile.Size{{N: 1}, {Sym: "w"}}}
 		}),
+		"mass is 0.001 to 1, eps 0.0001 to 10000":     function("plan", "transport", `{"mass":2}`, "similarity"),
 		"is not one of cosine":                        function("f", "svd", ""),
 		"has 2 arguments, not 1":                      function("f", "project", "", "param/ctx"),
 		`reads "x", which is neither`:                 function("f", "cross_entropy", "", "x"),
@@ -267,6 +273,16 @@ func TestSizesBind(t *testing.T) {
 		if p := m.Params(spec); fmt.Sprint(p[0].Shape, p[1].Shape) != fmt.Sprint([]int{7, 8}, []int{length, 8}) {
 			t.Errorf("client %d: %v and %v", client, p[0].Shape, p[1].Shape)
 		}
+	}
+}
+
+// A step adds the words that a prompt begins at to the parameter, which is the offset from them.
+func TestWordsOfSteps(t *testing.T) {
+	m := methodtest.Build(t, "onnx", nil, options{"file": methodtest.ONNXOption("kgcoop-words")})
+	_, _, loss := method.LossOf(m, layer.PlaceholderClient)
+	words := method.Words{Text: "a photo of a"}
+	if !slices.ContainsFunc(graph.Reachable(loss), func(op *graph.Op) bool { return op.Placeholder() == words }) {
+		t.Errorf("the loss does not read %v", words)
 	}
 }
 

@@ -115,6 +115,16 @@ func TestTermsWithoutWeight(t *testing.T) {
 	}
 }
 
+// PromptSRC leaves no place for a step of the server where its last round ends with the mean over all rounds.
+func TestPromptSRCRoles(t *testing.T) {
+	for gpa, want := range map[string]string{"rounds": "set options.gpa: none", "none": ""} {
+		m := methodtest.Build(t, "promptsrc", nil, options{"gpa": gpa})
+		if got := method.PropertiesOf(m).Roles[method.ServerStep]; got != want {
+			t.Errorf("gpa %s: %q, want %q", gpa, got, want)
+		}
+	}
+}
+
 // MaPLe's layer from 8 numbers begins within 1/√8, as torch.nn.Linear does, and those of later blocks are equal.
 // Where no block of the text tower is known, it would learn the prompts of depth 1. The error of FedMGP
 // says how to leave out the tokens of an image tower that supports none.

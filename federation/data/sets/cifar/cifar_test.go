@@ -70,6 +70,9 @@ func TestCIFARErrors(t *testing.T) {
 		t.Errorf("%d kept, skipped %v", len(s.Train), s.Skipped)
 	}
 	_, err = openSet(source.Config{Set: "cifar10-bin", Root: cifarDir(t,
+		map[string][]byte{"data_batch_1.bin": record(2)[:100]}), Corrupt: data.Skip})
+	goldentest.WantError(t, err, "record 0", "100 of 3073") // nothing is left of it
+	_, err = openSet(source.Config{Set: "cifar10-bin", Root: cifarDir(t,
 		map[string][]byte{"data_batch_1.bin": record(10)})})
 	goldentest.WantError(t, err, "record 0", "label 10", "10 classes")
 	_, err = openSet(source.Config{Set: "cifar10-bin", Root: t.TempDir()})

@@ -1,6 +1,7 @@
 package coop
 
 import (
+	"bytes"
 	"fmt"
 	"maps"
 	"path/filepath"
@@ -155,4 +156,17 @@ func TestFlowerLists(t *testing.T) {
 		"oxford_flowers/cat_to_name.json": `{"1": "x"}`})
 	_, err = openSet(source.Config{Set: "flowers102", Root: root})
 	goldentest.WantError(t, err, "cat_to_name.json", "label 2")
+	// MATLAB 5 files by hand of too few and too many labels for a split of 21 images. All are 1, as uint8.
+	for size, says := range map[byte]string{16: "tstid: image 17 is not one of the 16",
+		24: "image 22 is in none of its lists"} {
+		labels := slices.Concat(bytes.Repeat([]byte{' '}, 124), []byte{0, 1, 'I', 'M', 14, 0, 0, 0, 56 + size, 0, 0, 0,
+			6, 0, 0, 0, 8, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0, // flags
+			5, 0, 0, 0, 8, 0, 0, 0, 1, 0, 0, 0, size, 0, 0, 0, // dimensions 1 x size
+			1, 0, 0, 0, 6, 0, 0, 0, 'l', 'a', 'b', 'e', 'l', 's', 0, 0, 2, 0, 0, 0, size, 0, 0, 0},
+			bytes.Repeat([]byte{1}, int(size)))
+		datatest.Write(t, root, map[string]string{"oxford_flowers/imagelabels.mat": string(labels),
+			"oxford_flowers/setid.mat": datatest.ReadTestdata(t, "flowers_setid.mat")})
+		_, err = openSet(source.Config{Set: "flowers102", Root: root})
+		goldentest.WantError(t, err, "setid.mat: "+says)
+	}
 }

@@ -234,11 +234,12 @@ func TestImageNet(t *testing.T) {
 		map[string]string{"classnames.txt": names})
 	_, err := openSet(source.Config{Set: "imagenet", Root: root})
 	goldentest.WantError(t, err, "n09", "classnames.txt")
+	datatest.Write(t, root, map[string]string{"classnames.txt": "n09 cock\nn09 hen\n"})
+	_, err = openSet(source.Config{Set: "imagenet", Root: root})
+	goldentest.WantError(t, err, "classnames.txt: line 2", "once")
 	datatest.Write(t, root, map[string]string{"classnames.txt": "n09 cock, rooster\n"})
-	if err := os.Rename(filepath.Join(root, "classnames.txt"), filepath.Join(root,
-		"LOC_synset_mapping.txt")); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, os.Rename(filepath.Join(root, "classnames.txt"), filepath.Join(root,
+		"LOC_synset_mapping.txt")))
 	if s := mustOpen(t, source.Config{Set: "imagenet", Root: root}); !slices.Equal(s.Classes, []string{"cock"}) {
 		t.Errorf("%q", s.Classes)
 	}

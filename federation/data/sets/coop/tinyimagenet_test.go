@@ -57,6 +57,9 @@ func TestTinyImageNet(t *testing.T) {
 		t.Errorf("without names: %q", s.Classes)
 	}
 	settest.WantNote(t, s, "2 of 2 classes have no name in words.txt")
+	_, err := openSet(source.Config{Set: "tinyimagenet", Root: datatest.Tree(t, append(tinyTrees["flat"],
+		"val/n7/val_2.png")...)})
+	goldentest.WantError(t, err, `there is no class "n7" among the training folders`)
 }
 
 func TestTinyImageNetErrors(t *testing.T) {

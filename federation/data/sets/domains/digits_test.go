@@ -158,6 +158,9 @@ func TestDigitErrors(t *testing.T) {
 		"no pixels": {map[string]string{"mnist/train.pkl": "\x80\x02cnumpy.core.numeric\n_frombuffer\n(U\x00" +
 			"cnumpy\ndtype\n(U\x02u1tRK\x01K\x00K\x05\x87U\x01CtR]K\x07a\x86."},
 			[]string{"train.pkl: images of 0 x 5 pixels"}},
+		"one channel": {map[string]string{"mnist/train.pkl": "\x80\x02cnumpy.core.numeric\n_frombuffer\n(U\x02ab" +
+			"cnumpy\ndtype\n(U\x02u1tR(K\x01K\x01K\x02K\x01tU\x01CtR]K\x07a\x86."}, // [1,1,2,1]
+			[]string{"train.pkl: expected a pair", "[N,H,W,3]"}},
 		"two images": {map[string]string{"mnist/train-images-idx3-ubyte": image(0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 1, 5,
 			6)}, []string{"2 images but 1 labels"}},
 		"not gzip":    {map[string]string{"mnist/train-images-idx3-ubyte.gz": "abc"}, []string{"gzip"}},

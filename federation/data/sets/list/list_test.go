@@ -23,9 +23,10 @@ func TestListFormats(t *testing.T) {
 	for name, text := range map[string]string{
 		"list.csv": "path,label,domain,split\nim/1.png,zebra,Sketch,train\nim/2.png,Alarm_Clock,photo,train\n" +
 			"im/3.png,zebra,photo,val\nim/4.png,Alarm_Clock,photo,test\n",
-		"LIST.CSV": "\xef\xbb\xbfSplit;Domain;Label;Image;note\r\ntraining;Sketch;zebra;./im/1.png;x\r\n" +
-			"train;photo;\"Alarm_Clock\";im/2.png;\r\nvalidation;photo;zebra;im/3.png;\r\n" +
-			"Test;photo;Alarm_Clock;im/4.png;\r\n",
+		// pandas writes a first column without a name.
+		"LIST.CSV": "\xef\xbb\xbf;Split;Domain;Label;Image;note\r\n0;training;Sketch;zebra;./im/1.png;x\r\n" +
+			"1;train;photo;\"Alarm_Clock\";im/2.png;\r\n2;validation;photo;zebra;im/3.png;\r\n" +
+			"3;Test;photo;Alarm_Clock;im/4.png;\r\n",
 		"list.tsv": "path\tlabel\tdomain\tsplit\nim/1.png\tzebra\tSketch\ttrain\n" +
 			"im/2.png\tAlarm_Clock\tphoto\ttrain\nim/3.png\tzebra\tphoto\tval\nim/4.png\tAlarm_Clock\tphoto\ttest\n",
 		"list.json": `[{"path": "im/1.png", "label": "zebra", "domain": "Sketch", "split": "train"},
@@ -68,8 +69,8 @@ func TestListNumbers(t *testing.T) {
 	if !slices.Equal(s.Classes, []string{"nine", "10"}) || s.Train[0].Label != 1 {
 		t.Errorf("%q", s.Classes)
 	}
-	datatest.Write(t, root, map[string]string{"list.csv": "path,label,class,split\nim/1.png,1,zebra,train\n" +
-		"im/2.png,0,Ant_Hill,train\nim/3.png,1,zebra,val\n"})
+	datatest.Write(t, root, map[string]string{"list.csv": "path;label;class;split\nim/1.png;1;zebra;train\n" +
+		"im/2.png;0;Ant_Hill;train\nim/3.png;1;zebra;val\n"})
 	if s = mustOpen(t, source.Config{Set: "list", Root: root}); !slices.Equal(s.Classes, []string{"Ant Hill",
 		"zebra"}) ||
 		len(s.Test) != 1 {

@@ -136,8 +136,9 @@ func TestParquetLayouts(t *testing.T) {
 func TestParquetWords(t *testing.T) {
 	root := put(t, map[string]string{"train.parquet": "words.parquet", "test.parquet": "words.parquet"})
 	s := mustOpen(t, source.Config{Set: "parquet", Root: root})
-	if !slices.Equal(s.Classes, []string{"a", "b c"}) || !slices.Equal(s.Domains, []string{"photo", "sketch"}) {
-		t.Errorf("%q %q", s.Classes, s.Domains)
+	if !slices.Equal(s.Classes, []string{"a", "b c"}) || !slices.Equal(s.Domains, []string{"photo", "sketch"}) ||
+		len(s.Notes) > 0 {
+		t.Errorf("%q %q %q", s.Classes, s.Domains, s.Notes)
 	}
 	if got := settest.IDs(s.Train); !slices.Equal(got, []string{"train.parquet#00000000=1.1",
 		"train.parquet#00000001=0.0", "train.parquet#00000002=1.0", "train.parquet#00000003=0.1"}) {

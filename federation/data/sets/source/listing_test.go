@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"image"
 	"image/color"
 	"io"
 	"maps"
@@ -18,6 +19,7 @@ import (
 	"promptfed/federation/data/formats/pickle"
 	"promptfed/runtime/convert"
 	"promptfed/runtime/filetest"
+	"promptfed/runtime/goldentest"
 )
 
 // splitsOf counts the splits of a list's images by class.
@@ -102,9 +104,7 @@ func TestAddToAList(t *testing.T) {
 		}
 	}
 	for _, label := range []int{0, MaxLabel} {
-		if err := l.AddNamed("w", "big_cat", Item{Path: "a/./b", Label: label}); err != nil {
-			t.Error(err)
-		}
+		goldentest.NoError(t, l.AddNamed("w", "big_cat", Item{Path: "a/./b", Label: label}))
 	}
 	if l.Names[0] != "big cat" || len(l.Items) != 2 || l.Items[0].Path != "a/b" {
 		t.Errorf("%+v", l)
@@ -305,13 +305,19 @@ func TestPixels(t *testing.T) {
 	if _, err := p.Examples(dir, []int{1}, 0); err == nil || err.Error() != file+": 2 images but 1 labels" {
 		t.Error(err)
 	}
+	for sides, says := range map[image.Point]string{{1, 1024}: "<nil>", {1024, 1}: "<nil>",
+		{0, 1}: "images of 1 x 0 pixels", {1, 0}: "images of 0 x 1 pixels", {1, 1025}: "images of 1025 x 1 pixels",
+		{1025, 1}: "images of 1 x 1025 pixels"} {
+		err := (&Pixels{Width: sides.X, Height: sides.Y}).CheckSides()
+		if got := fmt.Sprint(err); !strings.HasPrefix(got, says) {
+			t.Errorf("%v: %s, want %s", sides, got, says)
+		}
+	}
 	short := &Pixels{Path: file, Count: 2, Width: 2, Height: 1, Channels: 3,
 		Inflate: func(*os.File) (io.Reader, error) { return bytes.NewReader(raw[:11]), nil }}
 	for range 2 {
-		if _, err := short.Image(0); err == nil || !strings.Contains(err.Error(),
-			"its images end after 11 of 12 bytes: the file is truncated") {
-			t.Error(err)
-		}
+		_, err := short.Image(0)
+		goldentest.WantError(t, err, "its images end after 11 of 12 bytes: the file is truncated")
 	}
 	byteType := pickle.Array{Shape: []int{2, 6}, Raw: raw}
 	byteType.Dtype.Letter, byteType.Dtype.Size = 'u', 1
@@ -327,8 +333,6 @@ func TestPixels(t *testing.T) {
 		"pixels of shape [2 5]: expected 2 images of 6 bytes": func(a *pickle.Array) { a.Shape = []int{2, 5} }} {
 		a := byteType
 		change(&a)
-		if err := p.SetArray(&a); err == nil || !strings.Contains(err.Error(), says) {
-			t.Errorf("%v, want %s", err, says)
-		}
+		goldentest.WantError(t, p.SetArray(&a), says)
 	}
 }

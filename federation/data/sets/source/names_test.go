@@ -13,6 +13,7 @@ import (
 	"promptfed/federation/data/datatest"
 	"promptfed/runtime/convert"
 	"promptfed/runtime/filetest"
+	"promptfed/runtime/goldentest"
 )
 
 // under returns paths relative to a folder, in one line; - for none.
@@ -125,9 +126,7 @@ func TestWalk(t *testing.T) {
 		return convert.Slice(names, func(n string) string { return filepath.Join(root, n) })
 	}
 	w := &Walk{Root: root}
-	if err := w.Classes("train", "", at("d/big_cat")); err != nil {
-		t.Error(err)
-	}
+	goldentest.NoError(t, w.Classes("train", "", at("d/big_cat")))
 	if _, err := w.Set(); err == nil || !strings.Contains(err.Error(), "0.png is empty; ") ||
 		!strings.HasSuffix(err.Error(), "sub is a folder inside a class folder: remove or repair these 3 files, or "+
 			"set data.corrupt: skip") {
@@ -157,9 +156,7 @@ func TestWalk(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if err := w.Classes("val", "", at("d/empty")); err != nil {
-		t.Error(err)
-	}
+	goldentest.NoError(t, w.Classes("val", "", at("d/empty")))
 	if err := w.Classes("train", "", at("e/Dog", "e/dog")); err == nil ||
 		!strings.HasSuffix(err.Error(), "are the same class except for case or underscores: keep one") {
 		t.Error(err)
@@ -169,9 +166,7 @@ func TestWalk(t *testing.T) {
 		t.Error(err)
 	}
 	w = &Walk{Root: root, Order: func(a, b string) int { return -strings.Compare(a, b) }}
-	if err := w.Classes("train", "x", at("e/Dog", "e/big cat")); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, w.Classes("train", "x", at("e/Dog", "e/big cat")))
 	s, err := w.Set()
 	if err != nil || !slices.Equal(s.Classes, []string{"big cat", "Dog"}) ||
 		!slices.Equal(s.Domains, []string{"x"}) || len(s.Train) != 2 ||
@@ -193,9 +188,7 @@ func TestHeldOutImages(t *testing.T) {
 		want     string
 	}{{true, "b/8.png b/9.png"}, {false, "a/4.png b/9.png"}} {
 		w := &Walk{Root: root, ByDomain: c.byDomain}
-		if err := w.Classes("", "", []string{filepath.Join(root, "a"), filepath.Join(root, "b")}); err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, w.Classes("", "", []string{filepath.Join(root, "a"), filepath.Join(root, "b")}))
 		s, err := w.Set()
 		if err != nil || s.Domains != nil {
 			t.Fatal(s, err)
@@ -268,9 +261,7 @@ func TestSplitFolders(t *testing.T) {
 func TestSpelling(t *testing.T) {
 	s := Spelling{}
 	for _, name := range []string{"Big Cat", "dog", "Big Cat"} {
-		if err := s.Check("class", "line 1", name); err != nil {
-			t.Error(err)
-		}
+		goldentest.NoError(t, s.Check("class", "line 1", name))
 	}
 	if err := s.Check("class", "line 9", "big_cat"); err == nil ||
 		err.Error() != `line 9: class "big_cat" is "Big Cat" in line 1: expected one spelling` {
@@ -308,9 +299,7 @@ func TestLines(t *testing.T) {
 	if err := EachLine(dir, nil); err == nil || err.Error() != dir+" is a folder: expected a file" {
 		t.Error(err)
 	}
-	if err := os.Truncate(file, MaxList+1); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, os.Truncate(file, MaxList+1))
 	if err := EachLine(file, nil); err == nil ||
 		err.Error() != file+" has 268435457 bytes: a list of images has at most 268435456" {
 		t.Error(err)
@@ -325,9 +314,7 @@ func TestLines(t *testing.T) {
 		}
 	}
 	d := json.NewDecoder(strings.NewReader("[{"))
-	if err := ReadDelim(d, '['); err != nil {
-		t.Error(err)
-	}
+	goldentest.NoError(t, ReadDelim(d, '['))
 	if err := ReadDelim(d, '['); err == nil || err.Error() != `"{" where "[" was expected` {
 		t.Error(err)
 	}
