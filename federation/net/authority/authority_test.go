@@ -77,6 +77,8 @@ func TestClientTLS(t *testing.T) {
 	goldentest.WantError(t, err, "--tls: certificate of client-0")
 	err = Replace(dir, signer, []string{"nobody"}, nil, time.Hour, func(string, ...any) {})
 	goldentest.WantError(t, err, "--revoke nobody: there is no such certificate")
+	err = Replace(dir, signer, []string{caName}, nil, time.Hour, func(string, ...any) {})
+	goldentest.WantError(t, err, "an authority cannot revoke itself")
 	if err := Replace(dir, signer, nil, nil, time.Hour, func(string, ...any) {}); err != nil ||
 		there(filepath.Join(dir, certs.RevocationFile)) {
 		t.Errorf("nothing to revoke makes a list; %v", err)

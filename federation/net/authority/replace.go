@@ -154,6 +154,9 @@ func (m *maker) revoke(which []string, say Say) error {
 			if err == nil {
 				err = c.CheckSignatureFrom(m.ca)
 			}
+			if err == nil && c.IsCA {
+				err = errors.New("an authority cannot revoke itself; make a new one in another folder")
+			}
 			if err != nil {
 				return fmt.Errorf("--revoke %s: %s: %w", name, file, err)
 			}

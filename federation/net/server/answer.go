@@ -96,9 +96,9 @@ type ownError struct{ error }
 // unable logs an error of the server's own files, and returns what a client gets in its place: it calls again.
 func (h *Server) unable(err error) error {
 	h.troubles.Do(func() {
-		h.set.Log.Error("the server cannot write a file of a client, which calls again", "error", err)
+		h.set.Log.Error("the server cannot read or write a file of a client, which calls again", "error", err)
 	})
-	return connect.NewError(connect.CodeUnavailable, errors.New("the server cannot write its files; its log says why"))
+	return connect.NewError(connect.CodeUnavailable, errors.New("the server cannot use its files; its log says why"))
 }
 
 // complete decodes a reply with its tensors. Few of them are in memory as a whole at a time.

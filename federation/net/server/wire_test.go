@@ -328,7 +328,7 @@ func TestFullDisk(t *testing.T) {
 	if got := r.h.Totals(); got.Refused != 0 || got.RefusedJoins != 0 || got.Replies != 1 {
 		t.Errorf("%+v", got)
 	}
-	if !strings.Contains(r.logs.String(), "cannot write a file") {
+	if !strings.Contains(r.logs.String(), "cannot read or write a file") {
 		t.Error("the log does not tell it")
 	}
 }
