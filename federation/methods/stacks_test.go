@@ -65,7 +65,7 @@ var reasons = []string{"does not exist in this base method", "shares nothing", "
 
 // Every wrapper runs over every base method, and every pair of wrappers over FedPHA (over PromptFL if FedNTD is one of
 // them, which FedPHA's private scores refuse), or is refused with its reason. Without PROMPTFED_TEST_SOAK (make soak),
-// a third of the stacks runs, in which each wrapper meets a third of the methods and of the other wrappers.
+// a sixth of the stacks runs, in which each wrapper meets a sixth of the methods and of the other wrappers.
 func TestStacks(t *testing.T) {
 	var bases, wrappers []string
 	for _, e := range methods.Table() {
@@ -77,7 +77,7 @@ func TestStacks(t *testing.T) {
 	}
 	try := func(place int, layers ...string) {
 		name := strings.Join(layers, "+")
-		if !busytest.Third(place) && refused[name] == "" {
+		if !busytest.Part(place, 6) && refused[name] == "" {
 			return
 		}
 		t.Run(name, func(t *testing.T) {

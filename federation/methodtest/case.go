@@ -46,7 +46,7 @@ type Case struct {
 	Reach float64
 	Names Names
 	// Sampled is set where another case runs every check of the method or wrapper. Each of the longest checks runs for
-	// a third of the sampled cases, and resume tries one interruption.
+	// a ninth of the sampled cases, and resume tries one interruption.
 	Sampled bool
 	// Rounded, unless it is nil, gets how far the gradient of a parameter differs with products of low precision, in
 	// shares of the largest element.
@@ -238,7 +238,6 @@ func Run(t *testing.T, stack Case) {
 	t.Run("messages", stack.messages)
 	t.Run("resume", stack.resume)
 	t.Run("trace", stack.trace)
-	t.Run("terms", stack.terms)
 	t.Run("aggregation", stack.Aggregation)
 	if stack.Zero != nil {
 		t.Run("zero", stack.zero)
@@ -247,9 +246,9 @@ func Run(t *testing.T, stack Case) {
 	for _, long := range []struct {
 		name  string
 		check func(*testing.T)
-	}{{"device", stack.device}, {"together", stack.together}, {"longer", stack.longer}, {"lost", stack.lost},
-		{"lies", stack.lies}} {
-		if !stack.Sampled || stack.draw(long.name, 3) == 0 {
+	}{{"terms", stack.terms}, {"device", stack.device}, {"together", stack.together}, {"longer", stack.longer},
+		{"lost", stack.lost}, {"lies", stack.lies}} {
+		if !stack.Sampled || stack.draw(long.name, 9) == 0 {
 			t.Run(long.name, long.check)
 		}
 	}

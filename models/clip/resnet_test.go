@@ -93,7 +93,7 @@ func TestFullSizeResNetEqualsPyTorch(t *testing.T) {
 	}
 	g := readResNet(t, "resnet-full.json")
 	for place, c := range g.ResNet {
-		if busytest.Third(place) {
+		if busytest.Part(place, 3) {
 			t.Run(c.Name, func(t *testing.T) { checkResNet(t, c, 5e-3) })
 		}
 	}

@@ -50,8 +50,8 @@ func Delay(d time.Duration) { time.Sleep(d) }
 // Soak reports whether tests run at their whole length, as make soak runs them.
 func Soak() bool { return os.Getenv("PROMPTFED_TEST_SOAK") != "" }
 
-// Third reports whether a test runs the case at a place of a list: all of them in a soak, otherwise every third.
-func Third(place int) bool { return place%3 == 0 || Soak() }
+// Part reports whether a test runs the case at a place of a list: all of them in a soak, otherwise one of so many.
+func Part(place, many int) bool { return place%many == 0 || Soak() }
 
 // deadline is when a test gives up waiting. Benchmarks, fuzz targets and tests with -timeout 0 have none.
 func deadline(t testing.TB) (end time.Time, ok bool) {

@@ -44,7 +44,7 @@ func TestStepMemory(t *testing.T) {
 		{"cocoop", nil, 0, 64, 0}, {"cocoop", nil, 1, 16, 100}, {"cocoop", nil, 2, 1, 0}, {"cocoop", nil, 2, 2, 100},
 		{"promptsrc", oneTemplate, 0, 32, 0}, {"promptsrc", oneTemplate, 2, 16, 200}, {"fedvpt", nil, 0, 32, 0},
 	} {
-		if !busytest.Third(place) {
+		if !busytest.Part(place, 3) {
 			continue
 		}
 		p := protocol{method: c.method, options: c.options, classes: sets[c.set].classes.Names(), batch: c.images,
