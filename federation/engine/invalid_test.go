@@ -18,11 +18,12 @@ type plainCohort struct{ message.Cohort }
 
 func wrapped(c message.Cohort) message.Cohort { return plainCohort{c} }
 
-// requestsNumber is a method that requests a number of each client before training and fails on the number 2. With
-// broken its server fails on every upload.
+// requestsNumber is a method that requests a number of each client before training. It fails on the number 3, and on 2
+// where it has no other. With broken its server fails on every upload.
 type requestsNumber struct {
 	method.Method
 	broken bool
+	taken  *int // how many numbers it last took
 }
 
 func (m requestsNumber) Statistics(round int) []method.Statistic {
@@ -36,10 +37,11 @@ func (m requestsNumber) Statistics(round int) []method.Statistic {
 		Answer: func(method.ClientSpec) []method.Extra { return []method.Extra{{Name: "n", Shape: []int{}}} },
 		Aggregate: func(_ *method.Global, ups []method.Upload) error {
 			for _, u := range ups {
-				if u.Extra["n"].Data[0] == 2 {
-					return fmt.Errorf("number 2 of %d", len(ups))
+				if n := u.Extra["n"].Data[0]; n == 3 || n == 2 && len(ups) == 1 {
+					return fmt.Errorf("number %v of %d", n, len(ups))
 				}
 			}
+			*m.taken = len(ups)
 			return nil
 		}}}
 }
@@ -68,16 +70,17 @@ func (x *rejectionRecorder) Run(ctx context.Context, o message.Instruction) ([]m
 }
 
 // Remote clients are not trusted behind a layer around their cohort either, such as secure aggregation. A client whose
-// answer makes the method fail is left out, and the cohort is told. A statistic that nobody answers does not end the
-// run.
+// answer alone makes the method fail is left out, and the cohort is told. A statistic that nobody answers does not end
+// the run.
 func TestWrappedCohortIsRemote(t *testing.T) {
 	for name, wrap := range map[string]func(message.Cohort) message.Cohort{"bare": nil, "wrapped": wrapped} {
 		e := toy(t)
-		e.Method = requestsNumber{Method: e.Method}
+		taken := 0
+		e.Method = requestsNumber{Method: e.Method, taken: &taken}
 		x := &rejectionRecorder{remoteClients: newRemoteClients(e)}
 		mustRun(t, server(e), engine.Settings{Remote: x, Wrap: wrap})
-		if !slices.Equal(x.rejected, []int{2}) {
-			t.Errorf("%s: the cohort heard of %v, not of client 2", name, x.rejected)
+		if !slices.Equal(x.rejected, []int{2, 3}) || taken != 2 {
+			t.Errorf("%s: the cohort heard of %v, not of clients 2 and 3; %d count", name, x.rejected, taken)
 		}
 		x = &rejectionRecorder{remoteClients: newRemoteClients(e), silent: true}
 		if r := mustRun(t, server(e), engine.Settings{Remote: x, Wrap: wrap}); len(r.Records) != e.Plan.Rounds {
@@ -90,7 +93,7 @@ func TestWrappedCohortIsRemote(t *testing.T) {
 // as a warning, and the parameters stay.
 func TestFailingSum(t *testing.T) {
 	e := toy(t)
-	e.Method = requestsNumber{e.Method, true}
+	e.Method = requestsNumber{e.Method, true, new(int)}
 	x := &rejectionRecorder{remoteClients: newRemoteClients(e)}
 	sum := func(c message.Cohort) message.Cohort { return plainCohort{sumCohort{c}} }
 	r := mustRun(t, server(e), engine.Settings{Remote: x, Wrap: sum})
@@ -100,7 +103,7 @@ func TestFailingSum(t *testing.T) {
 			t.Errorf("round %d counts %v and says %q", rec.Round+1, rec.Clients, text)
 		}
 	}
-	if slices.Contains(x.rejected, 0) || slices.Contains(x.rejected, 1) { // 2 is rejected by its statistic
+	if slices.Contains(x.rejected, 0) || slices.Contains(x.rejected, 1) { // 2 and 3 are rejected by their statistics
 		t.Errorf("the cohort heard of %v", x.rejected)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"promptfed/federation/engine/record"
 	"promptfed/federation/engine/spec"
 	"promptfed/runtime/busytest"
+	"promptfed/runtime/goldentest"
 )
 
 // These environment variables name the run folder for a child process, and the round after which it waits for its
@@ -70,9 +71,7 @@ func killed(t *testing.T, toy func(testing.TB) *spec.Experiment, after ...int) {
 		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$")
 		cmd.Env = append(os.Environ(), killFolder+"="+dir, killRound+"="+strconv.Itoa(last))
 		cmd.Stdout, cmd.Stderr = &said, &said
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, cmd.Start())
 		ended := make(chan error, 1)
 		go func() { ended <- cmd.Wait() }()
 		return cmd, ended

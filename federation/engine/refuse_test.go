@@ -56,6 +56,8 @@ func TestRefusesBeforeRoundZero(t *testing.T) {
 			[]string{"synthetic.epochs: 0 must"}},
 		{"participation", func(e *spec.Experiment) { e.Plan.Participation = 1.5 }, []string{"participation", "1.5"}},
 		{"participation", func(e *spec.Experiment) { e.Plan.Participation = math.NaN() }, []string{"participation"}},
+		{"trainer", func(e *spec.Experiment) { e.Plan.Trainers = []int{0, 4} }, []string{"client 4 does not exist"}},
+		{"trainer", func(e *spec.Experiment) { e.Plan.Trainers = []int{-1} }, []string{"client -1", "are 4 clients"}},
 		{"rounds", func(e *spec.Experiment) { e.Plan.Rounds = 0 }, []string{"train.rounds", "1 or more"}},
 		{"batch", func(e *spec.Experiment) { e.Training.Batch = 0 }, []string{"train.batch", "1 or more"}},
 		{"optimizer", func(e *spec.Experiment) { e.Training.Optim.Name = "sdg" }, []string{"sdg", "sgd"}},
@@ -279,11 +281,13 @@ func TestRefusesDamagedRunFolders(t *testing.T) {
 		dir, long := t.TempDir(), t.TempDir()
 		e := toy(t)
 		mustRun(t, e, engine.Settings{Dir: dir})
-		e.Plan.Rounds = 5
-		mustRun(t, e, engine.Settings{Dir: dir, Resume: true})
+		for range 2 {
+			e.Plan.Rounds++
+			mustRun(t, e, engine.Settings{Dir: dir, Resume: true})
+		}
 		mustRun(t, e, engine.Settings{Dir: long})
 		if prompts(t, dir) != prompts(t, long) {
-			t.Error("3 and then 2 rounds end elsewhere than 5")
+			t.Error("3, 1 and 1 rounds end elsewhere than 5")
 		}
 	})
 }

@@ -17,6 +17,7 @@ import (
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/engine/state"
 	"promptfed/runtime/convert"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/safetensors"
 	"promptfed/runtime/tensor"
 )
@@ -141,9 +142,7 @@ func TestRemoteClients(t *testing.T) {
 	}
 	for key, m := range x.Participants() { // no participant but the server's own
 		own := filepath.Join(t.TempDir(), record.PromptsFile)
-		if err := state.WriteClientParams(e, own, e.Clients[key], x.last[key], x.state(key)); err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, state.WriteClientParams(e, own, e.Clients[key], x.last[key], x.state(key)))
 		part, partMeta, err := safetensors.ReadFile(own)
 		if err != nil {
 			t.Fatal(err)

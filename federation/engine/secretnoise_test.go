@@ -14,6 +14,7 @@ import (
 	"promptfed/federation/engine/record"
 	"promptfed/federation/engine/spec"
 	"promptfed/runtime/filetest"
+	"promptfed/runtime/goldentest"
 )
 
 // trainingTurns are the training turns of a run, as round * 100 + client.
@@ -87,12 +88,8 @@ func TestSecureResumes(t *testing.T) {
 		if st, err := os.Stat(filepath.Join(whole, key)); err != nil || st.Mode().Perm() != 0o600 {
 			t.Errorf("%v, %v", st, err)
 		}
-		if err := os.MkdirAll(filepath.Join(parts, record.CheckFolder), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(parts, key), b, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, os.MkdirAll(filepath.Join(parts, record.CheckFolder), 0o700))
+		goldentest.NoError(t, os.WriteFile(filepath.Join(parts, key), b, 0o600))
 		ctx, stop := context.WithCancel(context.Background())
 		set := engine.Settings{Dir: parts, Resume: true, OnTurn: func(o message.Instruction, client int) {
 			got.note(o, client)
@@ -114,9 +111,7 @@ func TestSecureResumes(t *testing.T) {
 		if r.Summary.Notes["epsilon"] != wanted.Summary.Notes["epsilon"] {
 			t.Errorf("%s: %v, not %v", where, r.Summary.Notes, wanted.Summary.Notes)
 		}
-		if err := os.Remove(filepath.Join(parts, key)); err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, os.Remove(filepath.Join(parts, key)))
 		refused(t, withSampling(t, "promptfl", secretNoise(where)), set, "cannot resume", "noise.json is missing",
 			"choose another --out")
 	}

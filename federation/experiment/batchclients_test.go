@@ -175,8 +175,8 @@ func TestBatchClientsIsSaid(t *testing.T) {
 // remoteOnly is an executor that receives nothing.
 type remoteOnly struct{ client.RemoteExecutor }
 
-// Left to the program, the number of clients in a run is 1 on the CPU and for methods that train separately. On a
-// device, it depends on the memory of a step.
+// Left to the program, the number of clients in a run is 1 on the CPU, for methods that train separately, and where
+// each client trains in a program of its own. On a device, it depends on the memory of a step.
 func TestChosenBatchClients(t *testing.T) {
 	choose := func(method, provider string, gigabytes float64, set int) int {
 		c := smallConfig(method)
@@ -211,5 +211,12 @@ func TestChosenBatchClients(t *testing.T) {
 	few, more := choose("promptfl", ort.CUDA, 0.004, 0), choose("promptfl", ort.CUDA, 0.008, 0)
 	if few < 2 || more < 2*few || more > 2*few+1 {
 		t.Errorf("%d clients in 4 MB, %d in 8", few, more)
+	}
+	for who, want := range map[role]int{wholeRun: 0, workerSide: 1, remoteSide: 1} { // 0 is left to the program
+		p, err := newProtocol(smallConfig("promptfl"), members{role: who, clients: 4})
+		goldentest.NoError(t, err)
+		if n := p.Config.Runtime.BatchClients; n != want {
+			t.Errorf("role %d: %d clients", who, n)
+		}
 	}
 }

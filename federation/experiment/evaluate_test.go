@@ -12,6 +12,7 @@ import (
 	"promptfed/federation/data/datatest"
 	"promptfed/federation/engine/record"
 	"promptfed/runtime/filetest"
+	"promptfed/runtime/goldentest"
 )
 
 // TestValidationData: clients are validated on a quarter of their training images, on a fifth of a pool, or on
@@ -198,8 +199,6 @@ func TestOpenValidation(t *testing.T) {
 		t.Error("Open reads no test image")
 	}
 	c.Data.Split = "pooled"
-	if _, err := OpenValidation(context.Background(), c, nil); err == nil || !strings.Contains(err.Error(),
-		"no validation images") {
-		t.Errorf("pooled: %v", err)
-	}
+	_, err = OpenValidation(context.Background(), c, nil)
+	goldentest.WantError(t, err, "no validation images")
 }

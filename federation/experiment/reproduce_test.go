@@ -9,6 +9,7 @@ import (
 
 	"promptfed/federation/data"
 	"promptfed/federation/data/partition"
+	"promptfed/runtime/goldentest"
 )
 
 func (r Reproduce) misaligned(s *data.Set, parts []partition.Client) (images, labels []string) {
@@ -141,9 +142,8 @@ func TestReproduceIsChecked(t *testing.T) {
 	refuses(t, c, "reproduce.labels", "data.val_share")
 	c = smallConfig("promptfl")
 	c.Reproduce.ClassNames = shuffled
-	if _, err := OpenServer(c, false); err == nil || !strings.Contains(err.Error(), "reproduce") {
-		t.Errorf("a server of clients elsewhere: %v", err)
-	}
+	_, err := OpenServer(c, false)
+	goldentest.WantError(t, err, "reproduce")
 	c.Reproduce, c.With = Defaults().Reproduce, []string{"fedprox"}
 	if got := c.Reproduces(); got != nil {
 		t.Errorf("a plain run reproduces %q", got)

@@ -2,10 +2,10 @@ package experiment
 
 import (
 	"context"
-	"strings"
 	"testing"
 
 	"promptfed/federation/data/datatest"
+	"promptfed/runtime/goldentest"
 )
 
 func withSynthetic(method string, classes ...string) Config {
@@ -30,9 +30,8 @@ func TestSyntheticSection(t *testing.T) {
 		{withSynthetic("gptfl"), "give them in the section synthetic"},
 		{withSynthetic("gptfl", "circle", "house"), `class "house" is not one of the experiment's`},
 	} {
-		if _, err := Open(context.Background(), c.conf, nil); err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%v; want %s", err, c.want)
-		}
+		_, err := Open(context.Background(), c.conf, nil)
+		goldentest.WantError(t, err, c.want)
 	}
 	b := taskOf(t, withSynthetic("promptfl", "square"))
 	if len(b.synthetic) == 0 {
@@ -68,7 +67,6 @@ func TestSyntheticClasses(t *testing.T) {
 	}
 	c.Data.ClassNames["z"], c.Data.ClassNames["y"] = "b", "HEN house"
 	c.Data.ClassNames["x"] = "hen House"
-	if _, err := own("hen_house"); err == nil || !strings.Contains(err.Error(), `may be "hen House" or "HEN house"`) {
-		t.Error(err)
-	}
+	_, err := own("hen_house")
+	goldentest.WantError(t, err, `may be "hen House" or "HEN house"`)
 }

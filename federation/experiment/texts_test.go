@@ -2,6 +2,7 @@ package experiment
 
 import (
 	"crypto/sha256"
+	"errors"
 	"testing"
 
 	"promptfed/federation/engine"
@@ -10,7 +11,7 @@ import (
 )
 
 // A second run reads the features of hand-written texts from the cache and has the same prompts. Another template,
-// other numerics and other classes are other texts.
+// other numerics and other classes are other texts. The reason why they cannot be computed is returned.
 func TestTextsAreKept(t *testing.T) {
 	c := smallConfig("kgcoop") // its loss has the features of hand-written texts
 	c.Runtime.Cache = t.TempDir()
@@ -38,19 +39,22 @@ func TestTextsAreKept(t *testing.T) {
 	if !same(first.Prompts, second.Prompts) {
 		t.Error("prompts differ with kept texts")
 	}
-	other := c
-	other.Data.Template = "a drawing of a {}."
-	if _, n := run(other); n == 0 {
-		t.Error("another template gives kept texts")
+	for what, change := range map[string]func(*Config){
+		"another template": func(c *Config) { c.Data.Template = "a drawing of a {}." },
+		"other numerics":   func(c *Config) { c.Runtime.Prepack = "false" },
+		"other classes":    func(c *Config) { c.Data.Generator.Classes = []string{"circle", "square", "star", "tree"} },
+	} {
+		other := c
+		change(&other)
+		if _, n := run(other); n == 0 {
+			t.Errorf("%s: kept texts", what)
+		}
 	}
-	other = c
-	other.Runtime.Prepack = "false"
-	if _, n := run(other); n == 0 {
-		t.Error("other numerics give kept texts")
-	}
-	other = c
-	other.Data.Generator.Classes = []string{"circle", "square", "star", "tree"}
-	if _, n := run(other); n == 0 {
-		t.Error("other classes give kept texts")
+	stopped := errors.New("stopped")
+	_, err := c.Runtime.keptTexts([sha256.Size]byte{}, []int{1, 1}, func() (*tensor.Tensor, error) {
+		return nil, stopped
+	})
+	if !errors.Is(err, stopped) {
+		t.Errorf("%v, want %v", err, stopped)
 	}
 }

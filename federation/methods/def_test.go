@@ -12,6 +12,7 @@ import (
 	"promptfed/federation/methods/text/averaged"
 	"promptfed/federation/methods/text/personalized"
 	"promptfed/federation/methods/wrappers/optimization"
+	"promptfed/runtime/goldentest"
 )
 
 // A layer of a stack is named by its type, so a method's name is its type in lower case. SDFed is FedPHA with other
@@ -74,8 +75,8 @@ func TestWrapperMustShowWhatItWraps(t *testing.T) {
 	if !d.Wrapper() || promptFL.Wrapper() || fedAPPR.Wrapper() {
 		t.Error("a wrapper embeds method.Method")
 	}
-	if _, err := build(d, d.New(), averaged.PromptFL{}); err == nil ||
-		!strings.Contains(err.Error(), "the field Method") {
-		t.Errorf("%v", err)
-	}
+	_, err := build(d, d.New(), averaged.PromptFL{})
+	goldentest.WantError(t, err, "the field Method")
+	err = decode([]layer.Def{d}, []any{d.New()}, map[string]any{"tokens": 4})
+	goldentest.WantError(t, err, "known options are hidesinner: no options")
 }

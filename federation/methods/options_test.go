@@ -157,8 +157,43 @@ func TestResolvedOptions(t *testing.T) {
 	}
 }
 
+// A file that options name, with or without the name of the method above it, becomes its content.
+func TestEmbedFiles(t *testing.T) {
+	for _, o := range []options{{"file": "a/b.onnx"}, {"onnx": options{"file": "a/b.onnx"}}} {
+		o, err := methods.EmbedFiles("onnx", o, func(path string) ([]byte, error) { return []byte("of " + path), nil })
+		files := methods.Files(o)
+		if err != nil || len(files) != 1 {
+			t.Fatal(files, err)
+		}
+		name, text, err := files[0].Content()
+		if name != "b.onnx" || string(text) != "of a/b.onnx" || err != nil {
+			t.Errorf("%s has %q, %v", name, text, err)
+		}
+	}
+}
+
+// Options decide whether there is differential privacy, and whether a known defect is reproduced.
+func TestPropertiesOfOptions(t *testing.T) {
+	_, local := methods.EpsilonLocal(methodtest.Build(t, "dpfpl", nil, options{"noise": 0}), 3)
+	_, on := methods.DPLayer(methodtest.Build(t, "promptfl", []string{"dp"}, options{"clip": 0, "noise": 0}))
+	if local || on {
+		t.Errorf("without noise there is privacy of one client: %t, of clients: %t", local, on)
+	}
+	defects := methods.Reproduces(methodtest.Build(t, "promptfl", []string{"fedprox"}, options{"detached": true}))
+	if fmt.Sprint(defects) != "[options.detached: true]" {
+		t.Errorf("%q", defects)
+	}
+}
+
+// The table lists base methods before wrappers, each by name, and explains every option.
 func TestEveryOptionIsExplained(t *testing.T) {
+	last := ""
 	for _, e := range methods.Table() {
+		place := fmt.Sprint(e.Wrapper(), e.Name) // "false" comes before "true"
+		if place < last {
+			t.Errorf("%s comes behind %s", place, last)
+		}
+		last = place
 		for _, o := range e.Options() {
 			if o.Help == "" || o.Type == "" || o.Default == "" {
 				t.Errorf("%s: option %+v", e.Name, o)

@@ -129,6 +129,7 @@ func TestChoicesOfARun(t *testing.T) {
 			c.Backbones, c.Participation = c.Backbones[:1], 0.5
 		}, []string{"client-1.onnx", "global.onnx"}}, // client 0 was not drawn
 		{"fedtpg", "which classes a client has examples of", nil, []string{"client-0.onnx", "client-1.onnx"}},
+		{"trip", "", nil, []string{"client-0.onnx", "client-1.onnx", "global.onnx"}}, // all get the same
 	} {
 		change := c.change
 		if change == nil {

@@ -10,6 +10,7 @@ import (
 	"promptfed/federation/engine/enginetest"
 	"promptfed/federation/engine/record"
 	"promptfed/federation/experiment"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/ort/orttest"
 	"promptfed/runtime/tensor"
 )
@@ -28,9 +29,7 @@ func TestEmbeddings(t *testing.T) {
 	set := b.Settings()
 	set.Dir = t.TempDir()
 	enginetest.Run(t, b.Experiment, set)
-	if err := WriteEmbeddings(t.Context(), b, set.Dir, nil); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, WriteEmbeddings(t.Context(), b, set.Dir, nil))
 	m := orttest.Golden(t, filepath.Join(set.Dir, record.EmbeddingsFile))
 	for _, name := range c.Backbones {
 		if label := m[name+"/label"]; label == nil || !slices.Equal(label.Ints, []int64{0, 0, 1, 1, 2, 3}) {

@@ -73,13 +73,9 @@ func trainedWith(t *testing.T, method string, change func(*experiment.Config), w
 func federated(t *testing.T, c experiment.Config) *experiment.Federation {
 	t.Helper()
 	task, err := experiment.Open(t.Context(), c, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	f, err := experiment.Federate(t.Context(), task, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	return f
 }
 
@@ -99,9 +95,7 @@ func testImages(t *testing.T) []data.Example {
 	for i, size := range [][2]int{{64, 64}, {201, 147}, {33, 150}, {250, 19}, {13, 9}, {1, 1}} {
 		img, err := synthetic.Draw(synthetic.Classes()[i], synthetic.Domains()[i%3], uint64(i), max(4, size[0],
 			size[1]))
-		if err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, err)
 		box := image.Rect(0, 0, size[0], size[1])
 		rgb, grey, alpha := image.NewRGBA(box), image.NewGray(box), image.NewNRGBA(box)
 		for _, to := range []draw.Image{rgb, grey, alpha} {
@@ -119,9 +113,7 @@ func testImages(t *testing.T) []data.Example {
 	}
 	real, _ := filepath.Glob("../../../shared/data/pacs/*/dog/0000.jpg")
 	list, err := data.Files(append(paths, real...))
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	return list
 }
 
@@ -129,9 +121,7 @@ func testImages(t *testing.T) []data.Example {
 func open(t *testing.T, c experiment.Config, dir string, choice Choice) *Classifier {
 	t.Helper()
 	f, err := Open(c, dir, choice)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	t.Cleanup(func() { f.Close() })
 	return f
 }
@@ -140,14 +130,10 @@ func open(t *testing.T, c experiment.Config, dir string, choice Choice) *Classif
 func predictionsOf(t *testing.T, path string, list []data.Example) (*File, []Prediction) {
 	t.Helper()
 	file, err := OpenFile(path, ort.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	t.Cleanup(func() { file.Close() })
 	got, err := file.Predict(context.Background(), list)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	return file, got
 }
 
@@ -175,9 +161,7 @@ func TestExportIsPredict(t *testing.T) {
 				}
 				f := open(t, c, dir, Choice{Client: client})
 				want, err := f.Predict(context.Background(), list)
-				if err != nil {
-					t.Fatal(err)
-				}
+				goldentest.NoError(t, err)
 				path := filepath.Join(dir, form+".onnx")
 				if _, err := f.Export(context.Background(), form, path); err != nil {
 					t.Fatal(err)
@@ -210,9 +194,7 @@ func TestExportStandsAlone(t *testing.T) {
 	fact.Data = DataSet{"synthetic", "d1"}
 	for range 2 {
 		size, err := fact.Export(context.Background(), PixelsUint8, path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, err)
 		b := filetest.Read(t, path)
 		if int64(len(b)) != size || first != nil && string(first) != string(b) {
 			t.Errorf("%d bytes, said to be %d, or not those of the last time", len(b), size)
@@ -220,9 +202,7 @@ func TestExportStandsAlone(t *testing.T) {
 		first = b
 	}
 	f, err := graph.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	if onnx.HasExternal(f.Proto) {
 		t.Error("weights lie outside")
 	}
@@ -245,9 +225,7 @@ func TestExportStandsAlone(t *testing.T) {
 		t.Fatal(err, records)
 	}
 	b, err := findNamed("tiny-vit-b32", c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	accuracy, _ := json.Marshal(records[0].Evaluation.PerClient[1])
 	for key, want := range map[string]string{MetaTask: "image-classification",
 		MetaClasses:  `["circle","square","star","house"]`,
@@ -283,9 +261,7 @@ func TestExportSaysTheSelectedRound(t *testing.T) {
 		t.Fatal(err)
 	}
 	f, err := graph.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	meta := map[string]string{}
 	for _, p := range f.Proto.MetadataProps {
 		meta[p.Key] = p.Value
@@ -309,6 +285,13 @@ func TestExportSaysTheSelectedRound(t *testing.T) {
 		t.Errorf("accuracy %s of round %s after %s rounds, expected %s of round %d", meta[MetaAccuracy],
 			meta[MetaAccuracyAt], meta[MetaRounds], accuracy, at)
 	}
+	// Without a selection the last round counts. Fine-tuning changes classifiers of clients alone.
+	exported.config.Eval.Select, exported.config.Eval.FineTune = "last", 1
+	facts, err := exported.About()
+	accuracy, _ = json.Marshal(records[3].Evaluations.Global.PerClient[0])
+	if !slices.Contains(facts, Fact{MetaRounds, "4"}) || !slices.Contains(facts, Fact{MetaAccuracy, string(accuracy)}) {
+		t.Errorf("%v, %v, expected 4 rounds and accuracy %s", facts, err, accuracy)
+	}
 	filetest.Write(t, filepath.Join(dir, record.RoundsFile), `{"format":9,"round":0}`+"\n")
 	_, err = exported.metadata(PixelsUint8)
 	goldentest.WantError(t, err, record.RoundsFile)
@@ -329,13 +312,11 @@ func TestExportLeavesNoHalfFile(t *testing.T) {
 		}
 	}
 	for k, word := range map[int]string{2: "clients 0 to 1", -1: "clients 0 to 1"} {
-		if _, err := Open(c, dir, Choice{Client: k}); err == nil || !strings.Contains(err.Error(), word) {
-			t.Errorf("client %d: %v", k, err)
-		}
+		_, err := Open(c, dir, Choice{Client: k})
+		goldentest.WantErrorOf(t, fmt.Sprint("client ", k), err, word)
 	}
-	if _, err := Open(c, out, Choice{}); err == nil || !strings.Contains(err.Error(), "finished run") {
-		t.Error(err)
-	}
+	_, err := Open(c, out, Choice{})
+	goldentest.WantError(t, err, "finished run")
 	if b, err := os.ReadFile(path); err != nil || string(b) != "old" {
 		t.Errorf("%q: %v", b, err)
 	}

@@ -16,6 +16,7 @@ import (
 	"promptfed/federation/data"
 	"promptfed/federation/engine/record"
 	"promptfed/federation/engine/state"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/onnx"
 	"promptfed/runtime/ort"
 	"promptfed/runtime/safetensors"
@@ -117,9 +118,7 @@ func TestReadRun(t *testing.T) {
 	} {
 		dir, meta := t.TempDir(), maps.Clone(good)
 		change(meta)
-		if err := safetensors.WriteFile(filepath.Join(dir, record.PromptsFile), tensor.Map{}, meta); err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, safetensors.WriteFile(filepath.Join(dir, record.PromptsFile), tensor.Map{}, meta))
 		r, err := readRun(dir)
 		if (err == nil) != (says == "") || err != nil && !strings.Contains(err.Error(), says) {
 			t.Errorf("%v, want %q", err, says)
@@ -144,9 +143,7 @@ func TestLargeImage(t *testing.T) {
 		t.Fatal(err)
 	}
 	large := image.NewPaletted(image.Rect(0, 0, 4096, 6145), color.Palette{color.Black, color.White})
-	if err := errors.Join(png.Encode(f, large), f.Close()); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, errors.Join(png.Encode(f, large), f.Close()))
 	_, err = new(File).Predict(t.Context(), []data.Example{{Path: path}})
 	if !errors.Is(err, ErrLarge) || !strings.Contains(err.Error(), "large.png") ||
 		!strings.Contains(err.Error(), "25169920") { // 4096 x 6145

@@ -28,9 +28,7 @@ import (
 func requestOf(t testing.TB, key crypto.Signer, csr x509.CertificateRequest) []byte {
 	t.Helper()
 	der, err := x509.CreateCertificateRequest(rand.Reader, &csr, key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	return pem.EncodeToMemory(&pem.Block{Type: certs.RequestBlock, Bytes: der})
 }
 
@@ -41,9 +39,7 @@ func named(name string) x509.CertificateRequest {
 func curveKey(t testing.TB, c elliptic.Curve) *ecdsa.PrivateKey {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(c, rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	return key
 }
 
@@ -52,9 +48,7 @@ func wantRequest(t *testing.T, name string, hosts ...string) (Request, string) {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "own")
 	r, err := MakeRequest(dir, name, hosts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	return r, dir
 }
 
@@ -75,9 +69,7 @@ func (h *holder) approve(r Request, replace bool, hosts ...string) error {
 
 func (h *holder) mustApprove(r Request, replace bool, hosts ...string) *x509.Certificate {
 	h.t.Helper()
-	if err := h.approve(r, replace, hosts...); err != nil {
-		h.t.Fatal(err)
-	}
+	goldentest.NoError(h.t, h.approve(r, replace, hosts...))
 	c, err := readCert(certFile(h.dir, r.Name))
 	if err != nil {
 		h.t.Fatal(err)
@@ -120,15 +112,11 @@ func TestRequestFiles(t *testing.T) {
 func TestRequestOfOwnKey(t *testing.T) {
 	dir := t.TempDir()
 	_, edwards, err := ed25519.GenerateKey(rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	write := func(key any) {
 		t.Helper()
 		der, err := x509.MarshalPKCS8PrivateKey(key)
-		if err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, err)
 		text := pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})
 		goldentest.NoError(t, os.WriteFile(keyFile(dir, "worker"), text, 0o600))
 	}
@@ -153,9 +141,7 @@ func TestRequestOfOwnKey(t *testing.T) {
 func TestReadRequest(t *testing.T) {
 	key := curveKey(t, elliptic.P256())
 	weak, err := rsa.GenerateKey(rand.Reader, 2048)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	good := requestOf(t, key, named("client-3"))
 	forged, _ := pem.Decode(good)
 	forged.Bytes = bytes.Replace(forged.Bytes, []byte("client-3"), []byte("client-4"), 1)
@@ -189,6 +175,8 @@ func TestReadRequest(t *testing.T) {
 	goldentest.WantError(t, err, filepath.Dir(path))
 	_, err = MakeRequest(filepath.Dir(path), "client-x", nil)
 	goldentest.WantError(t, err, `"client-x" is not a name`)
+	_, err = MakeRequest(filepath.Dir(path), "server", []string{strings.Repeat("a", maxRequest)})
+	goldentest.WantError(t, err, "at most 16384 bytes")
 }
 
 func TestMatches(t *testing.T) {
@@ -211,9 +199,7 @@ func TestApprove(t *testing.T) {
 	greedy.ExtraExtensions = []pkix.Extension{{Id: []int{2, 5, 29, 19}, Critical: true,
 		Value: []byte{0x30, 3, 1, 1, 0xff}}} // a certificate authority
 	r, err := parseRequest(requestOf(t, curveKey(t, elliptic.P256()), greedy))
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	c := h.mustApprove(r, false)
 	if c.Subject.String() != "CN=client-3" || len(c.DNSNames) > 0 || c.IsCA || len(c.ExtKeyUsage) != 1 ||
 		c.ExtKeyUsage[0] != x509.ExtKeyUsageClientAuth || c.KeyUsage != x509.KeyUsageDigitalSignature {
@@ -259,9 +245,7 @@ func TestSecondRequest(t *testing.T) {
 	}
 	goldentest.NoError(t, os.Remove(keyFile(dir, "client-3")))
 	third, err := MakeRequest(dir, "client-3", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	if c := h.mustApprove(third, false); list.Check([]*x509.Certificate{c}) != nil {
 		t.Error("the new certificate is revoked")
 	}

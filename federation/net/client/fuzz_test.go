@@ -12,6 +12,7 @@ import (
 	"promptfed/federation/net/certs"
 	"promptfed/federation/net/nettest"
 	"promptfed/federation/net/wire"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/tensor"
 )
 
@@ -93,9 +94,7 @@ func FuzzServerMessage(f *testing.F) {
 			t.Fatalf("%v", x.Instruction)
 		}
 		x.running.Wait()
-		if err := x.finish(<-x.done); err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, x.finish(<-x.done))
 		if r := x.message(1 << 10); r.Attempt != x.Attempt || wire.CheckReply(r) != nil ||
 			strings.ContainsFunc(r.Error, func(r rune) bool { return r < ' ' }) {
 			t.Fatalf("%v", r)

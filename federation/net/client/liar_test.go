@@ -22,6 +22,7 @@ import (
 	"promptfed/federation/net/nettest"
 	"promptfed/federation/net/wire"
 	"promptfed/runtime/busytest"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/tensor"
 )
 
@@ -408,7 +409,7 @@ func TestInstructionsWithoutEnd(t *testing.T) {
 }
 
 // An invitation that no server sends, and an answer to a request to join that counts an unknown upload, end the client
-// with the reason in printable text.
+// with the reason in printable text. A client that must wait logs the reason.
 func TestLyingInvitations(t *testing.T) {
 	for say, lie := range map[string]func(v *wire.Invitation){
 		"the server uses protocol version 9, this program version 10; use the same": func(v *wire.Invitation) {
@@ -424,9 +425,7 @@ func TestLyingInvitations(t *testing.T) {
 	} {
 		l := &liar{run: wire.NewID(), invite: lie}
 		_, err := l.believe(t, t.TempDir(), 1<<20, &nettest.Logs{})
-		if err == nil || !strings.Contains(err.Error(), strings.TrimRight(say, "\x00")) {
-			t.Errorf("%q: %v", say, err)
-		}
+		goldentest.WantErrorOf(t, say, err, strings.TrimRight(say, "\x00"))
 	}
 	for say, lie := range map[string]func(v *wire.JoinAnswer){
 		"has no record of":     func(v *wire.JoinAnswer) { v.Accepted = wire.NewID() },
@@ -434,13 +433,18 @@ func TestLyingInvitations(t *testing.T) {
 	} {
 		l := &liar{run: wire.NewID(), joined: lie}
 		_, err := l.believe(t, t.TempDir(), 1<<20, &nettest.Logs{})
-		if err == nil || !strings.Contains(err.Error(), strings.TrimRight(say, "\x00")) {
-			t.Errorf("%q: %v", say, err)
-		}
+		goldentest.WantErrorOf(t, say, err, strings.TrimRight(say, "\x00"))
 	}
 	l := &liar{run: wire.NewID(), refuses: "a\n\x1b[2Jb\t"}
-	if _, err := l.believe(t, t.TempDir(), 1<<20, &nettest.Logs{}); err == nil ||
-		!strings.Contains(err.Error(), "refuses this client: a  [2Jb ") {
+	_, err := l.believe(t, t.TempDir(), 1<<20, &nettest.Logs{})
+	goldentest.WantError(t, err, "refuses this client: a  [2Jb ")
+	logs := &nettest.Logs{}
+	l = &liar{run: wire.NewID(), joined: func(v *wire.JoinAnswer) { v.Later = "it is too early" },
+		script: func(*liar) error {
+			busytest.Until(t, "the reason", func() bool { return strings.Contains(logs.String(), "it is too early") })
+			return nil
+		}}
+	if _, err := l.believe(t, t.TempDir(), 1<<20, logs); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
 }
@@ -476,7 +480,6 @@ func TestServerGoesBack(t *testing.T) {
 		t.Errorf("%v, executed %v\n%s", err, got, logs)
 	}
 	l = &liar{run: run, joined: func(v *wire.JoinAnswer) { v.Accepted, v.Safe = ids[0], ids[0] }}
-	if _, err := l.believe(t, dir, 1<<20, logs); err == nil || !strings.Contains(err.Error(), "has no record of") {
-		t.Error(err)
-	}
+	_, err := l.believe(t, dir, 1<<20, logs)
+	goldentest.WantError(t, err, "has no record of")
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"os"
 	"testing"
 
 	"promptfed/federation/engine/enginetest"
@@ -11,7 +12,19 @@ import (
 	"promptfed/federation/net/server"
 	"promptfed/federation/net/wire"
 	"promptfed/runtime/busytest"
+	"promptfed/runtime/goldentest"
 )
+
+// Servers on this machine need no proxy, and net/http reads its address once in a process.
+func TestMain(m *testing.M) {
+	os.Setenv("HTTPS_PROXY", "https://proxy.example")
+	os.Exit(m.Run())
+}
+
+// A proxy that speaks neither HTTP nor SOCKS is refused.
+func TestWrongProxy(t *testing.T) {
+	goldentest.WantError(t, (&Link{URL: "https://server.example"}).open(1), "HTTPS_PROXY: expected http://HOST:PORT")
+}
 
 // Each request for the status, of which a terminal makes one a second, uses the connection of the first.
 func TestStatusKeepsItsConnection(t *testing.T) {

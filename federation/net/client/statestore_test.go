@@ -1,6 +1,7 @@
 package client
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -8,6 +9,7 @@ import (
 	"testing"
 
 	"promptfed/federation/engine/message"
+	"promptfed/federation/net/certs"
 	"promptfed/federation/net/wire"
 	"promptfed/runtime/goldentest"
 	"promptfed/runtime/tensor"
@@ -20,6 +22,9 @@ func TestStateStore(t *testing.T) {
 	v, err := openStateStore(dir, run, 2, []byte("key"))
 	if err != nil {
 		t.Fatal(err)
+	}
+	if _, err := openStateStore(dir, run, 2, []byte("other")); !errors.Is(err, certs.ErrOtherKey) {
+		t.Errorf("a server with another key: %v", err)
 	}
 	ids := []string{wire.NewID(), wire.NewID(), wire.NewID()}
 	has := func(want ...string) {
@@ -94,6 +99,8 @@ func TestStateStore(t *testing.T) {
 	if FinishedRun(dir) != "" || v.write() != nil || FinishedRun(dir) != next {
 		t.Error("the end is not noted")
 	}
+	_, err = openStateStore(dir, next, 2, []byte("key")) // a certificate proved the key before
+	goldentest.NoError(t, err)
 	if _, err := openStateStore(dir, wire.NewID(), 2, nil); err == nil {
 		t.Error("the folder of a finished run is taken for another")
 	}

@@ -19,6 +19,7 @@ import (
 	"promptfed/federation/net/server"
 	"promptfed/federation/net/wire"
 	"promptfed/runtime/busytest"
+	"promptfed/runtime/goldentest"
 )
 
 // Tensors above the limit of a message are sent in chunks, and the result has the same bytes.
@@ -88,12 +89,8 @@ func TestServerDies(t *testing.T) {
 			lives.Store(1)
 			s.wrap = func(h *server.Server) message.Cohort { return around(mortal{h, 1, &lives}) }
 			left := s.joinAll(ctx, cancel, 4)
-			if err := s.serve(ctx, false); err == nil || !strings.Contains(err.Error(), "dies") {
-				t.Fatal(err)
-			}
-			if err := s.serve(ctx, true); err != nil {
-				t.Fatal(err)
-			}
+			goldentest.WantError(t, s.serve(ctx, false), "dies")
+			goldentest.NoError(t, s.serve(ctx, true))
 			left()
 			if s.learned() != want {
 				t.Error("other bytes than in one process")
@@ -222,13 +219,9 @@ func TestClientComesBack(t *testing.T) {
 		}
 		back <- s.join(ctx, 2)
 	}()
-	if err := s.serve(ctx, false); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, s.serve(ctx, false))
 	wait()
-	if err := errors.Join(<-back, <-other); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, errors.Join(<-back, <-other))
 	if s.learned() != want {
 		t.Error("other bytes than in one process")
 	}
@@ -251,9 +244,7 @@ func TestAnotherRun(t *testing.T) {
 	s.set.ID = wire.NewID()
 	second, end := context.WithCancel(ctx)
 	go func() { served <- s.serve(second, false) }()
-	if err := <-joined; err == nil || !strings.Contains(err.Error(), "another run") {
-		t.Errorf("the client says %v", err)
-	}
+	goldentest.WantError(t, <-joined, "another run")
 	end()
 	<-served
 }

@@ -163,9 +163,7 @@ func FuzzJoin(f *testing.F) {
 			Instance: strings.Repeat("cd", 16), Request: b})
 		return err
 	}
-	if err := ask(text); err != nil {
-		f.Fatal(err)
-	}
+	goldentest.NoError(f, ask(text))
 	c.Examples = math.MaxInt
 	add()
 	c.Participant.Task.Width, c.Participant.Domain = 1<<40, "../../x"

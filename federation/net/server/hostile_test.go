@@ -19,6 +19,7 @@ import (
 	netclient "promptfed/federation/net/client"
 	"promptfed/federation/net/nettest"
 	"promptfed/runtime/busytest"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/safetensors"
 	"promptfed/runtime/tensor"
 )
@@ -88,6 +89,7 @@ func TestHostileUploads(t *testing.T) {
 	put := func(name string, value float32) func(r *message.Reply) {
 		return func(r *message.Reply) { r.Upload.Extra[name].Data[0] = value }
 	}
+	const ignored = `"an upload is ignored" round=1 client=1 reason=`
 	for _, c := range []struct {
 		say   string
 		of    nettest.Stack
@@ -128,8 +130,8 @@ func TestHostileUploads(t *testing.T) {
 		{`is not the loss term`, nettest.FedPHA, message.Train, func(r *message.Reply) {
 			r.Stats.Terms = &message.LossTerms{Terms: []message.TermStats{{Name: "more"}}}
 		}},
-		{"an upload is ignored", powder, message.Train, put("powder/use", -1)},
-		{"an upload is ignored", lowRank, message.Compute, func(r *message.Reply) {
+		{ignored, powder, message.Train, put("powder/use", -1)},
+		{ignored, lowRank, message.Compute, func(r *message.Reply) {
 			r.Upload.Extra["factors"] = tensor.New(7, 5)
 		}},
 	} {
@@ -146,7 +148,7 @@ func TestHostileUploads(t *testing.T) {
 			}
 			records, err := record.Records(s.dir)
 			if err != nil || len(records) != 2 || len(records[0].Refused) != 1 || records[0].Refused[0].Client != 1 ||
-				!strings.Contains("an upload is ignored "+records[0].Refused[0].Reason, c.say) {
+				!strings.Contains(ignored+records[0].Refused[0].Reason, c.say) {
 				t.Errorf("%v: the record has %+v", err, records)
 			}
 			// after a statistic its training counts
@@ -175,9 +177,7 @@ func TestLargestUpload(t *testing.T) {
 	busytest.Until(t, "the server", func() bool { return len(served) > 0 || s.hub.Load() != nil })
 	left := s.joinAll(ctx, cancel, len(e.Clients))
 	want := fmt.Sprintf("at most %d are accepted", s.set.Largest)
-	if err := <-served; err == nil || !strings.Contains(err.Error(), want) {
-		t.Errorf("serve: %v", err)
-	}
+	goldentest.WantError(t, <-served, want)
 	cancel()
 	left()
 }

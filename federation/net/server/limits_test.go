@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 
@@ -51,11 +52,18 @@ func round(t *testing.T, h *Server, number int, moves ...float32) (kept int, ref
 		"rest": tensor.New(10000)}}
 	var replies []message.Reply
 	for k, v := range moves {
-		replies = append(replies, message.Reply{Client: k, Upload: method.Upload{Client: k, N: 10,
+		replies = append(replies, message.Reply{Client: k, Upload: method.Upload{Client: k,
+			N:      h.members.roster().clients[k].Examples,
 			Shared: tensor.Map{"ctx": tensor.Of([]float32{v}, 1), "rest": tensor.New(10000)}, Extra: tensor.Map{}}})
 	}
 	out, err := h.applyLimits(o, replies)
-	return len(out), h.Report().Refused, err
+	report := h.Report()
+	for _, cut := range report.Cut {
+		if slices.ContainsFunc(report.Refused, func(r message.Refusal) bool { return r.Client == cut.Client }) {
+			t.Errorf("round %d: an upload that is refused has its weight reduced: %+v", number, cut)
+		}
+	}
+	return len(out), report.Refused, err
 }
 
 // newLimited returns a server of five clients, each with 10 examples.
@@ -81,9 +89,11 @@ func (h *Server) change(client int, change func(m *member)) {
 
 // One huge update among three is refused in the first round. Two updates do not show which one is usual. Then, and if
 // two of three are huge, an update is refused if its norm exceeds 50 times that of the parameters, 10,001 zeros that
-// count as ones. Three known rounds decide about one of two updates, also after the run was stopped and continued.
+// count as ones. Three known rounds decide about one of two updates, also after the run was stopped and continued. The
+// client of the huge updates also has too many examples.
 func TestUsualMoves(t *testing.T) {
 	h := newLimited(t, nil)
+	h.change(0, func(m *member) { m.Examples = 1000 })
 	if kept, refused, _ := round(t, h, 0, 1e5, 1, 2); kept != 2 || len(refused) != 1 || refused[0].Client != 0 ||
 		!strings.Contains(refused[0].Reason, "at most 100 is accepted") { // 50 times the median of 1, 2 and 1e5
 		t.Errorf("%d kept, refused %+v", kept, refused)
@@ -125,7 +135,8 @@ func TestUsualMoves(t *testing.T) {
 	}
 }
 
-// Updates that grow with the learning rate after a warm-up are usual if the server knows the rate.
+// Updates that grow with the learning rate after a warm-up are usual if the server knows the rate. So are updates that
+// do not shrink with it.
 func TestUsualMovesOfRate(t *testing.T) {
 	rate := func(round int) float64 {
 		if round < 3 {
@@ -140,6 +151,12 @@ func TestUsualMovesOfRate(t *testing.T) {
 		}
 		if kept, refused, _ := round(t, h, 3, 1, 1.5); kept != want { // a thousand times as long
 			t.Errorf("%d kept, not %d: %+v", kept, want, refused)
+		}
+	}
+	h := newLimited(t, func(round int) float64 { return rate(5 - round) }) // it falls in round 3
+	for r := range 4 {
+		if kept, refused, _ := round(t, h, r, 1, 1.5); kept != 2 {
+			t.Errorf("%d kept in round %d: %+v", kept, r, refused)
 		}
 	}
 }

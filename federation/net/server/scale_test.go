@@ -23,6 +23,7 @@ import (
 	"promptfed/federation/net/server"
 	"promptfed/federation/net/wire"
 	"promptfed/runtime/busytest"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/tensor"
 )
 
@@ -100,9 +101,7 @@ func TestManyClients(t *testing.T) {
 		if err != nil || len(replies) != clients {
 			t.Fatal(len(replies), err)
 		}
-		if err := h.Accept(o.Round, o.Clients); err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, h.Accept(o.Round, o.Clients))
 		if _, err := h.Save(); err != nil {
 			t.Fatal(err)
 		}
@@ -124,8 +123,6 @@ func TestManyClients(t *testing.T) {
 // cpu is what this process used of the processors so far.
 func cpu(t *testing.T) time.Duration {
 	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, syscall.Getrusage(syscall.RUSAGE_SELF, &u))
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

@@ -21,6 +21,7 @@ import (
 	"promptfed/federation/net/server"
 	"promptfed/federation/privacy/secure"
 	"promptfed/runtime/busytest"
+	"promptfed/runtime/goldentest"
 )
 
 // Under secure aggregation the network gives the bytes of one process, too. Both equal the result of plain uploads
@@ -146,15 +147,11 @@ func TestSealedRestarts(t *testing.T) {
 			left := s.joinAll(first, cancel, 4)
 			var died atomic.Bool
 			s.wrap = func(h *server.Server) message.Cohort { return dying{h, step, &died} }
-			if err := s.serve(ctx, false, s.serverSide(layer)); err == nil || !strings.Contains(err.Error(), "dies") {
-				t.Fatal(err)
-			}
+			goldentest.WantError(t, s.serve(ctx, false, s.serverSide(layer)), "dies")
 			kill()
 			left()
 			left = s.joinAll(ctx, cancel, 4)
-			if err := s.serve(ctx, true, s.serverSide(layer)); err != nil {
-				t.Fatal(err)
-			}
+			goldentest.NoError(t, s.serve(ctx, true, s.serverSide(layer)))
 			left()
 			if s.learned() != want {
 				t.Error("other bytes than in one process")

@@ -140,7 +140,7 @@ func TestSilenceKeepsTheQuorum(t *testing.T) {
 				}
 				stop()
 			}()
-			_, err := h.Run(ctx, message.Instruction{Kind: message.Train, Clients: []int{0, 1}, Total: 5})
+			_, err := h.Run(ctx, message.Instruction{Kind: message.Train, Clients: []int{0, 1, 2, 3, 4}, Total: 5})
 			if err != ctx.Err() || err == nil {
 				t.Error(err)
 			}

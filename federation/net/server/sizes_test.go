@@ -9,6 +9,7 @@ import (
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/method"
 	"promptfed/federation/net/wire"
+	"promptfed/runtime/goldentest"
 )
 
 // A request to join is refused by its sizes and their product before any text is expanded, with and without classes of
@@ -112,9 +113,7 @@ func TestDimOfOneClient(t *testing.T) {
 
 	old := request(own(1 << 16))
 	old.Participant.Joined = true
-	if err := h.write("client-0", old); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, h.write("client-0", old))
 	h = h.restarted(t)
 	if r := h.members.roster().clients; r[0].hasRequest() || !r[1].hasRequest() {
 		t.Errorf("%+v", r)

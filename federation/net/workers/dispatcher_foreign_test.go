@@ -26,9 +26,7 @@ import (
 func foreign(t testing.TB, address string) *natsserver.Server {
 	t.Helper()
 	n, err := natsserver.Start(natsserver.Options{Listen: address, Log: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	return n
 }
 
@@ -84,22 +82,16 @@ func TestDispatcherVanishes(t *testing.T) {
 	ended := f.process(ctx, 3)
 	busytest.Until(t, "joining", func() bool { return strings.Contains(f.log.String(), "a worker joined") })
 	js, err := jetstream.New(f.dialed(ctx))
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	store, err := js.ObjectStore(ctx, "promptfed-toy")
 	if err == nil {
 		_, err = store.PutString(ctx, "x", "of the killed run")
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	f.conn.Close() // as kill -9 does
 	f.conn = f.dialed(ctx)
 	c, err := workers.Open(ctx, f.conn, f.set)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	if _, err := store.GetString(ctx, "x"); !errors.Is(err, jetstream.ErrObjectNotFound) {
 		t.Errorf("an object of the killed run: %v", err)
 	}
@@ -123,9 +115,7 @@ func TestDispatcherReplaced(t *testing.T) {
 	n := f.elsewhere(ctx)
 	defer n.Close()
 	js, err := jetstream.New(f.conn)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	go wait.Retry(ctx, 10*time.Millisecond, func() (bool, error) { // until the run has a stream
 		s, err := js.Stream(ctx, "promptfed-toy")
 		if err == nil {
@@ -151,9 +141,7 @@ func TestDispatcherStoresOnce(t *testing.T) {
 				n.Add(1)
 			}
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, err)
 		t.Cleanup(func() { s.Unsubscribe() })
 		return &n
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"promptfed/federation/engine"
 	"promptfed/federation/engine/client"
@@ -97,9 +98,7 @@ func TestDispatcherDuplicates(t *testing.T) {
 			}
 		}
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	defer sub.Unsubscribe()
 	f.around = func(_ int, do workers.Executor) workers.Executor {
 		return func(ctx context.Context, client int, o message.Instruction, s message.ClientState) (message.Reply,
@@ -133,9 +132,7 @@ func TestDispatcherResumes(t *testing.T) {
 	f.start(ctx, 1, 1)
 	f.same(ctx, want, records, func(s *engine.Settings) { s.Resume = true })
 	c, err := workers.Open(ctx, f.conn, f.set)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	defer c.Close()
 	if err := <-ended; !errors.Is(err, workers.ErrRunOver) {
 		t.Errorf("the first run's worker: %v", err)
@@ -143,13 +140,11 @@ func TestDispatcherResumes(t *testing.T) {
 }
 
 // A worker that differs from the run is refused before it gets a job. A second run cannot use the queue of one that
-// answers.
+// answers, or whose subjects another stream has.
 func TestDispatcherRefuses(t *testing.T) {
 	f, ctx := newFarm(t, nettest.FedPHA.Experiment(t))
 	c, err := workers.Open(ctx, f.conn, f.set)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	defer c.Close()
 	nc := f.dialed(ctx)
 	for say, change := range map[string]func(*workers.Info){
@@ -179,20 +174,23 @@ func TestDispatcherRefuses(t *testing.T) {
 	}
 	busytest.Until(t, "a refused second run", func() bool {
 		first, err := workers.Open(ctx, f.conn, f.set)
-		if err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, err)
 		defer first.Close()
 		second, err := workers.Open(ctx, f.conn, f.set)
 		if err == nil { // the first is given 200 ms to answer, too few on a busy machine
 			second.Close()
 			return false
 		}
-		if !strings.Contains(err.Error(), "another run uses the queue") {
-			t.Error(err)
-		}
+		goldentest.WantError(t, err, "another run uses the queue")
 		return true
 	})
+	js, err := jetstream.New(nc)
+	if err == nil {
+		_, err = js.CreateStream(ctx, jetstream.StreamConfig{Name: "other", Subjects: []string{"promptfed.toy.job"}})
+	}
+	goldentest.NoError(t, err)
+	_, err = workers.Open(ctx, f.conn, f.set)
+	goldentest.WantError(t, err, `the queue "toy" cannot be made`)
 }
 
 // failing lets the next jobs of client 2 fail, so many.
@@ -246,9 +244,7 @@ func TestDispatcherFailuresAgain(t *testing.T) {
 			f.conn.PublishMsg(copied)
 		}
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	defer sub.Unsubscribe()
 	f.failing(1)
 	f.start(ctx, 0, 1)

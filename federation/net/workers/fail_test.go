@@ -11,10 +11,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
+
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/net/natsserver"
 	"promptfed/runtime/busytest"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/tensor"
 )
 
@@ -35,9 +38,7 @@ func TestFailEndsWaitingJobs(t *testing.T) {
 			}
 			d.stop() // nothing makes the streams again
 			d.over.Wait()
-			if err := d.deleteStreams(ctx); err != nil {
-				t.Fatal(err)
-			}
+			goldentest.NoError(t, d.deleteStreams(ctx))
 			d.members["worker"] = &member{Info: Info{Jobs: 2}}
 			execute := func() error {
 				o := message.Instruction{Kind: message.Train, Clients: []int{0}, Total: 1,
@@ -119,5 +120,14 @@ func TestConnectAgain(t *testing.T) {
 				t.Errorf("%d tries: %v", tries.Load(), err)
 			}
 		})
+	}
+}
+
+// A request that the server refuses for a lost stream, or since it has no JetStream now, is repeated, and no other one.
+func TestRefusedRequests(t *testing.T) {
+	for code, want := range map[int]bool{400: false, 404: true, 503: true} {
+		if unavailable(&jetstream.APIError{Code: code}) != want {
+			t.Errorf("code %d is repeated: %t", code, !want)
+		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"promptfed/federation/engine/message"
 	"promptfed/federation/method"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/tensor"
 )
 
@@ -21,28 +22,18 @@ func aJob(t testing.TB) (order, back *nats.Msg) {
 	in := message.Instruction{Kind: message.Test, Round: 2, Set: "\u00e9t\u00e9", Clients: []int{1}, Total: 3,
 		Shared: shared, PerClient: map[int]tensor.Map{1: {"e": tensor.Scalar(4)}}}
 	common, err := encodeCommon(in)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	own, err := encodeOwn(in, message.ClientState{Private: private})
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	order, err = pack("job", "1", job{Instruction: withoutTensors(in), Common: content{Size: len(common)},
 		Own: content{Size: len(own)}}, common, own)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	upload := method.Upload{Client: 1, N: 9, Shared: shared}
 	header, tensors, err := encodeResult(message.Reply{Client: 1, Upload: upload},
 		&message.ClientState{Private: private, Own: shared})
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	back, err = pack("result", "1", result{Reply: header, Tensors: content{Size: len(tensors)}}, tensors)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	return order, back
 }
 
@@ -121,5 +112,20 @@ func TestTensorsOfAMessage(t *testing.T) {
 		if !strings.HasSuffix(got, want) {
 			t.Errorf("%d bytes: %s, want %s", size, got, want)
 		}
+	}
+}
+
+// The jobs of an instruction share its tensors, which are kept until the last of them ends.
+func TestCommonTensorsOfJobs(t *testing.T) {
+	d, o := &Dispatcher{}, message.Instruction{Shared: tensor.Map{"ctx": tensor.New(2)}}
+	first := d.holdCommon(o)
+	for range 2 {
+		if d.holdCommon(o) != first {
+			t.Error("a job has tensors of its own")
+		}
+		d.releaseCommon(first)
+	}
+	if d.releaseCommon(first); len(d.commons) > 0 {
+		t.Error("the tensors are kept without a job")
 	}
 }

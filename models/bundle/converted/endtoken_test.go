@@ -58,9 +58,7 @@ func TestEndToken(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			dir := filetest.Copy(t, t.TempDir(), "testdata/huggingface")
-			if err := c.change(dir); err != nil {
-				t.Fatal(err)
-			}
+			goldentest.NoError(t, c.change(dir))
 			b, err := converted.Convert(dir, filepath.Join(t.TempDir(), "small"), converted.Options{})
 			if c.mistaken != "" {
 				goldentest.WantErrorOf(t, c.name, err, c.mistaken, "--vocab")

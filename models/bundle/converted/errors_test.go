@@ -20,9 +20,7 @@ import (
 func untouched(t *testing.T, what, dir string) {
 	t.Helper()
 	list, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	if len(list) > 0 {
 		t.Errorf("%s: left %v behind", what, list)
 	}
@@ -126,14 +124,10 @@ func TestConvertRefusesNaN(t *testing.T) {
 		src := filetest.Copy(t, t.TempDir(), c.src)
 		path := filepath.Join(src, c.file)
 		f, err := safetensors.Open(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, err)
 		info, err := f.Info(c.tensor)
 		f.Close()
-		if err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, err)
 		data := filetest.Read(t, path)
 		copy(data[info.Offset+int64(3*len(c.nan)):], c.nan)
 		filetest.Write(t, path, data)
@@ -221,9 +215,7 @@ func set(key string, value any) func(string) error {
 func TestDigest(t *testing.T) {
 	b := convert(t, "testdata/openai.pt", sources[0].o)
 	again, err := converted.Convert("testdata/openai.pt", filepath.Join(t.TempDir(), "other"), sources[0].o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	if b.Name == again.Name || b.Digest() != again.Digest() || len(b.Digest()) != 64 {
 		t.Errorf("digests of one checkpoint: %s and %s", b.Digest(), again.Digest())
 	}

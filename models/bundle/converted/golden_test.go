@@ -46,9 +46,7 @@ func golden(t *testing.T) tensor.Map { return orttest.Golden(t, "testdata/golden
 func convert(t testing.TB, src string, o converted.Options) *bundle.Bundle {
 	t.Helper()
 	b, err := converted.Convert(src, filepath.Join(t.TempDir(), "small"), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	return b
 }
 
@@ -116,9 +114,7 @@ func prompts(t *testing.T, b *bundle.Bundle, want tensor.Map, names []string) {
 // textFile feeds text.onnx, opened by its path as in any other program, with the tokens that Python computed.
 func textFile(t *testing.T, b *bundle.Bundle, want tensor.Map) {
 	tok, err := b.Tokenizer()
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	emb := tensor.New(len(classes), b.Text.Context, b.Text.Width)
 	eot := make([]int64, len(classes))
 	for i, c := range classes {
@@ -133,24 +129,18 @@ func textFile(t *testing.T, b *bundle.Bundle, want tensor.Map) {
 		n := want["ctx"].Shape[0]
 		eot[i] = int64(n + len(ids) - 1)
 		rows, err := b.Embed(append(ids, slices.Repeat([]int{tok.Pad()}, b.Text.Context-n-len(ids))...))
-		if err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, err)
 		copy(emb.Row(i).Data, slices.Concat(rows[:start*b.Text.Width], want["ctx"].Data, rows[start*b.Text.Width:]))
 	}
 	s, err := ort.Open(filepath.Join(b.WeightsDir(), converted.TextFile), ort.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	defer s.Close()
 	in := tensor.Map{bundle.EmbeddingsInput: emb}
 	if b.Text.Pool == "" || b.Text.Masked { // other poolings do not use the end of a text
 		in[bundle.EOTInput] = tensor.OfInts(eot, len(eot))
 	}
 	out, err := s.Run(context.Background(), in)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	orttest.CheckClose(t, "text.onnx", out[bundle.TextOutput], want["end"])
 }
 
@@ -184,9 +174,7 @@ func TestClassTokens(t *testing.T) {
 
 func sameTokens(t *testing.T, b *bundle.Bundle, want tensor.Map) {
 	ids, err := b.ClassTokens(classes)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	for i, c := range classes {
 		if len(ids[i]) != want["tokens/"+c].Len() {
 			t.Fatalf("%s: tokens %v, want %v", c, ids[i], want["tokens/"+c].Ints)
@@ -224,9 +212,7 @@ func TestLinksThroughTheHubCache(t *testing.T) {
 	root := t.TempDir()
 	blobs, snap := filetest.Folder(t, root, "blobs"), filetest.Folder(t, root, "snapshots", "0123")
 	list, err := os.ReadDir("testdata/huggingface")
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	for i, e := range list {
 		data := filetest.Read(t, filepath.Join("testdata/huggingface", e.Name()))
 		blob := strings.Repeat("ab", 8) + string(rune('0'+i))
@@ -243,9 +229,7 @@ func TestLinksThroughTheHubCache(t *testing.T) {
 	}
 	here, err := os.Lstat(filepath.Join(out, "model.safetensors"))
 	there, other := os.Stat(filepath.Join(snap, "model.safetensors"))
-	if err := errors.Join(err, other); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, errors.Join(err, other))
 	files, _ := filepath.Glob(filepath.Join(out, "*.safetensors"))
 	if !here.Mode().IsRegular() || !os.SameFile(here, there) || len(files) != 1 {
 		t.Errorf("%v is not a hard link of %v, or not the only file of weights in %v", here, there, files)

@@ -24,24 +24,18 @@ import (
 func TestGradientFiles(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "small")
 	b, err := Convert("testdata/huggingface", dir, Options{Gradients: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	if b.Text.Layers != 0 || b.TakesPromptTokens() || b.Tokens() != 0 {
 		t.Errorf("the inside of a tower can be reached: %+v", b.Text)
 	}
 	usual, err := Convert("testdata/huggingface", filepath.Join(t.TempDir(), "small"), Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	if usual.Digest() == b.Digest() {
 		t.Error("gradient files do not belong to the digest")
 	}
 	for _, name := range []string{bundle.ImageGradientFile, bundle.TextGradientFile} {
 		m, err := onnx.ReadFile(filepath.Join(dir, name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, err)
 		files, err := onnx.ExternalFiles(m)
 		if err != nil || !slices.Equal(files, []string{"model.safetensors"}) {
 			t.Errorf("%s refers to %q, %v", name, files, err)
@@ -71,7 +65,7 @@ func TestGradientFiles(t *testing.T) {
 	_, err = open(dir, nil)
 	goldentest.WantErrorOf(t, "version 3", err, "bundle version 3, but with these files it is 4")
 	filetest.Write(t, filepath.Join(usual.Dir, bundle.TextGradientFile), filetest.Read(t, dir, bundle.TextGradientFile))
-	_, err = open(usual.Dir, nil)
+	_, err = open(usual.Dir, run)
 	goldentest.WantErrorOf(t, "a file that is not listed", err, bundle.TextGradientFile, "does not list it")
 }
 
@@ -88,18 +82,14 @@ func TestGradientFilesOnADevice(t *testing.T) {
 		if err == nil {
 			b, err = open(b.Dir, run)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, err)
 		g, size := graph.New(), b.Preprocess.Size
 		ctx := g.Input("ctx", graph.Float, graph.Static(3, b.Text.Width))
 		pixels := bundle.AddPixelsInput(g, 2, size)
 		prompts := []clip.Prompt{{Ctx: ctx}, {Ctx: ctx, Class: clip.Front}}
 		text := bundletest.Prompts(t, b, g, []string{"cat", "the thing"}, prompts...)
 		image, _, err := b.Image(g, pixels, clip.VisionPrompts{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, err)
 		loss := image.L2Normalize().MatMulT(text[0].Add(text[1]).L2Normalize()).Square().Sum()
 		dx := orttest.Gradients(t, loss, ctx, pixels)
 		model := orttest.Model(t, graph.Output{Name: "loss", Node: loss},

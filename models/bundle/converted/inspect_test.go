@@ -26,6 +26,8 @@ func TestInspect(t *testing.T) {
 		{"testdata/openai.pt", bundle.KindCheckpoint, "openai", 4*12 + 5 + 8 + 1 + 3, []string{"openai.pt"}},
 		{"testdata/huggingface", bundle.KindCheckpoint, "huggingface", 4*16 + 5 + 8 + 1 + 2,
 			[]string{"model.safetensors", "config.json", "vocab.json", "merges.txt", "preprocessor_config.json"}},
+		{"testdata/huggingface/model.safetensors", bundle.KindCheckpoint, "huggingface", 4*16 + 5 + 8 + 1 + 2,
+			[]string{"model.safetensors", "config.json", "vocab.json", "merges.txt", "preprocessor_config.json"}},
 		{"testdata/golden.safetensors", bundle.KindSafetensors, "state_dict", 11 + 4, []string{"golden.safetensors"}},
 		{filepath.Join(b.WeightsDir(), converted.ImageFile), bundle.KindONNX, "promptfed", -1, []string{"image.onnx",
 			"weights.safetensors"}},

@@ -1,6 +1,8 @@
 package exported_test
 
 import (
+	"fmt"
+	"os"
 	"path/filepath"
 	"testing"
 
@@ -74,10 +76,7 @@ func TestConfigPreprocessing(t *testing.T) {
 	dir := copyTower(t, "hf-half", `{}`)
 	check := func(mean, std float32, notes int) {
 		t.Helper()
-		b, err := bundle.Open(dir)
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := openBundle(t, dir)
 		if p := b.Preprocess; p.Size != 16 || p.Mean[0] != mean || p.Std[0] != std || len(b.Notes) != notes {
 			t.Errorf("%+v, notes %q; want mean %v, std %v, %d notes", p, b.Notes, mean, std, notes)
 		}
@@ -90,4 +89,8 @@ func TestConfigPreprocessing(t *testing.T) {
 	filetest.Write(t, filepath.Join(dir, bundle.ManifestFile),
 		`{"logit_scale": 50, "preprocess": {"mean": [0.1, 0.2, 0.3]}}`)
 	check(0.1, 0.25, 0)
+	b, r := openBundle(t, dir), bundle.Report{}
+	goldentest.NoError(t, os.Remove(filepath.Join(dir, "text.onnx")))
+	b.Report(&r)
+	goldentest.Contains(t, fmt.Sprint(r.Files), "{text.onnx -1}") // its size is not known any more
 }

@@ -160,6 +160,8 @@ func TestOtherBlocks(t *testing.T) {
 			false},
 		{"values of another norm", &onnx.NodeProto{Name: "node_MatMul_142", OpType: "MatMul",
 			Input: []string{"layer_norm_1", "val_147"}}, false},
+		{"a norm without a bias", &onnx.NodeProto{Name: "node_layer_norm_3", OpType: "LayerNormalization",
+			Input: []string{"add_275", "m.text_model.encoder.layers.0.layer_norm1.weight"}}, false},
 		{"another epsilon", &onnx.NodeProto{Name: "node_layer_norm_3", OpType: "LayerNormalization",
 			Input: []string{"add_275", "m.text_model.encoder.layers.0.layer_norm1.weight",
 				"m.text_model.encoder.layers.0.self_attn.k_proj.bias"},
