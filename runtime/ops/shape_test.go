@@ -26,6 +26,7 @@ func init() {
 		shapeCase{"Squeeze", nil, []any{"1,3,1"}, "[3]"},
 		shapeCase{"Squeeze", nil, []any{"2,3", []int{0}}, "Squeeze([2,3], [1]): axis 0 has size 2"},
 		shapeCase{"Unsqueeze", nil, []any{"S,3", []int{0, -1}}, "[1,S,3,1]"},
+		shapeCase{"Unsqueeze", nil, []any{"S,3"}, "Unsqueeze([S,3]): needs axes"},
 		shapeCase{"Expand", nil, []any{"3,1", []int{2, 1, 4}}, "[2,3,4]"},
 		shapeCase{"Tile", nil, []any{"S,3", []int{2, 3}}, "[2*S,9]"},
 		shapeCase{"Concat", attrs{"axis": graph.Attr(-1)}, []any{"S,3", "2,4"}, "[2,7]"},

@@ -344,8 +344,10 @@ func TestHostOf(t *testing.T) {
 	if got := certs.HostOf("10.0.0.1:80", nil); got != "10.0.0.1" {
 		t.Error(got)
 	}
-	if got := certs.HostOf(":80", nil); got == "" || got == "0.0.0.0" {
-		t.Error(got)
+	for _, address := range []string{":80", "0.0.0.0:80"} {
+		if got := certs.HostOf(address, nil); got == "" || got == "0.0.0.0" {
+			t.Errorf("%s: %s", address, got)
+		}
 	}
 }
 
