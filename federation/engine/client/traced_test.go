@@ -12,6 +12,7 @@ import (
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/engine/trace"
 	"promptfed/federation/method"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/optim"
 	"promptfed/runtime/tensor"
 )
@@ -186,8 +187,8 @@ func (m untracedDraws) Merge(g *method.Global, ups []method.Upload) error {
 	return m.Method.Merge(g, ups)
 }
 
-// A trace is refused if it lacks random numbers that a turn or a merge used. Without a trace nothing is checked. Every
-// recorded value has a place in the trace, and recording changes no number.
+// A trace is refused if it lacks random numbers that a turn, a test or a merge used. Without a trace nothing is
+// checked. Every recorded value has a place in the trace, and recording changes no number.
 func TestTraceHasAllThatIsDrawn(t *testing.T) {
 	for _, place := range []string{"begin", "adjust", "finish", "merge", "recorded", "nowhere"} {
 		e := toy(t)
@@ -204,6 +205,10 @@ func TestTraceHasAllThatIsDrawn(t *testing.T) {
 			t.Errorf("%s: the trace has noise %v", place, noise)
 		}
 	}
+	views := toy(t)
+	views.Clients[0].Test.Views = slices.Repeat(views.Clients[0].Test.Views, 2) // a view is drawn for each row
+	_, err := engine.Run(t.Context(), views, engine.Settings{Client: client.Settings{Tracer: trace.NewRecorder()}})
+	goldentest.WantError(t, err, "its test draws images at random")
 	plain, traced := untracedDraws{toy(t).Method, "recorded"}, t.TempDir()
 	e := toy(t)
 	e.Method = plain

@@ -40,12 +40,17 @@ func TestFolder(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	_, err = w.Program(sum(t, 4))
+	second, more := sum(t, 4)
+	second.Weights = "" // the file of the first one stays
+	_, err = w.Program(second, more)
 	goldentest.NoError(t, err)
 	x, err := w.Close()
 	if err != nil || len(x.Programs) != 2 || x.Programs[0].File != "b/step.onnx" ||
 		x.Programs[1].File != "b/step-2.onnx" {
 		t.Fatalf("%+v, %v", x.Programs, err)
+	}
+	if file := x.Backbones["b"].Weights; !filepath.IsAbs(file) || filepath.Base(file) != "w" {
+		t.Errorf("weights %q, want w in the working directory", file)
 	}
 	got := fmt.Sprintf("%+v %+v", x.Programs[0].Inputs, x.Programs[0].Outputs)
 	if want := "[{Name:param/ctx DType:float32 Shape:[B 3] From:param Of:ctx GradientOf:}] [{Name:y DType:float32 " +

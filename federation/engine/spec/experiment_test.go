@@ -12,6 +12,7 @@ import (
 	"promptfed/federation/method"
 	"promptfed/federation/methodtest"
 	"promptfed/models/clip"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/graph"
 )
 
@@ -171,6 +172,9 @@ func TestNotBatchable(t *testing.T) {
 			t.Errorf("%s: %q", c.method, e.NotBatchable(b))
 		}
 	}
+	e := withMethod(t, "zeroshot", nil, nil)
+	e.Method, e.BatchClients = reads{e.Method, "templates"}, 2 // the text tower reads templates, no learned prompt
+	goldentest.Contains(t, e.NotBatchable(e.Clients[0].Backbone), "no learned prompt")
 }
 
 // By hand: 10 rows, at most 4 at a time, are 3 parts of 4 rows at most; 9 are 3 of 3.

@@ -71,6 +71,7 @@ func TestMeanOverRows(t *testing.T) {
 	rows := graph.Shape{graph.Sym("B"), graph.StaticDim(3)}
 	x, y := g.Input("image", graph.Float, rows), g.Input("other", graph.Float, rows)
 	w, label := g.Input("param/w", graph.Float, graph.Static(3, 3)), g.Input("label", graph.Int64, rows[:1])
+	across := g.Input("across", graph.Float, graph.Shape{graph.StaticDim(1), graph.Sym("B")})
 	for _, c := range []struct {
 		what string
 		of   graph.Node
@@ -97,6 +98,7 @@ func TestMeanOverRows(t *testing.T) {
 		{"softmax over rows", x.Softmax(0).Mean(), false},
 		{"a parameter for each of three rows", x.Add(w).Mean(), false},
 		{"columns as rows", x.T().MatMul(y).Mean(), false},
+		{"numbers of rows by a table of rows", x.Mean(-1).MatMul(across.T().MatMul(across)).Mean(), false},
 		{"sums of columns, as many as rows",
 			g.Input("square", graph.Float, graph.Shape{rows[0], rows[0]}).Sum(0).Square().Mean(), false},
 		{"numbers of all rows in one axis, which no rule knows", x.Reshape(-1).Mean(), false},

@@ -1,6 +1,7 @@
 package spec_test
 
 import (
+	"strings"
 	"testing"
 
 	"promptfed/federation/engine/spec"
@@ -53,6 +54,25 @@ func TestListsDiffer(t *testing.T) {
 		err := server.MismatchOf("client 0", spec.RunSpec{Classes: classes}, "client 2")
 		if err == nil || err.Error() != want {
 			t.Errorf("%v, want %s", err, want)
+		}
+	}
+}
+
+// A run has at most 1024 evaluation sets. The text of a class, which is its name, the template, and the name in its
+// place, has at most 1024 bytes: 511 + 2 + 511.
+func TestSizesOfRunSpecs(t *testing.T) {
+	for _, c := range []struct {
+		sets, name int
+		want       []string // nil: allowed
+	}{
+		{1024, 511, nil}, {1025, 1, []string{"1025 evaluation sets"}}, {0, 512, []string{"has 1026 bytes"}},
+	} {
+		err := spec.RunSpec{Classes: []string{strings.Repeat("a", c.name)}, Template: "{}",
+			EvaluationSets: make([]string, c.sets)}.CheckSizes()
+		if c.want != nil {
+			goldentest.WantError(t, err, c.want...)
+		} else if err != nil {
+			t.Error(err)
 		}
 	}
 }

@@ -28,14 +28,10 @@ func write[T any](t *testing.T, dir string, rows []T, o ...parquet.WriterOption)
 	t.Helper()
 	path := filepath.Join(dir, "x.parquet")
 	filetest.Folder(t, dir)
-	if err := parquet.WriteFile(path, rows, append([]parquet.WriterOption{parquet.MaxRowsPerRowGroup(2)},
-		o...)...); err != nil {
-		t.Fatal(err)
-	}
+	err := parquet.WriteFile(path, rows, append([]parquet.WriterOption{parquet.MaxRowsPerRowGroup(2)}, o...)...)
+	goldentest.NoError(t, err)
 	f, err := Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	return f
 }
 
@@ -120,6 +116,8 @@ func TestColumns(t *testing.T) {
 	}{{"a", 1, nil}})
 	_, _, err = unlabelled.FindColumns()
 	goldentest.WantError(t, err, "no label column among")
+	_, err = unlabelled.chunk(0, 2)
+	goldentest.WantError(t, err, "a column holds lists")
 	own := write(t, t.TempDir(), []struct {
 		Photo []byte `parquet:"Image"`
 		Kind  int32  `parquet:"Species"`

@@ -182,6 +182,9 @@ func TestWrappers(t *testing.T) {
 	if _, hasLossy := Of[lossy](around{b}); !has || !reflect.DeepEqual(inner, b) || hasLossy {
 		t.Error("layers are not found")
 	}
+	if outer, has := Of[around](around{around{b}}); !has || !reflect.DeepEqual(outer.Method, around{b}) {
+		t.Errorf("the outermost layer of two is around %v", outer.Method)
+	}
 	if NameOf(around{}) != "around" || NameOf(&hidden{}) != "hidden" {
 		t.Error("names of layers")
 	}

@@ -134,12 +134,13 @@ func TestPackedAndFactorsHoldTheCovariance(t *testing.T) {
 	var want mat.SymDense
 	rows := centred(x, make([]int64, n), 0, 1, make([]float32, d))
 	want.SymOuterK(1./n, rows.T())
-	for _, stats := range []string{"packed", "lowrank"} {
+	// A packed covariance has 4 * 5 / 2 numbers; factors have at most 4 rows, which a minus says.
+	for stats, shape := range map[string][]int{"packed": {1, 10}, "lowrank": {-4, 4}} {
 		m := calibration(func(m *GGTPC) { m.Stats = stats })
 		e, err := m.measure(x, make([]int64, n), 1)
 		goldentest.NoError(t, err)
 		if declared := m.answer(method.ClientSpec{Classes: 1, Dim: d}); len(declared) != len(e) ||
-			e[declared[2].Name] == nil {
+			e[declared[2].Name] == nil || !slices.Equal(declared[2].Shape, shape) {
 			t.Errorf("%s: %v and %v", stats, declared, e.Names())
 		}
 		a, err := m.read(method.Upload{Extra: e})
@@ -298,7 +299,7 @@ func TestBackbonesAndDomains(t *testing.T) {
 }
 
 // With one backbone the axes are sent to all clients, and stay until all have trained with them in one round. Training
-// on synthetic data, which comes before, needs none.
+// on synthetic data, which comes before, needs none. Where nobody answers, empty ones are sent.
 func TestAxesTravelOnce(t *testing.T) {
 	m := calibration(func(*GGTPC) {})
 	m.Method = base{}
@@ -313,6 +314,11 @@ func TestAxesTravelOnce(t *testing.T) {
 		if err := m.Merge(g, c.ups); err != nil || len(g.Broadcast) != c.left {
 			t.Errorf("%d uploads leave %v, %v", len(c.ups), g.Broadcast.Names(), err)
 		}
+	}
+	unanswered := global(method.ClientInfo{Dim: 2})
+	unanswered.Classes = 2
+	if err := m.aggregate(unanswered, nil); err != nil || len(unanswered.Broadcast) != 2 {
+		t.Errorf("without answers %v are sent, %v", unanswered.Broadcast.Names(), err)
 	}
 }
 
@@ -333,5 +339,11 @@ func TestForeignAnswersAreRefused(t *testing.T) {
 				goldentest.WantErrorOf(t, name, err, "client 1 answered "+name)
 			}
 		}
+		ups := statisticsOf(t, m, []float32{0, 0, 2, 0}, []float32{4, 3, 4, -3})
+		wide, err := m.measure(tensor.New(1, 3), []int64{0}, 2) // width 3 where client 0 has 2
+		goldentest.NoError(t, err)
+		ups[1].Extra = wide
+		err = m.aggregate(global(method.ClientInfo{}, method.ClientInfo{}), ups)
+		goldentest.WantError(t, err, "client 1 answered mean", "client 0")
 	}
 }

@@ -1,15 +1,13 @@
 package calibration_test
 
 import (
-	"strings"
 	"testing"
 
 	"promptfed/federation/methods"
+	"promptfed/runtime/goldentest"
 )
 
 func TestNothingToCalibrate(t *testing.T) {
-	if _, err := methods.Build("zeroshot", []string{"ggtpc"}, nil); err == nil || !strings.Contains(err.Error(),
-		"learns nothing") {
-		t.Error(err)
-	}
+	_, err := methods.Build("zeroshot", []string{"ggtpc"}, nil)
+	goldentest.WantError(t, err, "learns nothing")
 }
