@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
+
+	_ "promptfed/tools/promptfed/command" // kept results of tests are of this state of the program
 )
 
 // Programs are the path of promptfed, and the folder in which it and the other programs of tests are.
