@@ -53,11 +53,12 @@ func MakeRequest(dir, name string, hosts []string) (Request, error) {
 	}
 
 	text := certs.EncodePEM(certs.RequestBlock, der)
-	if err := atomicfile.Write(requestFile(dir, name), atomicfile.Bytes(text)); err != nil {
+	request, err := parseRequest(text)
+	if err != nil {
 		return Request{}, err
 	}
 
-	return parseRequest(text)
+	return request, atomicfile.Write(requestFile(dir, name), atomicfile.Bytes(text))
 }
 
 func requestFile(dir, name string) string { return filepath.Join(dir, name+".csr") }

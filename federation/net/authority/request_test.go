@@ -175,8 +175,12 @@ func TestReadRequest(t *testing.T) {
 	goldentest.WantError(t, err, filepath.Dir(path))
 	_, err = MakeRequest(filepath.Dir(path), "client-x", nil)
 	goldentest.WantError(t, err, `"client-x" is not a name`)
-	_, err = MakeRequest(filepath.Dir(path), "server", []string{strings.Repeat("a", maxRequest)})
+	dir := t.TempDir()
+	_, err = MakeRequest(dir, "server", []string{strings.Repeat("a", maxRequest)})
 	goldentest.WantError(t, err, "at most 16384 bytes")
+	if _, err := os.Stat(requestFile(dir, "server")); !os.IsNotExist(err) {
+		t.Error("a request that no one can sign was written:", err)
+	}
 }
 
 func TestMatches(t *testing.T) {

@@ -49,7 +49,7 @@ func (f File) Content() (name string, content []byte, err error) {
 			string(f))
 	case !found || name == "" || len(name) > maxFileName || fileName.MatchString(name):
 		return "", nil, errors.New("its content is not name and base64")
-	case len(text)/4*3-strings.Count(text[max(0, len(text)-2):], "=") > MaxFile:
+	case base64.StdEncoding.DecodedLen(len(text))-strings.Count(text[max(0, len(text)-2):], "=") > MaxFile:
 		return "", nil, fmt.Errorf("%s has more than %d bytes", name, MaxFile)
 	}
 

@@ -31,7 +31,7 @@ type kind int
 
 const (
 	text kind = iota
-	integer
+	unsigned
 	number
 	optional // text
 	optionalInteger
@@ -56,7 +56,7 @@ func (c column) value(cell string) any {
 	return cell
 }
 
-// table takes rows. Each column of a row is a text, an int64, a float64 or nil.
+// table takes rows. Each column of a row is a text, a uint64, an int64, a float64 or nil.
 type table interface {
 	add(row []any) error
 	close() error
@@ -82,6 +82,8 @@ func (t csvTable) add(row []any) error {
 		switch v := v.(type) {
 		case string:
 			out[i] = v
+		case uint64:
+			out[i] = strconv.FormatUint(v, 10)
 		case int64:
 			out[i] = strconv.FormatInt(v, 10)
 		case float64:
@@ -113,7 +115,9 @@ func newParquet(w io.Writer, columns []column) *parquetTable {
 	for _, column := range columns {
 		node := parquet.Encoded(parquet.String(), &parquet.RLEDictionary)
 		switch column.kind {
-		case integer, optionalInteger:
+		case unsigned:
+			node = parquet.Uint(64)
+		case optionalInteger:
 			node = parquet.Int(64)
 		case number, optionalNumber:
 			node = parquet.Leaf(parquet.DoubleType)

@@ -68,8 +68,9 @@ func TestWrite(t *testing.T) {
 	dir := t.TempDir()
 	for run, lr := range map[string]string{"a": "0.5", "b": "1"} {
 		at := filepath.Join(dir, run)
-		for name, text := range map[string]string{"config.yaml": "name: " + run + "\nmethod: coop\nseed: 7\n" +
-			"data: {set: pacs}\npartition: {clients: 3}\ntrain: {lr: " + lr + "}\nextra: " + run + "\n",
+		for name, text := range map[string]string{"config.yaml": "name: " + run + "\nmethod: coop\n" +
+			"seed: 18446744073709551615\ndata: {set: pacs}\npartition: {clients: 3}\ntrain: {lr: " + lr +
+			"}\nextra: " + run + "\n",
 			"rounds.jsonl": round + "\n", "summary.json": `{"format":2,"rounds":1,"last":0.5,"best_round":0}`} {
 			filetest.Write(t, filepath.Join(at, name), text)
 		}
@@ -96,7 +97,7 @@ func TestWrite(t *testing.T) {
 	}
 	var got []string
 	for _, row := range rows[1:] {
-		if line, ok := strings.CutPrefix(strings.Join(row, ","), "a,,coop,7,pacs,,3,,0.5,a,"); ok {
+		if line, ok := strings.CutPrefix(strings.Join(row, ","), "a,,coop,18446744073709551615,pacs,,3,,0.5,a,"); ok {
 			got = append(got, line)
 		}
 	}
@@ -123,7 +124,7 @@ func TestWrite(t *testing.T) {
 		Extra   *string  `parquet:"extra"`
 		Sweep   *string  `parquet:"sweep"`
 		Method  string   `parquet:"method"`
-		Seed    int64    `parquet:"seed"`
+		Seed    uint64   `parquet:"seed"`
 		Round   *int64   `parquet:"round"`
 		View    *string  `parquet:"view"`
 		Name    string   `parquet:"name"`

@@ -21,7 +21,7 @@ const SummaryKey = "summary"
 // numbers of every round, then with an empty round the metrics of a finished run and the numbers of its summary.
 // Folders of runs are relative to from. It returns the number of lines.
 func Write(w io.Writer, form string, loaded *results.Results, from string) (rows int, err error) {
-	columns := []column{{"run", text}, {"sweep", optional}, {"method", text}, {"seed", integer}}
+	columns := []column{{"run", text}, {"sweep", optional}, {"method", text}, {"seed", unsigned}}
 	var axes []string
 	for _, a := range results.Axes(loaded.Groups) {
 		if a.Name != results.RunAxis {
@@ -49,7 +49,7 @@ func Write(w io.Writer, form string, loaded *results.Results, from string) (rows
 				dir = rel
 			}
 
-			columns := []any{filepath.ToSlash(dir), nil, run.Method, int64(run.Seed)}
+			columns := []any{filepath.ToSlash(dir), nil, run.Method, run.Seed}
 			if group.Plan != nil {
 				columns[1] = group.Plan.Name
 			}
