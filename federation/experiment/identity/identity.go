@@ -38,9 +38,10 @@ type Identity struct {
 // trainingOnly are keys of the data that change what clients train on, and not what is tested.
 var trainingOnly = []string{"data.shots", "data.views", "data.template", "data.precision", "data.label_noise"}
 
-// evaluating are the keys, or sections, that decide on what is tested and when, but for trainingOnly.
+// evaluating are the keys, or sections, that decide on what is tested and when, but for trainingOnly. They leave out
+// how the tested parameters are made (eval.fine_tune too): runs are compared for that.
 var evaluating = []string{"data", "partition", "classes", "eval.every", "eval.sets", "eval.new_clients",
-	"eval.new_steps", "eval.fine_tune", "train.centralised", "reproduce"}
+	"eval.new_steps", "train.centralised", "reproduce"}
 
 // Values are the values of an identity, and what people read in place of a digest, by key.
 type Values struct{ values, shown map[string]string }

@@ -111,8 +111,8 @@ func TestDifferences(t *testing.T) {
 
 // Runs are compared if they are tested on the same images: their training data and learning rates may differ.
 func TestEvaluation(t *testing.T) {
-	for key, compared := range map[string]bool{"train.lr": true, "data.shots": true, "data.root": false,
-		"eval.every": false} {
+	for key, compared := range map[string]bool{"train.lr": true, "data.shots": true, "eval.fine_tune": true,
+		"data.root": false, "eval.every": false} {
 		if got := with(t, 1, map[string]any{key: 16}).Evaluation == with(t, 2, nil).Evaluation; got != compared {
 			t.Errorf("with another %s: %v, want %v", key, got, compared)
 		}

@@ -142,6 +142,15 @@ func TestRanks(t *testing.T) {
 		figures.ErrEmpty) {
 		t.Errorf("a figure of one method: %v", err)
 	}
+	for _, r := range slices.Concat(v.groups[2].Runs, v.groups[3].Runs) { // those of B
+		r.TestData = "other images"
+	}
+	v.compare()
+	v.tests = nil
+	v.rank(card)
+	if cells := v.tests[0].Rows[0].Cells; v.tests[0].Text(cells[3]) != "–" {
+		t.Errorf("without any pair of runs the difference is %s", v.tests[0].Text(cells[3]))
+	}
 	card.Control = ""
 	v.compare()
 	v.tests = nil

@@ -94,6 +94,8 @@ func short(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }
 func signed(v float64, decimals int) string {
 	s := strconv.FormatFloat(math.Abs(v), 'f', decimals, 64)
 	switch zero := strconv.FormatFloat(0, 'f', decimals, 64); {
+	case math.IsNaN(v):
+		return dash
 	case s == zero:
 		return s
 	case v < 0:

@@ -70,9 +70,6 @@ func Pairs(name, axis string, m results.Metric, title string, list []results.Com
 const dash = "–"
 
 func fixed(v float64) string {
-	if math.IsNaN(v) {
-		return dash
-	}
 	if v > 0 {
 		return strconv.FormatFloat(v, 'f', 2, 64)
 	}
