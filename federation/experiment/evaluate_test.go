@@ -70,6 +70,9 @@ func TestValidationData(t *testing.T) {
 	if r := finish(t, open(t, c)); r.Records[0].Validation != nil {
 		t.Error("nobody is to be validated")
 	}
+	c = smallConfig("promptsrc")
+	c.Train.Patience = 1
+	refuses(t, c, "train.patience: the method makes its result in the last round")
 }
 
 // TestNeverTrain: one client of four, drawn by the seed, comes last and never trains. It is tested apart from the

@@ -87,6 +87,11 @@ func newProtocol(config Config, who members) (*Protocol, error) {
 		return nil, err
 	}
 
+	if config.Train.Patience > 0 && method.Any(base, func(p method.Properties) bool { return p.LastRound }) {
+		return nil, configtags.KeyErrorf("train.patience", "the method makes its result in the last round, before "+
+			"which the run may end: set it to 0, or of promptsrc options.gpa: none")
+	}
+
 	if who.role == wholeRun && config.Synthetic.Set == "" && methods.NeedsSynthetic(base) {
 		return nil, errors.New("the method needs images of the server's own: give them in the section synthetic, " +
 			"such as synthetic: {set: folder, root: IMAGES}")

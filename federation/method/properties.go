@@ -30,6 +30,8 @@ type Properties struct {
 	Synthetic bool
 	// Delays are the parts of the layer that act only after some rounds, as after a warm-up.
 	Delays []DelayedTerm
+	// LastRound says that Merge makes the result in the last of the planned rounds: the run must not end before.
+	LastRound bool
 	// Reproduces is the option of the layer that makes a known defect of published code again on purpose, as
 	// "options.KEY: VALUE"; empty for none.
 	Reproduces string

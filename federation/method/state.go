@@ -44,6 +44,7 @@ type Local struct {
 	Sampling            Sampling // who trains in a round, as this client knows it from the experiment
 	// The server trains on images of its own before round 0; no client has been asked for anything yet.
 	Pretrains bool
+	Alone     bool   // the client trains for a test of its own, and nobody gets the upload
 	Draws     *Draws // where Rand is drawn from, by its methods; nil where nothing is traced
 	// AuxGradients are the gradients of the losses of Scope.AuxLoss in this step, by name and parameter, as
 	// AdjustGradients finds them.

@@ -22,9 +22,9 @@ var (
 	distributed = methodtest.Names{Shared: []string{"prompts"}}
 )
 
-// gaussianMean adds the mean that PromptSRC's server keeps.
+// gaussianMean adds the mean that PromptSRC's server keeps, and of how many rounds it is.
 func gaussianMean(n methodtest.Names) methodtest.Names {
-	n.ServerState = func(int) []string { return prefixed(n, "gpa") }
+	n.ServerState = func(int) []string { return append(prefixed(n, "gpa"), "gpa rounds") }
 	return n
 }
 

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"promptfed/federation/method"
+	"promptfed/federation/methods/parts/aggregate"
 	"promptfed/federation/methods/parts/layer"
 	"promptfed/federation/methods/text/personalized"
 	"promptfed/federation/methods/wrappers/robust"
@@ -23,20 +24,12 @@ func AveragedUploads(base method.Method) (weighting string, beside []string, err
 		return "", nil, errors.New("the base method shares nothing, so there is nothing to average")
 	}
 
-	mean := method.ByExamples
-	for l := range method.Layers(base) {
-		switch t := method.PropertiesOf(l); {
-		case t.Needs != "":
-			return "", nil, fmt.Errorf("%s needs %s", layer.NameOf(l), t.Needs)
-		case t.Mean == "":
-			return "", nil, fmt.Errorf("%s needs each client's upload, not only the mean", layer.NameOf(l))
-		case t.Mean == method.Uniform:
-			mean = t.Mean
-		}
+	if err = layer.RequireMean(base); err != nil {
+		return "", nil, err
 	}
 
 	beside, err = prefixes(base)
-	return string(mean), beside, err
+	return aggregate.Examples.Above(base).Weighting, beside, err
 }
 
 // CheckBuffered returns an error that says why a stack cannot run under FedBuff. FedBuff's server averages updates of

@@ -61,7 +61,7 @@ var reasons = []string{"does not exist in this base method", "shares nothing", "
 	"or choose a base method without it", "the base method's server needs more than the mean of uploads",
 	"the base method has private parameters already", "needs a base method that changes text features",
 	"must be the last", "that would leave the clients without", "teacher would be the client's own private parameters",
-	"fit labels by a loss of their own"}
+	"fit labels by a loss of their own", "clients upload directions", "only if fedprox is listed before it"}
 
 // Every wrapper runs over every base method, and every pair of wrappers over FedPHA (over PromptFL if FedNTD is one of
 // them, which FedPHA's private scores refuse), or is refused with its reason. Without PROMPTFED_TEST_SOAK (make soak),

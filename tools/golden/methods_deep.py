@@ -81,6 +81,7 @@ class PromptSRC(Summed, IVLP):
         t = torch.tensor([1.0, 2.0]).double()  # two rounds
         a = torch.exp(-(t - 2 * self.o["gpa_mean"]) ** 2 / (2 * (2 * self.o["gpa_std"]) ** 2))
         a = a / a.sum()
+        server.kept["gpa rounds"] = torch.tensor([r + 1.0]).double()
         for n, v in server.shared.items():
             server.kept["gpa/" + n] = server.kept.get("gpa/" + n, 0) + a[r] * v
         if r == 1:

@@ -177,7 +177,7 @@ func (w *Worker) adapt(ctx context.Context, client *spec.Client, instruction mes
 func (w *Worker) quiet() *Worker {
 	c := *w
 	c.Settings.Tracer, c.Settings.Guard, c.Settings.Terms, c.Experiment.Training.FineTune = nil, nil, false, 0
-	c.Settings.Noise, c.shared = nil, nil // the parameters stay here
+	c.Settings.Noise, c.shared, c.alone = nil, nil, true // the parameters stay here
 	return &c
 }
 

@@ -2,6 +2,7 @@ package client_test
 
 import (
 	"fmt"
+	"math"
 	"testing"
 
 	"promptfed/federation/engine"
@@ -11,11 +12,12 @@ import (
 )
 
 // TestOverrides: clients 0 to 3 of the toy have 9, 5, 6 and 3 examples. With batches of 4, 2, 4 and 2, of 1, 2, 1 and 2
-// epochs and at most 0 (any number), 4, 0 and 4 steps, by hand: 3 steps, 3 of 6 twice but at most 4, 2, and 4.
+// epochs and at most 0 (any number), 4, 0 and 4 steps, by hand: 3 steps, 3 of 6 twice but at most 4, 2, and 4. A turn
+// ends with its last step, however many epochs are left.
 func TestOverrides(t *testing.T) {
 	e := toy(t)
 	e.Plan.Rounds = 1
-	e.Training.Overrides = []spec.Overrides{{}, {Epochs: 2, Batch: 2, Steps: 4}}
+	e.Training.Overrides = []spec.Overrides{{}, {Epochs: math.MaxInt32, Batch: 2, Steps: 4}}
 	rec := trace.NewRecorder()
 	mustRun(t, e, engine.Settings{Client: client.Settings{Tracer: rec}})
 	for client, want := range []int{3, 4, 2, 4} {

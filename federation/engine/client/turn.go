@@ -87,7 +87,11 @@ func (w *Worker) begin(ctx context.Context, client *spec.Client, instruction mes
 
 // next returns the rows of the next step; nil after the last.
 func (t *turn) next() []int {
-	for len(t.batches) == 0 || t.maxSteps > 0 && t.local.Steps == t.maxSteps {
+	if t.maxSteps > 0 && t.local.Steps == t.maxSteps {
+		return nil
+	}
+
+	for len(t.batches) == 0 {
 		if t.opt == nil || t.epoch+1 >= t.pace.Epochs {
 			return nil
 		}

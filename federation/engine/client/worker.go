@@ -31,6 +31,7 @@ type Worker struct {
 	evaluators map[string]setEvaluator
 	shared     *sharedOptimizer // nil for a fresh one in every turn
 	pretrains  bool             // on synthetic images, before round 0
+	alone      bool             // for a test, without an upload
 }
 
 // Settings decide how a worker runs, not what it computes.
@@ -117,7 +118,7 @@ func (w *Worker) Begin(ctx context.Context, client *spec.Client, instruction mes
 	local := &method.Local{Task: task, Round: instruction.Round, Received: instruction.Shared, Broadcast: tensor.Map{},
 		Shared: maps.Clone(instruction.Shared), Private: state.Private.Clone(), State: state.Method.Clone(),
 		Scalars: map[string]float64{}, Cache: map[string]any{}, Optim: w.Experiment.Training.Optim,
-		Pretrains: w.pretrains, Data: client.Train, Rand: method.Rand(w.Experiment.Plan.Seed, "round",
+		Pretrains: w.pretrains, Alone: w.alone, Data: client.Train, Rand: method.Rand(w.Experiment.Plan.Seed, "round",
 			strconv.Itoa(instruction.Round), "client", strconv.Itoa(client.ID), instruction.Statistic)}
 
 	if w.Settings.Tracer != nil {

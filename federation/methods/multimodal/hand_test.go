@@ -125,6 +125,21 @@ func TestPromptSRCRoles(t *testing.T) {
 	}
 }
 
+// A round without an upload counts with the prompts of the round before: of rounds of equal weight, (1+1+4)/3. A run
+// must not end before its last round, which makes the mean.
+func TestPromptSRCWithoutUpload(t *testing.T) {
+	m := methodtest.Build(t, "promptsrc", nil, options{"gpa_std": 1e6})
+	global := &method.Global{Shared: tensor.Map{"p": tensor.Scalar(0)}, State: tensor.Map{}, Rounds: method.Rounds(3)}
+	for _, up := range []method.Upload{{Shared: tensor.Map{"p": tensor.Scalar(1)}, N: 1},
+		{Shared: tensor.Map{"p": tensor.Scalar(4)}, N: 1}} {
+		goldentest.NoError(t, m.Merge(global, []method.Upload{up}))
+		global.Round += 2
+	}
+	if got := global.Shared["p"].Data[0]; math.Abs(float64(got-2)) > 1e-6 || !method.PropertiesOf(m).LastRound {
+		t.Errorf("the mean of 1, 1 and 4 is %v", got)
+	}
+}
+
 // MaPLe's layer from 8 numbers begins within 1/√8, as torch.nn.Linear does, and those of later blocks are equal.
 // Where no block of the text tower is known, it would learn the prompts of depth 1. The error of FedMGP
 // says how to leave out the tokens of an image tower that supports none.

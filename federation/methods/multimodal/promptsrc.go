@@ -53,6 +53,7 @@ func (m PromptSRC) Properties() method.Properties {
 	properties := m.FedAvg.Properties()
 	if m.GPA != "none" {
 		properties.Roles = map[method.Role]string{method.ServerStep: "set options.gpa: none"}
+		properties.LastRound = true
 	}
 	return properties
 }
@@ -90,22 +91,40 @@ func (m PromptSRC) Loss(scope *method.Scope, logits graph.Node) graph.Node {
 	return loss
 }
 
-// meanOfRounds prefixes the weighted sums of the rounds so far in the server's state.
-const meanOfRounds = "gpa/"
+// Names in the server's state.
+const (
+	meanOfRounds = "gpa/"       // prefixes the weighted sums of the prompts after the rounds so far
+	roundsInMean = "gpa rounds" // [1], how many rounds these are
+)
 
-// Merge averages the prompts; the last round leaves the mean of all rounds.
+// Merge averages the prompts; the last round leaves the mean of the prompts after each round. A round without an upload
+// has the prompts of the round before.
 func (m PromptSRC) Merge(global *method.Global, ups []method.Upload) error {
+	before := global.Shared
 	if err := m.FedAvg.Merge(global, ups); err != nil || m.GPA == "none" {
 		return err
 	}
 
 	rounds := global.Rounds.Total()
 	weights := gaussian(rounds, m.GPAMean*float64(rounds), m.GPAStd*float64(rounds))
+	kept, done := 0.0, global.State[roundsInMean] // kept is the weight of rounds without an upload
+	if done == nil {
+		done = tensor.New(1)
+	}
+
+	for round := int(done.Data[0]); round < min(global.Round, rounds); round++ {
+		kept += weights[round]
+	}
+
+	global.State[roundsInMean] = tensor.Of([]float32{float32(global.Round + 1)}, 1)
 	for _, name := range global.Shared.Names() {
 		sum := global.State[meanOfRounds+name]
 		if sum == nil {
 			sum = tensor.New(global.Shared[name].Shape...)
 			global.State[meanOfRounds+name] = sum
+		}
+		if kept > 0 {
+			sum.Axpy(kept, before[name])
 		}
 		if global.Round < len(weights) {
 			sum.Axpy(weights[global.Round], global.Shared[name])

@@ -7,7 +7,7 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// Weighting is the option of how clients count in the server's mean.
+// Weighting is the option of how clients count in the server's mean. Where a layer inside counts them alike, they are.
 type Weighting struct {
 	Weighting string `config:"weighting" in:"uniform|examples" help:"weights of clients in the server's mean"`
 }
@@ -17,6 +17,16 @@ var (
 	Examples = Weighting{"examples"} // a client counts as often as it has examples
 	Uniform  = Weighting{"uniform"}  // a client counts once
 )
+
+// Above returns how clients count in a mean that the layers inside make: alike if one of them counts them alike.
+func (w Weighting) Above(inner method.Method) Weighting {
+	for l := range method.Layers(inner) {
+		if method.PropertiesOf(l).Mean == method.Uniform {
+			return Uniform
+		}
+	}
+	return w
+}
 
 // Average lets the layer inside average the uploads, and returns the shared parameters from before that.
 func (w Weighting) Average(inner method.Method, global *method.Global, ups []method.Upload) (old tensor.Map,

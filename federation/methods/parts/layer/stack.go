@@ -68,6 +68,19 @@ func Enumerate(names []string) string {
 	return strings.Join(names, ", ")
 }
 
+// RequireMean returns an error that names a layer whose server needs more of uploads than their mean.
+func RequireMean(m method.Method) error {
+	for l := range method.Layers(m) {
+		switch t := method.PropertiesOf(l); {
+		case t.Needs != "":
+			return fmt.Errorf("%s needs %s", NameOf(l), t.Needs)
+		case t.Mean == "":
+			return fmt.Errorf("%s needs each client's upload, not only the mean", NameOf(l))
+		}
+	}
+	return nil
+}
+
 // RequireShared returns an error where a method shares no parameter.
 func RequireShared(m method.Method) error {
 	if len(SharedNames(m)) == 0 {

@@ -39,8 +39,19 @@ type FedNova struct {
 var fedNovaDef = layer.Def{Name: "fednova", Title: "FedNova",
 	Paper: "Wang et al., Tackling the Objective Inconsistency Problem in Heterogeneous Federated " +
 		"Optimization, NeurIPS 2020",
-	Suits:   layer.RequireShared,
+	Suits:   suitsFedNova,
 	Default: FedNova{ReportedNumber: ReportedNumber{Weighting: aggregate.Examples, Most: 10}}}
+
+// suitsFedNova refuses methods whose servers read what the mean of directions is not: parameters of single clients.
+func suitsFedNova(m method.Method) error {
+	if err := layer.RequireShared(m); err != nil {
+		return err
+	}
+	if err := layer.RequireMean(m); err != nil {
+		return fmt.Errorf("clients upload directions in place of their parameters, and %w", err)
+	}
+	return nil
+}
 
 // Properties takes the server's step, which needs every client's amount of work, and warns where nothing bounds it.
 func (m FedNova) Properties() method.Properties {
@@ -129,7 +140,7 @@ func (m FedNova) Merge(global *method.Global, ups []method.Upload) error {
 	}
 
 	sum, total := 0.0, 0.0
-	for i, u := range m.Counted(ups) {
+	for i, u := range m.Above(m.Method).Counted(ups) {
 		p := float64(u.N)
 		sum, total = sum+p*work[i], total+p
 	}

@@ -1,6 +1,8 @@
 package optimization
 
 import (
+	"errors"
+
 	"promptfed/federation/method"
 	"promptfed/federation/methods/parts/layer"
 	"promptfed/runtime/graph"
@@ -19,7 +21,16 @@ type FedProx struct {
 
 var fedProxDef = layer.Def{Name: "fedprox", Title: "FedProx",
 	Paper:   "Li et al., Federated Optimization in Heterogeneous Networks, MLSys 2020",
+	Suits:   suitsFedProx,
 	Default: FedProx{Mu: 0.5}}
+
+// suitsFedProx refuses a FedNova inside, which would not know of the term.
+func suitsFedProx(m method.Method) error {
+	if _, has := layer.Of[FedNova](m); has {
+		return errors.New("fednova counts the proximal term in a client's work only if fedprox is listed before it")
+	}
+	return nil
+}
 
 // Properties leaves the mean to the layers inside: only the clients' loss is another.
 func (m FedProx) Properties() method.Properties {

@@ -70,6 +70,26 @@ func TestReportedNumbersAreBounded(t *testing.T) {
 	}
 }
 
+// FedNova's p_k are those of the mean inside, which FedCLIP makes of clients that count alike: from 0 by directions 1
+// and 3 with works 2 and 4, 3·2. Servers that read single uploads would find directions there.
+func TestFedNovaOver(t *testing.T) {
+	m := methodtest.Build(t, "fedclip", []string{"fednova"}, nil)
+	g := &method.Global{Shared: tensor.Map{"ctx": tensor.New(1)}, Notes: map[string]float64{}}
+	up := func(n int, direction, work float32) method.Upload {
+		return method.Upload{N: n, Shared: tensor.Map{"ctx": tensor.Of([]float32{direction}, 1)},
+			Extra: tensor.Map{"nova/a": tensor.Of([]float32{work}, 1)}}
+	}
+	goldentest.NoError(t, m.Merge(g, []method.Upload{up(1, 1, 2), up(3, 3, 4)}))
+	if got := g.Shared["ctx"].Data[0]; got != 6 {
+		t.Errorf("merged to %v, by hand 6", got)
+	}
+	for want, with := range map[string][]string{"pfedmoap needs": {"pfedmoap", "fednova"}, "appr needs": {"promptfl",
+		"appr", "fednova"}, "listed before it": {"promptfl", "fednova", "fedprox"}} {
+		_, err := methods.Build(with[0], with[1:], nil)
+		goldentest.WantError(t, err, want)
+	}
+}
+
 // The second moments from 4, 1, 1/4 and 0 after moves of 1, 1, 1 and 0: Adagrad adds d², Adam averages, and Yogi steps
 // 0.01 d² towards it, by none where both are equal. Momentum has none.
 func TestSecondMoments(t *testing.T) {

@@ -53,6 +53,13 @@ func TestFedRepTrainsOnePartAtATime(t *testing.T) {
 	}
 }
 
+// An upload of a turn that trained private parameters alone is refused; a client that trains for its own test has none.
+func TestFedRepWithoutSharedPass(t *testing.T) {
+	m := methodtest.Build(t, "ivlp", []string{"fedrep"}, methodtest.Options{"private": "image"})
+	goldentest.WantError(t, m.Finish(&method.Local{}, &method.Upload{}), "trained private parameters only")
+	goldentest.NoError(t, m.Finish(&method.Local{Alone: true}, &method.Upload{}))
+}
+
 func TestSplitsThatAreRefused(t *testing.T) {
 	for _, c := range []struct {
 		base    string

@@ -38,11 +38,12 @@ func (m FedRep) AdjustGradients(local *method.Local, g tensor.Map) error {
 	return m.Method.AdjustGradients(local, g)
 }
 
-// Finish returns an error for a turn whose passes all trained private parameters: its upload would be what was sent.
+// Finish returns an error for a turn whose passes all trained private parameters, if the server gets the upload: that
+// would be what was sent.
 func (m FedRep) Finish(local *method.Local, up *method.Upload) error {
-	if !m.none() && local.Epoch < m.Head {
+	if !m.none() && !local.Alone && local.Epoch < m.Head {
 		return fmt.Errorf("fedrep: all %d passes over the data trained private parameters only; set train.epochs "+
-			"above head_epochs, which is %d", local.Epoch+1, m.Head)
+			"above head_epochs, which is %d, and no bound of train.each.steps below it", local.Epoch+1, m.Head)
 	}
 	return m.Method.Finish(local, up)
 }
