@@ -70,8 +70,8 @@ type DataSection struct {
 
 func (DataSection) LongHelp() map[string]string {
 	return map[string]string{
-		"classes": "classes to train on: all, base (the first half, as in CoOp) or new (the second half); with base " +
-			"and new both halves are evaluation sets (docs/evaluation.md)",
+		"classes": "classes to train on: all, base (the first half, as in CoOp) or new (the second half); the other " +
+			"half is an evaluation set, and with base both are (docs/evaluation.md)",
 		"duplicates": "images with equal bytes in train and test (or val): keep (with a note), drop (from train) or " +
 			"error",
 		"precision": "precision of cached features: half (rounded to 2 bytes per number) or float (as computed, 4 " +
@@ -146,7 +146,7 @@ func (Train) LongHelp() map[string]string {
 // result.
 type Eval struct {
 	Every int `config:"every" in:"1.." help:"rounds between tests; the last round is always tested"`
-	Last  int `config:"last" in:"1.." help:"number of last rounds whose mean is the result"`
+	Last  int `config:"last" in:"1..999999" help:"number of last rounds whose mean is the result"`
 	// View is spec.Plan.View.
 	View string `config:"view" in:"method|global|personal"`
 	// What is tested beside a client's test data, and which round counts.

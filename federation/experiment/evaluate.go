@@ -160,6 +160,10 @@ func (d *Data) openEvaluationSets(ctx context.Context, whole *data.Set, progress
 	}
 
 	for _, domain := range left {
+		if metrics.Reserved(domain.Domain) {
+			return configtags.KeyErrorf("partition.leave_out", "%s is the name of an evaluation set of promptfed's "+
+				"own: rename the domain's folder", domain.Domain)
+		}
 		train, val, test := domain.Of(d.Set)
 		p := evaluationSet{name: domain.Domain, classes: d.Set.Classes, examples: slices.Concat(train, val, test)}
 		if len(p.examples) == 0 {

@@ -220,6 +220,10 @@ func TestLeaveOneDomainOut(t *testing.T) {
 	if _, ok := r.Summary.Evaluation.PerDomain["photo"]; ok {
 		t.Error("the domain was tested as a client's")
 	}
+	c.Data.Set, c.Data.Root = "folder", datatest.Tree(t, "base/a/1.png", "base/b/1.png", "photo/a/1.png",
+		"photo/a/2.png", "photo/b/1.png", "photo/b/2.png")
+	c.Partition.LeaveOut = []string{"base"}
+	refuses(t, c, "partition.leave_out: base is the name", "rename the domain's folder")
 }
 
 // TestBrokenImagesOfEvaluationSets: with corrupt: skip, unreadable images are left out of evaluation sets too, of the

@@ -68,7 +68,8 @@ func sgd(config Config) ([]Transform, error) {
 func adam(decoupled bool) func(Config) ([]Transform, error) {
 	return func(c Config) ([]Transform, error) {
 		if c.Momentum != 0 || c.Dampening != 0 || c.Nesterov {
-			return nil, wrong("optimizer", "momentum, dampening and nesterov belong to sgd; remove them")
+			return nil, wrong("optimizer", "momentum, dampening and nesterov belong to sgd; set momentum and "+
+				"dampening to 0 and nesterov to false")
 		}
 		step := ScaleByAdam(cmp.Or(c.Beta1, .9), cmp.Or(c.Beta2, .999), cmp.Or(c.Eps, 1e-8))
 		switch decay := AddDecayedWeights(c.WeightDecay); {

@@ -123,6 +123,8 @@ func checkComplete(kind Kind, clients []Client) error {
 	switch {
 	case strings.HasSuffix(kind.Name, "dirichlet"):
 		change += ", raise partition.beta or set partition.min_size to 2 or more"
+	case kind.Name == "sample":
+		change = "raise partition.share"
 	case kind.dirichlet:
 		change += " or raise partition.beta"
 	}

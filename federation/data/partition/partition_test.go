@@ -273,6 +273,8 @@ func TestPartitionErrors(t *testing.T) {
 		{Config{Kind: "iid", Clients: 5}, toy(2, 0, 4, 0, 2), []string{"client 4 of 5", "no test example",
 			"lower partition.clients"}},
 		{Config{Kind: "iid", Clients: 1 << 40}, toy(2, 0, 4, 0, 2), []string{"lower partition.clients"}},
+		{Config{Kind: "sample", Clients: 2, Beta: 1, Share: 1e-9}, toy(2, 0, 4, 0, 2),
+			[]string{"raise partition.share"}},
 		{Config{Kind: "pathological", Clients: 12}, toy(10, 0, 4, 0, 2), []string{"10 classes", "12 clients",
 			"10 works"}},
 		{Config{Kind: "pathological", Clients: 6}, toy(10, 0, 4, 0, 2), []string{"10 classes", "6 clients", "5 works"}},

@@ -21,8 +21,10 @@ const (
 	UntriggeredSet = "backdoor-without-trigger"
 )
 
-// ownSets lists the evaluation sets that are made of the experiment's own data set.
-var ownSets = []string{BaseSet, NewSet, TriggeredSet, UntriggeredSet}
+// Reserved reports whether a name is that of an evaluation set that is made of the experiment's own data set.
+func Reserved(name string) bool {
+	return slices.Contains([]string{BaseSet, NewSet, TriggeredSet, UntriggeredSet}, name)
+}
 
 var _ = define(Definition{Name: Set, Argument: NamePlaceholder, Column: 120, Title: "accuracy on the evaluation set",
 	Unit: Percent, Evaluated: true, Merge: meanClients, Exists: headline + ": evaluation sets", Privacy: sentAsIs,
@@ -38,7 +40,7 @@ var _ = define(Definition{Name: SetMean, Column: 130, Title: "mean over other da
 	Read: func(r Round, _ string) (float64, bool) {
 		var all []float64
 		for _, name := range slices.Sorted(maps.Keys(r.Sets)) {
-			if slices.Contains(ownSets, name) {
+			if Reserved(name) {
 				continue
 			}
 			v, ok := r.Sets[name].Value(Accuracy)

@@ -89,8 +89,8 @@ func (c Config) Check() error {
 	}
 
 	switch {
-	case !(c.Step > 0) || math.IsInf(c.Step, 0):
-		bad("step_seconds", "%v; it must be above 0", c.Step)
+	case !(c.Step > 0 && c.Step <= 1e12):
+		bad("step_seconds", "%v; it must be above 0, at most 1e12", c.Step)
 	case c.Speeds == uniform && c.Spread >= 1:
 		bad("spread", "%v; it must be below 1 with speeds: uniform", c.Spread)
 	case c.Speeds == lognormal && c.Spread > 10: // seconds would leave the range of numbers

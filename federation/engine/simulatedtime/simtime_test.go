@@ -276,6 +276,7 @@ func TestCheck(t *testing.T) {
 		"deadline: -1":             func(c *Config) { c.Deadline = -1 },
 		"bandwidth: NaN":           func(c *Config) { c.Bandwidth = math.NaN() },
 		"step_seconds: 0":          func(c *Config) { c.Step = 0 },
+		"step_seconds: 1e+300":     func(c *Config) { c.Step = 1e300 },
 		"spread: 1; it must be below 1 with speeds: uniform":  func(c *Config) { c.Speeds, c.Spread = uniform, 1 },
 		"spread: 400; it must be at most 10 with speeds: log": func(c *Config) { c.Speeds, c.Spread = lognormal, 400 },
 		"file: it belongs to speeds: file":                    func(c *Config) { c.File = "speeds.csv" },
