@@ -70,7 +70,7 @@ func TestPoissonSampling(t *testing.T) {
 		for _, c := range rec.Clients {
 			times[c]++
 		}
-		if len(rec.Clients) == 0 && (rec.BytesUp != 0 || rec.Loss != 0) {
+		if len(rec.Clients) == 0 && (rec.BytesUp != 0 || rec.Loss != nil) {
 			t.Errorf("a round of nobody has %+v", rec)
 		}
 	}
@@ -152,8 +152,8 @@ func TestGuardAndSum(t *testing.T) {
 			}
 		}
 		for i, rec := range sum.Records {
-			if !slices.Equal(rec.Clients, []int{0, 1, 2, 3}) || rec.Notes["heard"] != 6 || rec.Loss != 0 ||
-				plain.Records[i].Loss == 0 {
+			if !slices.Equal(rec.Clients, []int{0, 1, 2, 3}) || rec.Notes["heard"] != 6 || *rec.Loss != 0 ||
+				*plain.Records[i].Loss == 0 {
 				t.Errorf("round %d: %+v", i, rec)
 			}
 		}

@@ -43,7 +43,7 @@ func TestFirstStepsInTwoGraphs(t *testing.T) {
 				t.Errorf("%s, %s in a run: prompts differ by %g", names, what, most)
 			}
 			for i, r := range got.Records {
-				if d := math.Abs(r.Loss - want.Records[i].Loss); !(d <= 1e-6*math.Abs(r.Loss)) {
+				if d := math.Abs(*r.Loss - *want.Records[i].Loss); !(d <= 1e-6*math.Abs(*r.Loss)) {
 					t.Errorf("%s, %s in a run, round %d: the loss differs by %g", names, what, i, d)
 				}
 			}

@@ -236,8 +236,12 @@ func (r *round) merge(ctx context.Context, replies []message.Reply) error {
 		rec.Clients = message.ClientsOf(merged)
 	}
 
+	if len(merged) > 0 {
+		rec.Loss = new(float64)
+	}
+
 	for _, reply := range merged {
-		rec.Loss += reply.Stats.Loss / float64(len(merged))
+		*rec.Loss += reply.Stats.Loss / float64(len(merged))
 		maps.Copy(global.Notes, reply.Notes)
 		rec.Warnings = append(rec.Warnings, reply.Warnings...)
 	}
@@ -260,6 +264,11 @@ func (r *round) mergeUploads(ctx context.Context, replies []message.Reply) ([]me
 
 	hides := r.private() && traits.Claimed && !traits.Summed
 	if len(replies) == 0 && len(r.instruction.Clients) > 0 && !hides {
+		if global.Round == r.plan.Rounds-1 && method.Any(r.experiment.Method, endsRun) {
+			r.rec.Warnings = append(r.rec.Warnings, fmt.Sprintf("round %d, the last, has no upload: the prompts are "+
+				"those of the round before, and not the mean over rounds that %s ends with", r.plan.Rounds,
+				r.experiment.MethodName))
+		}
 		return replies, nil
 	}
 
@@ -271,6 +280,8 @@ func (r *round) mergeUploads(ctx context.Context, replies []message.Reply) ([]me
 
 	return merged, err
 }
+
+func endsRun(p method.Properties) bool { return p.LastRound }
 
 // mergeSum merges the sum of several clients. If the method fails over the sum, for example because there are too few
 // clients for its noise, the round changes nothing. A panic over claims of clients is such a failure.

@@ -94,8 +94,8 @@ func TestAllLate(t *testing.T) {
 	e.Plan.Rounds = 1
 	dir := t.TempDir()
 	r := mustRun(t, e, engine.Settings{Dir: dir})
-	if rec := r.Records[0]; len(rec.Clients) != 0 || len(rec.Simulated.Late) != 4 || rec.Simulated.Seconds != 1e-6 ||
-		rec.BytesUp == 0 {
+	if rec := r.Records[0]; len(rec.Clients) != 0 || rec.Loss != nil || len(rec.Simulated.Late) != 4 ||
+		rec.Simulated.Seconds != 1e-6 || rec.BytesUp == 0 {
 		t.Errorf("%+v %+v", rec, rec.Simulated)
 	}
 	if _, err := os.Stat(filepath.Join(dir, record.SummaryFile)); err != nil {

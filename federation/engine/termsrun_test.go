@@ -72,8 +72,8 @@ func TestTermsByHand(t *testing.T) {
 		if _, ok := fit.Params["free"]; ok || *fit.Relative != 1 || *fit.Params["ctx"].Relative != 1 {
 			t.Errorf("round %d: %+v", i, fit)
 		}
-		if sum := *fit.Value + *ridge.Value + *slope.Value; !near(sum, rec.Loss) {
-			t.Errorf("round %d: the terms' values add up to %g, the loss is %g", i, sum, rec.Loss)
+		if sum := *fit.Value + *ridge.Value + *slope.Value; !near(sum, *rec.Loss) {
+			t.Errorf("round %d: the terms' values add up to %g, the loss is %g", i, sum, *rec.Loss)
 		}
 	}
 }

@@ -81,7 +81,7 @@ func TestBatchClients(t *testing.T) {
 					t.Errorf("%d clients in a run: prompts differ by %g", n, d)
 				}
 				for i, r := range got.Records {
-					if d := math.Abs(r.Loss - want.Records[i].Loss); !(d <= 1e-6*math.Abs(r.Loss)) ||
+					if d := math.Abs(*r.Loss - *want.Records[i].Loss); !(d <= 1e-6*math.Abs(*r.Loss)) ||
 						fmt.Sprint(r.Evaluation.PerClient) != fmt.Sprint(want.Records[i].Evaluation.PerClient) {
 						t.Errorf("%d clients in a run, round %d: loss differs by %g, accuracies %v, want %v", n, i, d,
 							r.Evaluation.PerClient, want.Records[i].Evaluation.PerClient)

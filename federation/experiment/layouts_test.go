@@ -32,8 +32,8 @@ func TestFourLayouts(t *testing.T) {
 	}
 	r := finish(t, b)
 	last := r.Records[len(r.Records)-1]
-	if len(last.Clients) != 4 || math.IsNaN(last.Loss) || !(last.Loss < r.Records[1].Loss) {
-		t.Errorf("%d clients, loss %g, in the first round %g", len(last.Clients), last.Loss, r.Records[1].Loss)
+	if len(last.Clients) != 4 || math.IsNaN(*last.Loss) || !(*last.Loss < *r.Records[1].Loss) {
+		t.Errorf("%d clients, loss %g, in the first round %g", len(last.Clients), *last.Loss, *r.Records[1].Loss)
 	}
 	want := []int{3, b.Experiment.Clients[0].Backbone.Task().Width}
 	if ctx := r.Prompts["shared/ctx"]; ctx == nil || !slices.Equal(ctx.Shape, want) {

@@ -21,7 +21,7 @@ func TestPrecision(t *testing.T) {
 		t.Error("the fingerprint or the terms do not tell them apart")
 	}
 	a, b := finish(t, half), finish(t, float)
-	if a.Records[0].Loss == b.Records[0].Loss {
+	if *a.Records[0].Loss == *b.Records[0].Loss {
 		t.Error("the same loss from rounded features and from those computed")
 	}
 	c.Data.Precision = "double"

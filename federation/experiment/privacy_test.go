@@ -45,7 +45,7 @@ func TestSecureAggregation(t *testing.T) {
 	if !(worst < 1e-7) || worst == 0 {
 		t.Errorf("the prompts differ by %v", worst)
 	}
-	if plain.Records[0].BytesUp >= sum.Records[0].BytesUp || plain.Records[0].Loss == sum.Records[0].Loss {
+	if plain.Records[0].BytesUp >= sum.Records[0].BytesUp || *plain.Records[0].Loss == *sum.Records[0].Loss {
 		t.Errorf("%+v and %+v", plain.Records[0], sum.Records[0])
 	}
 	bare := open(t, smallConfig("promptfl"))

@@ -26,7 +26,7 @@ func TestSigLIP(t *testing.T) {
 		b := open(t, c)
 		prints[b.Experiment.Fingerprint()+b.Experiment.RunSpec().String()] = true
 		r := finish(t, b)
-		return r.Records[1].Loss, r.Records[len(r.Records)-1].Loss
+		return *r.Records[1].Loss, *r.Records[len(r.Records)-1].Loss
 	}
 	for _, method := range []string{"coop", "promptfl"} {
 		for _, loss := range []string{softmaxLoss, sigmoidLoss} {
@@ -60,7 +60,7 @@ func TestSigLIPWithoutScale(t *testing.T) {
 	c.Backbones = []string{"folder=" + dir + ",logit_scale=110,logit_bias=-12.9"}
 	b := open(t, c)
 	task := b.Experiment.Clients[0].Backbone.Task() // of a text tower that is not CLIP's
-	if r := finish(t, b); !(r.Records[1].Loss > 0) || task.TextLayers != 0 || task.TextUnits != 0 {
-		t.Errorf("loss %g, task %+v", r.Records[1].Loss, task)
+	if r := finish(t, b); !(*r.Records[1].Loss > 0) || task.TextLayers != 0 || task.TextUnits != 0 {
+		t.Errorf("loss %g, task %+v", *r.Records[1].Loss, task)
 	}
 }

@@ -107,7 +107,7 @@ func TestTermsWeigh(t *testing.T) {
 			}
 		}
 		t.Logf("%s+%s %v: %.2g to %.2g of cross entropy, loss %.2f to %.2f", base, wrapper, o, least, most,
-			r.Records[0].Loss, r.Records[3].Loss)
+			*r.Records[0].Loss, *r.Records[3].Loss)
 		return least, most
 	}
 	for _, c := range []struct {

@@ -31,8 +31,8 @@ func (c Case) together(t *testing.T) {
 
 	for i, w := range want.Records {
 		g := got.Records[i]
-		if d := math.Abs(g.Loss - w.Loss); !(d <= 1e-6*max(1, math.Abs(w.Loss))) || g.BytesUp != w.BytesUp {
-			t.Errorf("round %d: loss %g and %d bytes, want %g and %d", i, g.Loss, g.BytesUp, w.Loss, w.BytesUp)
+		if d := math.Abs(*g.Loss - *w.Loss); !(d <= 1e-6*max(1, math.Abs(*w.Loss))) || g.BytesUp != w.BytesUp {
+			t.Errorf("round %d: loss %g and %d bytes, want %g and %d", i, *g.Loss, g.BytesUp, *w.Loss, w.BytesUp)
 		}
 	}
 }

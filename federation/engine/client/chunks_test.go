@@ -109,10 +109,10 @@ func TestClassesInChunksAreTheWhole(t *testing.T) {
 				}
 			}
 			for i, r := range got.Records {
-				if want := whole.Records[i]; !(math.Abs(r.Loss-want.Loss) <= 1e-5) ||
+				if want := whole.Records[i]; !(math.Abs(*r.Loss-*want.Loss) <= 1e-5) ||
 					r.Evaluation.Accuracy() != want.Evaluation.Accuracy() {
-					t.Errorf("%s: round %d has loss %g and accuracy %g, want %g and %g", label, i, r.Loss,
-						r.Evaluation.Accuracy(), want.Loss, want.Evaluation.Accuracy())
+					t.Errorf("%s: round %d has loss %g and accuracy %g, want %g and %g", label, i, *r.Loss,
+						r.Evaluation.Accuracy(), *want.Loss, want.Evaluation.Accuracy())
 				}
 			}
 		}

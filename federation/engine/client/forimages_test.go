@@ -89,10 +89,10 @@ func TestStepsInPartsAreTheWhole(t *testing.T) {
 				}
 			}
 			for i, r := range got.Records {
-				if want := whole.Records[i]; math.Abs(r.Loss-want.Loss) > 1e-5 ||
+				if want := whole.Records[i]; math.Abs(*r.Loss-*want.Loss) > 1e-5 ||
 					r.Evaluation.Accuracy() != want.Evaluation.Accuracy() {
 					t.Errorf("%s, %d images at a time: round %d has loss %g and accuracy %g, want %g and %g", c.name,
-						images, i, r.Loss, r.Evaluation.Accuracy(), want.Loss, want.Evaluation.Accuracy())
+						images, i, *r.Loss, r.Evaluation.Accuracy(), *want.Loss, want.Evaluation.Accuracy())
 				}
 			}
 		}

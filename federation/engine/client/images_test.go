@@ -224,8 +224,8 @@ func TestImageValuesAtOnce(t *testing.T) {
 		}
 	}
 	for i, r := range one.Records {
-		if r.Loss != three.Records[i].Loss {
-			t.Errorf("round %d: loss %v, and %v with three workers", i, r.Loss, three.Records[i].Loss)
+		if *r.Loss != *three.Records[i].Loss {
+			t.Errorf("round %d: loss %v, and %v with three workers", i, *r.Loss, *three.Records[i].Loss)
 		}
 	}
 }

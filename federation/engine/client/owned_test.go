@@ -86,8 +86,8 @@ func TestPrototypesOfOtherClasses(t *testing.T) {
 	e := withMethod(m)
 	e.Clients = methodtest.ClientsOfOneBackbone(2, 2, 2, 2) // each client has two of the four classes, on two domains
 	for _, r := range mustRun(t, e, engine.Settings{}).Records {
-		if !(r.Loss > 0 && r.Loss < 10) {
-			t.Errorf("round %d: loss %g", r.Round, r.Loss)
+		if !(*r.Loss > 0 && *r.Loss < 10) {
+			t.Errorf("round %d: loss %g", r.Round, *r.Loss)
 		}
 	}
 }

@@ -48,6 +48,9 @@ func each(clients []Client, value func(c Client) float64) []float64 {
 	return convert.Slice(clients, value)
 }
 
+// Above reports whether a is larger than b by more than the rounding of a mean.
+func Above(a, b float64) bool { return a-b > 1e-12 }
+
 // MeanStd is the mean and the population standard deviation.
 func MeanStd(v []float64) (mean, std float64) {
 	for _, x := range v {

@@ -163,7 +163,8 @@ type Round struct {
 	Attacked        bool                   // some clients attack
 	Honest, Success *float64               // of an attack, as far as they were tested
 	Notes           map[string]float64
-	Loss, Seconds   float64
+	Loss            *float64 // nil where no upload counts
+	Seconds         float64
 	Bytes           float64 // up and down, all clients
 	// From the first round to the end of this one.
 	TotalBytes, TotalParameters float64

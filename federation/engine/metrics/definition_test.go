@@ -82,12 +82,12 @@ func TestReadRound(t *testing.T) {
 	at := func(v float64) *Evaluation {
 		return &Evaluation{Values: map[string]float64{Accuracy: v}, PerDomain: map[string]float64{"Art": v, "art": 0}}
 	}
-	honest, success, seconds := .6, .7, 8.
+	honest, success, seconds, loss := .6, .7, 8., 1.5
 	full := Round{Number: 2, Evaluation: at(.5), Validation: at(.55),
 		Sets:       map[string]*Evaluation{BaseSet: at(.8), "Flowers": at(.2), "x": at(.4), TriggeredSet: at(.9)},
 		NewClients: map[string]*Evaluation{"0": at(.1), "5": at(.3)},
 		BaseToNew:  Generalise(at(.5), at(.25), at(.75)), Attacked: true, Honest: &honest, Success: &success,
-		Notes: map[string]float64{"epsilon": 3}, Loss: 1.5, Seconds: 2, Bytes: 100, TotalBytes: 300,
+		Notes: map[string]float64{"epsilon": 3}, Loss: &loss, Seconds: 2, Bytes: 100, TotalBytes: 300,
 		TotalParameters: 40, Simulated: &seconds}
 	honestOnly := full
 	honestOnly.Attacked = false
@@ -106,7 +106,9 @@ func TestReadRound(t *testing.T) {
 		{Honest, honestOnly, .5}, {Success, full, .7}, {Success, Round{}, -1}, {Note + ":epsilon", full, 3},
 		{Loss, full, 1.5}, {Bytes, full, 100}, {Seconds, full, 2}, {TotalBytes, full, 300},
 		{TotalParameters, full, 40}, {TotalParameters, missing, -1}, {Simulated, full, 8}, {Simulated, Round{}, -1},
-		{RoundsTo + ":50", full, 3}, {RoundsTo + ":50.1", full, -1}, {BytesTo + ":0", full, 300},
+		{RoundsTo + ":50", full, 3}, {RoundsTo + ":50.1", full, -1},
+		{RoundsTo + ":58", Round{Evaluation: at(.58)}, 1}, // 100*.58 is below 58
+		{Loss, Round{}, -1}, {BytesTo + ":0", full, 300},
 		{BytesTo + ":0", missing, -1}, {ParametersTo + ":40", full, 40}, {SimulatedTo + ":9", full, 8},
 	} {
 		n, err := ParseName(c.name)

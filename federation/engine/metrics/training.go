@@ -34,8 +34,9 @@ var _ = define(Definition{Name: Note, Argument: NamePlaceholder, Column: 200, Ti
 	Arguments: func(r Round) []string { return slices.Sorted(maps.Keys(r.Notes)) }})
 
 var _ = define(Definition{Name: Loss, Column: 210, Title: "training loss", Lower: true, Low: -unbounded,
-	High: unbounded, Merge: "mean over the clients that trained, of their mean over steps", Exists: everyRound,
-	Privacy: training, Read: func(r Round, _ string) (float64, bool) { return r.Loss, true }})
+	High: unbounded, Merge: "mean over the clients that trained, of their mean over steps",
+	Exists:  "rounds with an upload",
+	Privacy: training, Read: func(r Round, _ string) (float64, bool) { return given(r.Loss) }})
 
 // cost defines a cost of a round, which has it where read says so.
 func cost(name string, column int, title, merge string, unit Unit, window string,
@@ -52,7 +53,7 @@ func reaching(name string, column int, title string, unit Unit, read func(r Roun
 		Exists: headline + ": the first round with the accuracy", Privacy: derived,
 		Read: func(r Round, target string) (float64, bool) {
 			percent, err := strconv.ParseFloat(target, 64)
-			if v, ok := r.Evaluation.Value(Accuracy); err != nil || !ok || 100*v < percent {
+			if v, ok := r.Evaluation.Value(Accuracy); err != nil || !ok || Above(percent/100, v) {
 				return 0, false
 			}
 			return read(r)

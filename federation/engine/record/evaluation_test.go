@@ -86,7 +86,7 @@ func TestScoreOfOne(t *testing.T) {
 	has, infos := Evaluable{Personal: true}, make([]method.ClientInfo, 2)
 	const personal = `"accuracy":0.75,"accuracy_weighted":0.75,"f1":0.5,"worst":0.75,"worst10":0.75,"accuracy_std":0,` +
 		`"own_classes":0,"per_client":[0.75]`
-	const first = `{"format":2,"round":0,"loss":0,"tested":true,"view":`
+	const first = `{"format":2,"round":0,"tested":true,"view":`
 	const rest = `"accuracy_personal":0.75,"evaluations":{"personal":{` + personal + `}},"test_sizes":[4],` +
 		`"answered":[0],"unanswered":[1],"clients":null,"lr":0,"bytes_up":0,"bytes_down":0,"seconds":0`
 	for view, want := range map[method.View]string{

@@ -14,9 +14,10 @@ import (
 
 // Record is one line of rounds.jsonl: the result of a round. A round that was not tested has no evaluation.
 type Record struct {
-	Round  int     `json:"round"`
-	Loss   float64 `json:"loss"` // mean over the clients that trained, of their mean over steps
-	Tested bool    `json:"tested"`
+	Round int `json:"round"`
+	// Loss is the mean over the clients that trained, of their mean over steps; nil where no upload counts.
+	Loss   *float64 `json:"loss,omitempty"`
+	Tested bool     `json:"tested"`
 
 	// Evaluation is the headline: the one of Evaluations that View names, whose keys stand among the others; nil where
 	// the method does not have it.
@@ -182,7 +183,7 @@ func Summarise(records []Record, view method.View) Summary {
 
 		h := summary.Headline
 		accuracy = append(accuracy, evaluation.Accuracy())
-		if evaluation.Accuracy() > h.Best {
+		if metrics.Above(evaluation.Accuracy(), h.Best) {
 			h.Best, h.BestRound = evaluation.Accuracy(), record.Round
 		}
 

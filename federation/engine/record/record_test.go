@@ -93,7 +93,7 @@ func TestMetricsOfARound(t *testing.T) {
 	g, p := scored(.3), scored(.4)
 	r := Record{Round: 7, View: "global", Evaluation: g, Validation: &Validation{Evaluations: Evaluations{Global: g,
 		Personal: p}},
-		BaseToNew: &both, Loss: 5, Seconds: 6, BytesUp: 10, BytesDown: 5, Notes: map[string]float64{"n": 1},
+		BaseToNew: &both, Loss: new(5.), Seconds: 6, BytesUp: 10, BytesDown: 5, Notes: map[string]float64{"n": 1},
 		Attack:    &Attack{Global: &one, Personal: &two, SuccessGlobal: &two, SuccessPersonal: &one},
 		Simulated: &message.SimulatedTime{Seconds: 8},
 		NewClients: map[string]SetResult{"0": {Evaluation: g, Evaluations: Evaluations{Personal: p}},
@@ -271,7 +271,7 @@ func TestJournal(t *testing.T) {
 	j, err := OpenJournal(path, 0, Record{})
 	for i := range 3 {
 		if err == nil {
-			err = j.Add(Record{Round: i, Loss: float64(i)})
+			err = j.Add(Record{Round: i, Seconds: float64(i)})
 		}
 	}
 	if err != nil || len(j.Records) != 3 {
@@ -291,7 +291,7 @@ func TestJournal(t *testing.T) {
 			t.Errorf("%s: %d records, %v", name, len(got), err)
 		}
 		for done := range 5 {
-			last := Record{Round: done - 1, Loss: 9}
+			last := Record{Round: done - 1, Seconds: 9}
 			j, err := OpenJournal(path, done, last)
 			if done > c.want+1 {
 				want := fmt.Sprintf("cannot resume: %s: it has %d readable rounds, the checkpoint has %d; restore the "+
@@ -301,8 +301,8 @@ func TestJournal(t *testing.T) {
 				}
 				continue
 			}
-			if err != nil || len(j.Records) != done || done == c.want+1 && j.Records[done-1].Loss != 9 ||
-				done == c.want && done > 0 && j.Records[done-1].Loss == 9 {
+			if err != nil || len(j.Records) != done || done == c.want+1 && j.Records[done-1].Seconds != 9 ||
+				done == c.want && done > 0 && j.Records[done-1].Seconds == 9 {
 				t.Errorf("%s, %d rounds: %+v, %v", name, done, j, err)
 			}
 			if b, _ := os.ReadFile(path); strings.Count(string(b), "\n") != done {

@@ -74,7 +74,7 @@ func bestBy(records []Record, view method.View, better func(v, best *Validation,
 
 // higher reports whether the accuracy of v is higher than that of best.
 func higher(v, best *Validation, view method.View) bool {
-	return v.Of(view).Accuracy() > best.Of(view).Accuracy()
+	return metrics.Above(v.Of(view).Accuracy(), best.Of(view).Accuracy())
 }
 
 // gained reports whether clients gained from best to v by their own words: whether the mean of their gains is positive
@@ -97,7 +97,7 @@ func gained(v, best *Validation, view method.View) bool {
 	slices.Sort(gains)
 	drop := (len(gains) + 4) / 5
 	mean, _ := metrics.MeanStd(gains[drop : len(gains)-drop])
-	return mean > 0
+	return metrics.Above(mean, 0)
 }
 
 // perClient returns the accuracies by client.

@@ -1,6 +1,7 @@
 package record
 
 import (
+	"math"
 	"strings"
 	"testing"
 
@@ -32,7 +33,7 @@ func TestBestVal(t *testing.T) {
 		accuracies []float64
 		want       int
 	}{{[]float64{.2, .5, -1, .5, .4}, 1}, {[]float64{-1, -1}, -1}, {nil, -1}, {[]float64{-1, .1}, 1},
-		{[]float64{0, 0}, 0}} {
+		{[]float64{0, 0}, 0}, {[]float64{.48, math.Nextafter(.48, 1)}, 0}} {
 		if got := BestVal(validated(c.accuracies...), method.GlobalView); got != c.want {
 			t.Errorf("%v: %d, want %d", c.accuracies, got, c.want)
 		}
@@ -50,7 +51,8 @@ func TestPatience(t *testing.T) {
 		of       []float64
 	}{{2, false, []float64{.5, .4}}, {2, true, []float64{.5, .4, .5}}, {2, false, []float64{.5, -1, -1, .4}},
 		{2, true, []float64{.5, -1, .4, -1, .3}},
-		{0, false, []float64{.5, .1, .1, .1, .1}}, {1, false, []float64{-1, -1}}, {2, false, []float64{.5, .4, .6}}} {
+		{0, false, []float64{.5, .1, .1, .1, .1}}, {1, false, []float64{-1, -1}},
+		{1, true, []float64{.48, math.Nextafter(.48, 1)}}, {2, false, []float64{.5, .4, .6}}} {
 		got := TestPlan{Patience: c.patience}.Stop(validated(c.of...), method.GlobalView)
 		if (got != "") != c.stops || c.stops && !strings.Contains(got, "after round 1") {
 			t.Errorf("patience %d after %v: %q", c.patience, c.of, got)

@@ -23,12 +23,12 @@ func TestCheckpointHoldsAll(t *testing.T) {
 	var cohort message.Saved
 	goldentest.NoError(t, cohort.Put("layer", map[int]Location{1: {2, 3, 4, "x"}}, one(6)))
 	goldentest.NoError(t, SaveCheckpoint(dir, &g, Checkpoint{Round: 4, Cohort: cohort,
-		Record: record.Record{Round: 3, Loss: .5}}))
+		Record: record.Record{Round: 3, Seconds: .5}}))
 	var back method.Global
 	p, ok, err := LoadCheckpoint(dir, &back)
 	var places map[int]Location
 	kept, failed := p.Cohort.Get("layer", &places)
-	if err != nil || !ok || p.Round != 4 || p.Record.Loss != .5 || back.Round != 4 || failed != nil ||
+	if err != nil || !ok || p.Round != 4 || p.Record.Seconds != .5 || back.Round != 4 || failed != nil ||
 		places[1] != (Location{2, 3, 4, "x"}) {
 		t.Fatalf("%+v %v %v %v", p, ok, err, failed)
 	}

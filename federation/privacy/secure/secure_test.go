@@ -97,7 +97,7 @@ func TestSameAsPlain(t *testing.T) {
 				t.Errorf("%v", n)
 			}
 			if p, s := plain.Records[0], sum.Records[0]; !slices.Equal(p.Clients, s.Clients) ||
-				math.Abs(p.Loss-s.Loss) > 64*l.Step()/conf.Clip || p.Loss == s.Loss || s.BytesUp <= 0 ||
+				math.Abs(*p.Loss-*s.Loss) > 64*l.Step()/conf.Clip || *p.Loss == *s.Loss || s.BytesUp <= 0 ||
 				s.BytesDown <= p.BytesDown {
 				t.Errorf("%+v and %+v", p, s)
 			}

@@ -90,7 +90,7 @@ func madeRun(t *testing.T, dir string, seed uint64, base float64) {
 	}
 	for round := range 3 {
 		e, accuracy := &metrics.Evaluation{PerDomain: map[string]float64{}}, 0.
-		r := record.Record{Round: round, Loss: 1, Tested: true, BytesUp: 100, BytesDown: 200, Seconds: .5,
+		r := record.Record{Round: round, Loss: new(1.), Tested: true, BytesUp: 100, BytesDown: 200, Seconds: .5,
 			Evaluation: e, View: "personal",
 			Evaluations: record.Evaluations{Global: e, Personal: e}, Global: &accuracy, Personal: &accuracy}
 		for k := range 6 {

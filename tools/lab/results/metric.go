@@ -131,7 +131,7 @@ func (m Metric) rounds(run *Run) []int {
 	for i, round := range run.Rounds {
 		if v, ok := by.read(round); ok {
 			have = append(have, i)
-			if v > top {
+			if metrics.Above(v, top) {
 				top, topAt = v, i
 			}
 		}

@@ -25,7 +25,7 @@ func rounds(accuracies ...[2]float64) []Round {
 			PerClient: []float64{a[0] / 2, a[1] / 2}}
 		out = append(out, Round{Record: record.Record{Round: i, Tested: true, Evaluation: own,
 			Evaluations: record.Evaluations{Global: global, Personal: own},
-			Loss:        float64(i), BytesUp: 100 * i, BytesDown: 50, Seconds: float64(i + 1), TestSizes: []int{10,
+			Loss:        new(float64(i)), BytesUp: 100 * i, BytesDown: 50, Seconds: float64(i + 1), TestSizes: []int{10,
 				20}}})
 	}
 	return out
@@ -50,7 +50,7 @@ func metric(t *testing.T, name string) Metric {
 func TestMetrics(t *testing.T) {
 	r := &Run{State: Done, Rounds: rounds([2]float64{0, .2}, [2]float64{.2, .4}, [2]float64{.8, 1}, [2]float64{},
 		[2]float64{.4, .6}, [2]float64{.5, .7}, [2]float64{.6, .7})}
-	r.Rounds[3].Record = record.Record{Round: 3, Loss: 3, BytesUp: 300, BytesDown: 50, Seconds: 4}
+	r.Rounds[3].Record = record.Record{Round: 3, Loss: new(3.), BytesUp: 300, BytesDown: 50, Seconds: 4}
 	r.Rounds[6].EvaluationSets = map[string]record.SetResult{"new": {Evaluation: accurate(.3)},
 		"pets": {Evaluation: accurate(.5)}}
 	quarter := .25

@@ -208,9 +208,9 @@ func (r Round) check() error {
 		}
 	}
 
-	if math.Abs(r.Loss) > 1e30 || math.Abs(r.LR) > 1e30 || !(r.Seconds >= 0 && r.Seconds < 1e12) || r.BytesUp < 0 ||
-		r.BytesDown < 0 || r.ParametersUp < 0 || r.ParametersDown < 0 ||
-		r.Simulated != nil && !(r.Simulated.Seconds >= 0 && r.Simulated.Seconds < 1e30) {
+	if r.Loss != nil && math.Abs(*r.Loss) > 1e30 || math.Abs(r.LR) > 1e30 ||
+		!(r.Seconds >= 0 && r.Seconds < 1e12) || r.BytesUp < 0 || r.BytesDown < 0 || r.ParametersUp < 0 ||
+		r.ParametersDown < 0 || r.Simulated != nil && !(r.Simulated.Seconds >= 0 && r.Simulated.Seconds < 1e30) {
 		return fmt.Errorf("has an impossible loss, rate, time, or number of bytes or parameters")
 	}
 

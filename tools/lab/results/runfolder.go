@@ -187,7 +187,10 @@ func (r *Run) Log() []string {
 	var out []string
 	say := func(format string, a ...any) { out = append(out, oneline.Text(fmt.Sprintf(format, a...))) }
 	for i, round := range r.Rounds {
-		parts := []string{fmt.Sprintf("loss %.4f", round.Loss)}
+		var parts []string
+		if round.Loss != nil {
+			parts = append(parts, fmt.Sprintf("loss %.4f", *round.Loss))
+		}
 		if e := round.Evaluation; e != nil {
 			parts = append(parts, fmt.Sprintf("accuracy %.2f %% (%s)", 100*e.Accuracy(), round.View))
 		}

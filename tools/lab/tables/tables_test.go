@@ -253,7 +253,7 @@ func TestNoBestOfCosts(t *testing.T) {
 		e := &metrics.Evaluation{Values: map[string]float64{metrics.Accuracy: accuracy, metrics.ClientStd: std,
 			metrics.Worst: accuracy, metrics.F1: accuracy}}
 		return &results.Run{State: results.Done, Rounds: []results.Round{{Record: record.Record{Tested: true,
-			Evaluation: e, Loss: seconds, BytesUp: bytes, Seconds: seconds}}}}
+			Evaluation: e, Loss: &seconds, BytesUp: bytes, Seconds: seconds}}}}
 	}
 	var groups []*results.Group
 	for name, r := range map[string]*results.Run{"zeroshot": run(.3, .01, 0, 1), "promptfl": run(.6, .2, 900, 9)} {

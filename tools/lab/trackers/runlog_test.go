@@ -79,18 +79,18 @@ func serverThatIsDown(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l.Round(record.Record{Round: 0, Loss: 1})
+	l.Round(record.Record{Round: 0, Loss: new(1.)})
 	synctest.Wait()
 	f.down.Store(true)
 	for i := 1; i < 4; i++ {
 		n := f.calls.Load()
-		l.Round(record.Record{Round: i, Loss: 1})
+		l.Round(record.Record{Round: i, Loss: new(1.)})
 		if synctest.Wait(); f.calls.Load() == n {
 			t.Errorf("round %d makes no call", i)
 		}
 	}
 	f.down.Store(false)
-	l.Round(record.Record{Round: 4, Loss: 1})
+	l.Round(record.Record{Round: 4, Loss: new(1.)})
 	if synctest.Wait(); len(f.steps) != 5 {
 		t.Errorf("%d rounds have come", len(f.steps))
 	}
@@ -108,7 +108,7 @@ func serverThatIsDown(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range 6 {
-		l.Round(record.Record{Round: i, Loss: 1})
+		l.Round(record.Record{Round: i, Loss: new(1.)})
 	}
 	if err := l.Close(nil); err != nil || f.last.Load() != "FINISHED" {
 		t.Error(err, f.last.Load())

@@ -40,7 +40,9 @@ func newMeter(server *server.Server) *meter {
 // round stores the numbers of a finished round.
 func (m *meter) round(r record.Record) {
 	m.rounds.Store(int64(r.Round) + 1)
-	m.loss.Store(r.Loss)
+	if r.Loss != nil {
+		m.loss.Store(*r.Loss)
+	}
 	switch {
 	case r.Evaluation != nil:
 		m.accuracy.Store(r.Evaluation.Accuracy())

@@ -211,7 +211,11 @@ func (d *Display) Round(result record.Record) {
 		d.warn("warning: round %d: %s", result.Round+1, line)
 	}
 
-	d.last = fmt.Sprintf(", loss %.3f%s", result.Loss, accuracyOf(result))
+	d.last = ", no upload"
+	if result.Loss != nil {
+		d.last = fmt.Sprintf(", loss %.3f", *result.Loss)
+	}
+	d.last += accuracyOf(result)
 	if d.live {
 		return
 	}
