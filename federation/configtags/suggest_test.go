@@ -27,6 +27,7 @@ func TestSuggest(t *testing.T) {
 		{"sdfde", methods, "did you mean sdfed? see all"},                    // two letters in the wrong order
 		{"promptsr", methods, "did you mean promptsrc or promptfl? see all"}, // one letter, and two
 		{"resnet", methods, "see all"},
+		{"lt", keys, "see all"},                                      // one of only two letters
 		{"mnist", strings.Fields("a b c d e f g h list"), "see all"}, // two of five letters
 		{"train.rnds", keys, "see all"},                              // two of four letters behind the section
 		{"x", strings.Fields("a b c d e f g h"), "use a, b, c, d, e, f, g or h"},

@@ -69,22 +69,34 @@ func TestSeparateProjectionsGiveTheSame(t *testing.T) {
 	}
 }
 
-// Weights may be inputs of the graph, as in the training of a tower.
+// Weights may be inputs of the graph, as in the training of a tower. A tower without a projection has the features of
+// one that projects by the unit matrix.
 func TestWeightsAsInputs(t *testing.T) {
 	w := formulaWeights(tiny.Shapes())
-	build := func(w clip.Weights) *onnx.ModelProto {
+	build := func(arch clip.TextArch, w clip.Weights) *onnx.ModelProto {
 		g := graph.New()
 		ctx := g.Input("ctx", graph.Float, graph.Static(4, tiny.Width))
-		f := clip.Text{TextArch: tiny}.Prompts(g, w, classes(t, 5, tiny.Width), []clip.Prompt{{Ctx: ctx}})[0]
+		f := clip.Text{TextArch: arch}.Prompts(g, w, classes(t, 5, tiny.Width), []clip.Prompt{{Ctx: ctx}})[0]
 		return orttest.Model(t, graph.Output{Name: "f", Node: f})
 	}
 	ctx := formula("ctx", []int{4, tiny.Width})
-	features := func(w clip.Weights, in tensor.Map) []float32 {
+	features := func(arch clip.TextArch, w clip.Weights, in tensor.Map) []float32 {
 		in["ctx"] = ctx
-		return orttest.Run(t, build(w), "", in)["f"].Data
+		return orttest.Run(t, build(arch, w), "", in)["f"].Data
 	}
-	want := features(w, tensor.Map{})
-	near(t, "weights as inputs", features(clip.InputWeights(w), tensor.Map(w).Clone()), want, 1e-5)
+	want := features(tiny, w, tensor.Map{})
+	near(t, "weights as inputs", features(tiny, clip.InputWeights(w), tensor.Map(w).Clone()), want, 1e-5)
+	arch := tiny
+	arch.EmbedDim, arch.NoProjection = tiny.Width, true
+	w = formulaWeights(arch.Shapes())
+	want = features(arch, w, tensor.Map{})
+	arch.NoProjection = false
+	unit := tensor.New(tiny.Width, tiny.Width)
+	for i := range tiny.Width {
+		unit.Data[i*(tiny.Width+1)] = 1
+	}
+	w["text_projection"] = unit
+	near(t, "a projection that changes nothing", features(arch, w, tensor.Map{}), want, 1e-5)
 }
 
 func TestErrorsSayWhatToDo(t *testing.T) {
@@ -168,9 +180,7 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 // and one of attention three times, and each is two operations.
 func TestStepFLOPs(t *testing.T) {
 	s, err := clip.NewSuffixes([]string{"a"}, [][]int{{5, stop, eot}}, clip.SpecialTokens{SOS: sos}, 4, embedding(4))
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	arch := clip.TextArch{Width: 4, Layers: 2, Heads: 2, Context: 77, EmbedDim: 3}
 	p := []clip.Prompt{{Ctx: graph.New().Input("ctx", graph.Float, graph.Static(1, 4))}}
 	scores := 3 + 3*2 + 6                              // prefix on prefix, suffix on prefix, suffix on suffix

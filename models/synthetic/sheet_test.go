@@ -8,6 +8,8 @@ import (
 	"os"
 	"slices"
 	"testing"
+
+	"promptfed/runtime/goldentest"
 )
 
 var sheet = flag.String("sheet", "", "write a contact sheet of all classes and domains to this PNG file")
@@ -30,22 +32,14 @@ func TestSheet(t *testing.T) {
 		for j, d := range doms {
 			for k := range n {
 				img, err := sample(c, d, uint64(k)).Image(size)
-				if err != nil {
-					t.Fatal(err)
-				}
+				goldentest.NoError(t, err)
 				at := image.Pt((j*n+k)*(size+2), i*(size+2))
 				draw.Draw(out, image.Rect(0, 0, size, size).Add(at), img, image.Point{}, draw.Src)
 			}
 		}
 	}
 	f, err := os.Create(*sheet)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := png.Encode(f, out); err != nil {
-		t.Fatal(err)
-	}
-	if err := f.Close(); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
+	goldentest.NoError(t, png.Encode(f, out))
+	goldentest.NoError(t, f.Close())
 }

@@ -39,9 +39,7 @@ func TestNamesAreDistinct(t *testing.T) {
 func TestSameArgumentsSameBytes(t *testing.T) {
 	render := func(c, d string) []byte {
 		img, err := sample(c, d, 7).Image(32)
-		if err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, err)
 		return img.Pix
 	}
 	sum := sha256.New()
@@ -72,13 +70,9 @@ func TestSeedsDiffer(t *testing.T) {
 		for _, d := range Domains() {
 			for seed := range uint64(20) {
 				s, err := New(c, d, seed, Default())
-				if err != nil {
-					t.Fatal(err)
-				}
+				goldentest.NoError(t, err)
 				img, err := s.Image(32)
-				if err != nil {
-					t.Fatal(err)
-				}
+				goldentest.NoError(t, err)
 				h := sha256.Sum256(img.Pix)
 				if other, ok := seen[h]; ok {
 					t.Fatalf("%s %s %d equals %s", c, d, seed, other)
@@ -118,9 +112,7 @@ func TestFigureIsThere(t *testing.T) {
 		for _, c := range Classes() {
 			for seed := range uint64(8) {
 				s, err := New(c, "cartoon", seed, Level(level))
-				if err != nil {
-					t.Fatal(err)
-				}
+				goldentest.NoError(t, err)
 				if s.Colour == s.Ground {
 					t.Errorf("%s seed %d: %s on %s", c, seed, s.Colour, s.Ground)
 				}
@@ -145,13 +137,9 @@ func TestClassesCanBeToldApart(t *testing.T) {
 	const size, train, test = 16, 12, 4
 	features := func(c string, seed uint64) []float64 {
 		s, err := New(c, "silhouette", seed, style)
-		if err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, err)
 		img, err := s.Image(size)
-		if err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, err)
 		out := make([]float64, size*size)
 		lo, hi := 255.0, 0.0
 		for i := range out {
@@ -206,9 +194,7 @@ func TestCaptionsTellTheTruth(t *testing.T) {
 			distinct := map[string]bool{}
 			for seed := range uint64(30) {
 				s, err := New(c, d, seed%3, Default())
-				if err != nil {
-					t.Fatal(err)
-				}
+				goldentest.NoError(t, err)
 				text := s.Caption(rng)
 				distinct[text] = true
 				tx, pattern := named(textures, c)
@@ -264,9 +250,7 @@ func TestPatternHasItsColour(t *testing.T) {
 	for _, class := range Textures() {
 		for seed := range uint64(6) {
 			s, err := New(class, "cartoon", seed, Level(0))
-			if err != nil {
-				t.Fatal(err)
-			}
+			goldentest.NoError(t, err)
 			d, _ := named(domains, "cartoon")
 			v := s.scene(d, 64)
 			d.render(v)

@@ -47,18 +47,12 @@ func TestExportedGraphs(t *testing.T) {
 		for _, opset := range []string{"11", "13", "17"} {
 			t.Run(net+"-"+opset, func(t *testing.T) {
 				f, err := graph.ReadFile("testdata/" + net + "-" + opset + ".onnx")
-				if err != nil {
-					t.Fatal(err)
-				}
+				goldentest.NoError(t, err)
 				forward, err := f.Model(f.Outputs...)
-				if err != nil {
-					t.Fatal(err)
-				}
+				goldentest.NoError(t, err)
 				near(t, "y", run(t, forward, tensor.Map{"x": want["x"]})["y"], want["y"], 1e-5)
 				back, err := grad.VJPModel(f, []string{"y"}, []string{"x"})
-				if err != nil {
-					t.Fatal(err)
-				}
+				goldentest.NoError(t, err)
 				got := run(t, back, tensor.Map{"x": want["x"], "cotangent/y": want["c"]})
 				near(t, "gradient", got["grad/x"], want["grad"], 1e-5)
 			})

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/grad"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/onnx"
@@ -32,9 +33,7 @@ func TestExports(t *testing.T) {
 			t.Run(base, func(t *testing.T) {
 				net, _, _ := strings.Cut(base, "-")
 				want, _, err := safetensors.ReadFile(filepath.Join(dir, net+".safetensors"))
-				if err != nil {
-					t.Fatal(err)
-				}
+				goldentest.NoError(t, err)
 				sameAsAutograd(t, path, want)
 			})
 		}
@@ -43,14 +42,10 @@ func TestExports(t *testing.T) {
 
 func sameAsAutograd(t *testing.T, path string, want tensor.Map) {
 	f, err := graph.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	in, out := f.Inputs()[0].Name(), f.Outputs[0].Name
 	forward, err := f.Model(f.Outputs...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	x, c := want["x"], want["c"]
 	// the export has a fixed batch of three: repeat one example
 	if s := f.Inputs()[0].Shape(); s[0].Is(3) {
@@ -67,9 +62,7 @@ func sameAsAutograd(t *testing.T, path string, want tensor.Map) {
 	}
 	near(t, "y", two(run(t, forward, tensor.Map{in: x}), out), want["y"], 1e-4)
 	back, err := grad.VJPModel(f, []string{out}, []string{in})
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	near(t, "gradient", two(run(t, back, tensor.Map{in: x, grad.Cotangent + out: c}), grad.Gradient+in), want["grad"],
 		1e-4)
 }

@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"promptfed/runtime/convert"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/grad"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/onnx"
@@ -27,9 +28,7 @@ func TestDetachStopsTheGradient(t *testing.T) {
 	g := graph.New()
 	x := g.Input("x", graph.Float, graph.Static(3))
 	dx, err := grad.Of(x.Mul(x.Square().Detach()).Sum(), x) // x * const(x²): the gradient is x², not 3x²
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	got := run(t, modelOf(t, graph.Output{Name: "dx", Node: dx[0]}), tensor.Map{"x": tensor.Of([]float32{1, -2, 3},
 		3)})["dx"]
 	if !slices.Equal(got.Data, []float32{1, 4, 9}) {
@@ -74,9 +73,7 @@ func TestRepeatedRowsAddUp(t *testing.T) {
 	s := orttest.Open(t, modelOf(t, graph.Output{Name: "dx", Node: dx[0]}), ort.Options{IntraThreads: 4})
 	for range 5 {
 		out, err := s.Run(t.Context(), tensor.Map{"i": tensor.OfInts(make([]int64, n), n)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, err)
 		for i, v := range out["dx"].Data {
 			if want := float32(n * (1 - i/width)); v != want {
 				t.Fatalf("element %d: %v, want %v", i, v, want)
@@ -181,21 +178,15 @@ func exported(t *testing.T) *graph.File {
 	}
 	m.MetadataProps = []*onnx.StringStringEntryProto{{Key: "author", Value: "someone"}}
 	b, err := proto.Marshal(m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	f, err := graph.Read(b)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	return f
 }
 
 func TestFileKeepsWhatTheModelHolds(t *testing.T) {
 	m, err := grad.VJPModel(exported(t), []string{"y"}, []string{"x"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	var names []string
 	for _, v := range append(m.Graph.Input, m.Graph.Output...) {
 		names = append(names, v.Name)
@@ -257,13 +248,9 @@ func TestRules(t *testing.T) {
 		return grad.Of(g.Apply("test", kind, nil, in...).Sum(), x, z)
 	}
 	d, err := build("Generous", x, node{}, z)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	counted, err := build("Counted", x, g.Input("n", graph.Int64, graph.Static()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	got := run(t, modelOf(t, graph.Output{Name: "x", Node: d[0]}, graph.Output{Name: "z", Node: d[1]},
 		graph.Output{Name: "counted", Node: counted[0]}), tensor.Map{"n": tensor.OfInts([]int64{7})})
 	for name, want := range map[string]float32{"x": 5, "z": 5, "counted": 7} {

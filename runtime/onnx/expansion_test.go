@@ -2,6 +2,7 @@ package onnx_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -48,6 +49,9 @@ func TestExpansionIsRefused(t *testing.T) {
 	loop := func(int) []*onnx.NodeProto { return twice(0) }
 	uncalled := levels(30, twice)
 	uncalled.Graph.Node = []*onnx.NodeProto{node("Neg", "x", "y")}
+	inwards := levels(65, once) // each function is counted before those that call it
+	inwards.Graph.Node = uncalled.Graph.Node
+	slices.Reverse(inwards.Functions)
 	large := levels(15, twice)
 	large.Functions[15].Node[0].DocString = strings.Repeat("x", 1<<14) // 2^15 times
 	for _, c := range []struct {
@@ -61,6 +65,7 @@ func TestExpansionIsRefused(t *testing.T) {
 		{large, "or 268435456 bytes of them", false},
 		{uncalled, "functions make more than 131072 operators", false},
 		{levels(64, once), "functions are nested more than 64 deep, or a function calls itself", false},
+		{inwards, "functions are nested more than 64 deep, or a function calls itself", false},
 		{levels(5000, once), "functions are nested more than 64 deep, or a function calls itself", false},
 		{levels(2, loop), "functions are nested more than 64 deep, or a function calls itself", false},
 		{levels(9, branches), "graphs are nested more than 8 deep", true}, // takes three times as long for each level

@@ -78,9 +78,7 @@ func TestOpenFileLeavesWeights(t *testing.T) {
 	m.Graph.Initializer = append(m.Graph.Initializer, &TensorProto{Name: "large", DataType: int32(TensorProto_FLOAT),
 		Dims: []int64{16, 32}, RawData: bytes.Repeat([]byte("abcd"), 16*32)})
 	b, err := Marshal(m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	for _, err := range []error{
 		os.WriteFile(filepath.Join(dir, "m.onnx"), b, 0o644),
 		os.WriteFile(filepath.Join(dir, "sub", "m.onnx"), b, 0o644),
@@ -89,18 +87,14 @@ func TestOpenFileLeavesWeights(t *testing.T) {
 		os.WriteFile(filepath.Join(filepath.Dir(dir), "m.onnx"), b, 0o644),
 		os.Symlink("../m.onnx", filepath.Join(dir, "out.onnx")),
 	} {
-		if err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, err)
 	}
 	for _, c := range []struct{ location, files string }{
 		{"m.onnx", "m.onnx w.bin"}, {"sub/m.onnx", "sub/m.onnx sub/w.bin"}, {"link.onnx", "link.onnx w.bin"},
 		{"out.onnx", "w.bin"},
 	} {
 		got, err := OpenFile(dir, c.location)
-		if err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, err)
 		files, err := ExternalFiles(got)
 		if err != nil || strings.Join(files, " ") != c.files {
 			t.Errorf("%s: files %v, %v; want %s", c.location, files, err, c.files)
@@ -122,19 +116,13 @@ func TestFileIsCutWhileRead(t *testing.T) {
 	tensor := &TensorProto{Name: "w", DataType: int32(TensorProto_FLOAT), Dims: []int64{1 << 16},
 		RawData: make([]byte, 4<<16)}
 	b, err := Marshal(&ModelProto{Graph: &GraphProto{Name: "g", Initializer: []*TensorProto{tensor, tensor}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	filetest.Write(t, path, b)
 	f, _, err := open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	defer f.Close()
 	whole, err := mmap.Map(f, mmap.RDONLY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	defer whole.Unmap()
 	for _, size := range []int64{5 << 15, 0} { // within the first tensor, and all
 		goldentest.NoError(t, os.Truncate(path, size))

@@ -13,6 +13,7 @@ func init() {
 			[]any{"2,3,7,8", "4,3,3,3"}, "[2,4,4,4]"},
 		shapeCase{"Conv", nil, []any{"2,3,7,8", "4,2,3,3"},
 			"Conv([2,3,7,8], [4,2,3,3]): weights [4,2,3,3] in 1 groups do not fit"},
+		shapeCase{"Conv", nil, []any{"2,3,7,8", nil}, "[?]"},
 		shapeCase{"Conv", nil, []any{"1,3,2,2", "4,3,3,3"},
 			"Conv([1,3,2,2], [4,3,3,3]): kernel [3 3] is larger than [1,3,2,2]"},
 		shapeCase{"ConvTranspose", attrs{"strides": graph.Attr([]int{2, 2}), "output_padding": graph.Attr([]int{1,

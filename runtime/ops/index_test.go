@@ -8,6 +8,7 @@ func init() {
 		shapeCase{"Gather", nil, []any{"2,3", []int{5}}, "Gather([2,3], [1]): index 5 is outside an axis of 2"},
 		shapeCase{"GatherElements", nil, []any{"4,3", "2,3"}, "[2,3]"},
 		shapeCase{"GatherND", nil, []any{"4,3,5", "6,2"}, "[6,5]"},
+		shapeCase{"GatherND", nil, []any{"4,3", "2,0"}, "[2,4,3]"}, // an empty tuple takes everything
 		shapeCase{"ScatterND", nil, []any{"4,3", "2,1", "2,3"}, "[4,3]"},
 		shapeCase{"OneHot", nil, []any{"S", []int{10}, "2"}, "[S,10]"},
 		shapeCase{"NonZero", nil, []any{"2,3"}, "[2,(nonzero1)]"},

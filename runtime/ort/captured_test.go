@@ -7,6 +7,7 @@ import (
 	"sync"
 	"testing"
 
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/ort"
 	"promptfed/runtime/ort/orttest"
 	"promptfed/runtime/tensor"
@@ -91,9 +92,7 @@ func TestCapturedRunsAreRuns(t *testing.T) {
 		if n := ort.Cached().Captured - before.Captured; n < 3*devices || n > 6*devices {
 			t.Errorf("%d captured graphs of 3 sizes on %d devices, with at most 2 of each", n, devices)
 		}
-		if err := s.Close(); err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, s.Close())
 		captured := ort.Cached().Captured
 		for rows := range 6 {
 			for range 2 { // sizes that had a graph, and others
@@ -122,9 +121,7 @@ func TestCapturedGraphsAreBounded(t *testing.T) {
 		in, want := drawn(rows, k)
 		in["W"] = ones
 		out, err := s.Run(t.Context(), in)
-		if err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, err)
 		checkDrawn(t, out, want)
 	}
 	count := func(want int, what string) {
@@ -152,6 +149,20 @@ func TestCapturedGraphsAreBounded(t *testing.T) {
 	}
 }
 
+// Large inputs come in parts, here in two of 2 MiB.
+func TestLargeInputsOfCapturedGraphs(t *testing.T) {
+	orttest.RequireLibrary(t)
+	b := (&builder{}).in("x", f32, dims{"B"}).node("Neg", []string{"x"}, "y").out("y", f32, dims{"B"})
+	s := open(t, b.model(t), onDevice())
+	x, want := tensor.New(1<<20), tensor.New(1<<20)
+	for i := range x.Data {
+		x.Data[i], want.Data[i] = float32(i), float32(-i)
+	}
+	for range 3 {
+		equal(t, run(t, s, tensor.Map{"x": x})["y"], want)
+	}
+}
+
 // A profile has the operators of each graph, which a replay would not have: that of the graph for all sizes, and that
 // of the one graph for the sizes that come again, however often.
 func TestProfiledGraphsAreNotCaptured(t *testing.T) {
@@ -163,14 +174,10 @@ func TestProfiledGraphsAreNotCaptured(t *testing.T) {
 		in, want := drawn(3, k)
 		in["W"] = tensor.Of([]float32{1, 1, 1, 1, 1, 1}, 2, 3)
 		out, err := s.Run(t.Context(), in)
-		if err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, err)
 		checkDrawn(t, out, want)
 	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, s.Close())
 	files, err := filepath.Glob(o.Profile + "*")
 	c := ort.Cached()
 	if err != nil || len(files) != 2 || c.Captured != before.Captured || c.Refused != before.Refused {
@@ -206,9 +213,7 @@ func TestReplacedWeightsAreNotRead(t *testing.T) {
 	o.WeightsDir = dir
 	s := open(t, externalLinear(t, name, offset, 24), o)
 	safetensors(t, filepath.Join(dir, "other"), 0, []float32{7, 7, 7, 7, 7, 7})
-	if err := os.Rename(filepath.Join(dir, "other"), filepath.Join(dir, name)); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, os.Rename(filepath.Join(dir, "other"), filepath.Join(dir, name)))
 	for range 3 {
 		y := run(t, s, tensor.Map{"x": tensor.Of([]float32{1, 2}, 1, 2)})["y"]
 		equal(t, y, tensor.Of([]float32{9, 12, 15}, 1, 3))

@@ -72,9 +72,7 @@ func block(t *testing.T, heads, width int) ([]graph.Output, tensor.Map) {
 	logits := g.Const(draw(6, width)).MatMul(features.Transpose(1, 0)).MulScalar(5)
 	loss := graph.CrossEntropy(logits, g.Const(tensor.OfInts([]int64{0, 1, 2, 2, 1, 0}, 6)))
 	d, err := grad.Of(loss, x)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 
 	return []graph.Output{{Name: "features", Node: features}, {Name: "loss", Node: loss}, {Name: "x'", Node: d[0]}},
 		tensor.Map{"x": draw(13, width)}
@@ -90,9 +88,7 @@ func emulate(t *testing.T, flags ...string) ort.Options {
 	}
 
 	o, err := ort.EmulateDevice(ort.Options{OptLevel: ort.OptNone}, library)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 
 	return o
 }

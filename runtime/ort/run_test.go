@@ -18,9 +18,7 @@ import (
 func run(t testing.TB, s *ort.Session, in tensor.Map) tensor.Map {
 	t.Helper()
 	out, err := s.Run(context.Background(), in)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	return out
 }
 

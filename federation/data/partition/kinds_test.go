@@ -334,7 +334,8 @@ func TestManyClients(t *testing.T) {
 }
 
 func TestMoreErrors(t *testing.T) {
-	plain, inDomains := toy(6, 0, 8, 0, 4), toy(6, 3, 8, 0, 4)
+	plain, inDomains, unnamed := toy(6, 0, 8, 0, 4), toy(6, 3, 8, 0, 4), toy(6, 0, 8, 0, 4)
+	unnamed.Coarse = make([]int, 6) // each class is of superclass 0, and there are no superclasses
 	for _, c := range []struct {
 		p     Config
 		s     *data.Set
@@ -352,6 +353,7 @@ func TestMoreErrors(t *testing.T) {
 		{Config{Kind: "pachinko", Clients: 2, Beta: 1, FineBeta: 10}, plain, 0, 1, []string{"superclasses",
 			"CIFAR-100"}},
 		{Config{Kind: "pachinko", Clients: 2, Beta: 1}, plain, 0, 1, []string{"partition.fine_beta"}},
+		{Config{Kind: "pachinko", Clients: 2, Beta: 1, FineBeta: 10}, unnamed, 0, 1, []string{"class0", "0 of 0"}},
 		{Config{Kind: "pathological", Clients: 2, Repeat: 1}, plain, 0, 1, []string{"partition.repeat"}},
 		{Config{Kind: "pathological", Clients: 2, Repeat: 0.5, Code: true}, plain, 0, 1,
 			[]string{"divides by data.shots"}},

@@ -127,9 +127,7 @@ func TestEveryExampleOnce(t *testing.T) {
 func split(t *testing.T, p Config, s *data.Set, seed uint64) []Client {
 	t.Helper()
 	c, err := Split(p, s, 0, seed)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	return c
 }
 
@@ -260,6 +258,12 @@ func TestPooled(t *testing.T) {
 			t.Errorf("%d, %d, %d of 20", len(c.Train), len(c.Val), len(c.Test))
 		}
 	}
+	// The cut depends on the number of the client, whoever shares the call with it.
+	job, pool := newJob(Config{}, s, 0, 1), shares{tensor.Indices(60)}
+	together, alone := job.newClients([]shares{pool, pool}, "", 0), job.newClients([]shares{pool}, "", 1)
+	if !slices.Equal(together[1].Train, alone[0].Train) || slices.Equal(together[0].Train, alone[0].Train) {
+		t.Errorf("client 1 trains on %v, alone on %v", together[1].Train, alone[0].Train)
+	}
 }
 
 func TestPartitionErrors(t *testing.T) {
@@ -308,6 +312,10 @@ func TestFewShot(t *testing.T) {
 	}
 	if !slices.Equal(drawShots(index, labels, 100, 1), index) {
 		t.Error("0 or many shots are not all")
+	}
+	whole, err := Split(Config{Kind: "iid", Clients: 1}, s, 4, 1) // with ten examples of each class
+	if err != nil || !slices.Equal(s.Counts(data.Pick(s.Train, whole[0].Train)), []int{4, 4, 4}) {
+		t.Errorf("4 shots: %v, %v", whole, err)
 	}
 }
 

@@ -84,17 +84,13 @@ func TestCode(t *testing.T) {
 func (c codeCase) run(t *testing.T) {
 	p, s := c.config(), c.set()
 	kind, err := check(p, s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	got, err := kind.published(newJob(p, s, c.Shots, c.Seed))
 	if c.Never {
 		goldentest.WantError(t, err, "seeds its generator with 0", "never end", "partition.seed")
 		return
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	var lines []string
 	empty := false
 	for l, indices := range []func(Client) []int{func(c Client) []int { return c.Train },
@@ -130,9 +126,7 @@ func TestSeedOfCode(t *testing.T) {
 	split := func(seed uint64) string {
 		got, err := Split(Config{Kind: "pachinko", Clients: 3, Beta: 1, FineBeta: 10, Code: true, Seed: seed}, set, 0,
 			5)
-		if err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, err)
 		return fmt.Sprint(got)
 	}
 	if a, b := split(0), split(1); a == b || b == split(2) || b != split(1) {

@@ -2,6 +2,7 @@ package simulatedtime
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"path/filepath"
@@ -21,6 +22,7 @@ import (
 type addingClients struct {
 	message.Cohort // nil: nothing else is called
 	accepted       [][]int
+	silent         bool // no client answers
 }
 
 func (m *addingClients) Report() message.Report       { return message.Report{} }
@@ -28,6 +30,9 @@ func (m *addingClients) Save() (message.Saved, error) { return message.Saved{}, 
 func (m *addingClients) Load(message.Saved) error     { return nil }
 
 func (m *addingClients) Run(_ context.Context, o message.Instruction) ([]message.Reply, error) {
+	if m.silent {
+		return nil, nil
+	}
 	var out []message.Reply
 	for _, id := range o.Clients {
 		up := method.Upload{Client: id, N: 10 * (id + 1),
@@ -78,18 +83,14 @@ func checkSchedule(t *testing.T, p *Plan, want []step) {
 		c := New(clients, p, []int{0, 1, 2}, 3, func(int) int { return 1 })
 		if v > 0 {
 			b, err := message.EncodeTensors(saved.Tensors)
-			if err != nil {
-				t.Fatal(err)
-			}
+			goldentest.NoError(t, err)
 			if saved.Tensors, err = message.DecodeTensors(b); err != nil {
 				t.Fatal(err)
 			}
 			goldentest.NoError(t, c.Load(saved))
 		}
 		replies, err := c.Run(context.Background(), instruction(v, theta))
-		if err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, err)
 		goldentest.NoError(t, c.Accept(v, message.ClientsOf(replies)))
 		report := c.Report()
 		took := report.Simulated
@@ -181,9 +182,7 @@ func TestDeadline(t *testing.T) {
 		clients := New(&addingClients{}, p, nil, 0, nil)
 		for round := range 2 {
 			replies, err := clients.Run(context.Background(), instruction(round, 0))
-			if err != nil {
-				t.Fatal(err)
-			}
+			goldentest.NoError(t, err)
 			r := clients.Report()
 			lost := 0
 			if !c.count {
@@ -246,6 +245,7 @@ func TestSpeedsOfFile(t *testing.T) {
 		"client,step_seconds,bandwidth\n0,1\n":             {"wrong number of fields"},
 		"client,step_seconds,bandwidth\n0,NaN,0\n1,1,1\n":  {"line 2", "above 0"},
 		"client,step_seconds,bandwidth\n0,1,Inf\n1,1,1\n":  {"line 2", "from 0"},
+		"client,step_seconds,bandwidth\n0,Inf,Inf\n":       {"line 2", "from 0"},
 		"client,step_seconds,bandwidth\nzero,1,0\n1,1,1\n": {"line 2", "client number from 0"},
 		"": {"first line"},
 		"\"client,step_seconds,bandwidth\"\n\"0,1,0\"\n":            {"first line"}, // one column
@@ -264,10 +264,10 @@ func TestSpeedsOfFile(t *testing.T) {
 }
 
 func TestCheck(t *testing.T) {
-	good, buffered := Defaults(), Defaults()
+	good, wide, buffered := Defaults(), Defaults(), Defaults()
+	wide.Speeds, wide.Spread = lognormal, 10
 	buffered.Speeds, buffered.FedBuff.Buffer = constant, 2
-	goldentest.NoError(t, good.Check())
-	goldentest.NoError(t, buffered.Check())
+	goldentest.NoError(t, errors.Join(good.Check(), wide.Check(), buffered.Check()))
 	for what, change := range map[string]func(*Config){
 		`speeds: "fast"; use none`: func(c *Config) { c.Speeds = "fast" },
 		`late: "wait"; use drop`:   func(c *Config) { c.Late = "wait" },
@@ -336,4 +336,11 @@ func TestOneAtATime(t *testing.T) {
 		many.Report().Simulated.Seconds != 5 {
 		t.Errorf("%+v, %v", replies, err)
 	}
+	o = instruction(1, 0)
+	o.Shared["ctx"] = tensor.New(2) // and uploads have one number
+	_, err = many.Run(t.Context(), o)
+	goldentest.WantError(t, err, "round 2, client 0: ")
+	clients.silent = true
+	_, err = many.Run(t.Context(), instruction(1, 0))
+	goldentest.WantError(t, err, "round 2: client ", " did not answer")
 }

@@ -30,6 +30,8 @@ func TestImagePromptsAreRefusedClearly(t *testing.T) {
 		{"fedpr", methodtest.Options{"ratio": 0.0}, nil, []string{"ratio is 0", "above 0"}},
 		{"fedvpt", methodtest.Options{"vision": "wide"}, nil, []string{"option vision", "shallow, deep or pixels"}},
 		{"pfeddc", methodtest.Options{"attention": "some"}, nil, []string{"option attention"}},
+		{"fedmvp", methodtest.Options{"attributes": map[string][]string{"cat": {}}}, nil,
+			[]string{`option attributes has 0 for class "cat" and 0 for another`}},
 	} {
 		m, err := methods.Build(c.method, nil, c.options)
 		if err == nil && c.clients != nil {

@@ -302,7 +302,7 @@ func TestFolderKeepsItsTerms(t *testing.T) {
 	}
 }
 
-// A second process with a client's folder gets no second session.
+// A second process with a client's folder gets no second session. A process answers for its own client alone.
 func TestOneProcess(t *testing.T) {
 	s := newLiar(t)
 	s.roster(s.terms(0), 0)
@@ -315,6 +315,8 @@ func TestOneProcess(t *testing.T) {
 	s.refuses(err, "another process wrote secagg.json")
 	s.guards[0] = first
 	s.roster(s.terms(2), 0)
+	_, _, err = first.Answer(1, message.Instruction{Statistic: keysStep})
+	s.refuses(err, "client 1 is not in this process")
 }
 
 // Two clients with different terms, for example different learning rates from the server, refuse each other's keys.

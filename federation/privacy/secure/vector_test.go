@@ -30,6 +30,10 @@ func TestVectorByHand(t *testing.T) {
 	if err != nil || !slices.Equal(second, []int64{-100, 0, 10, 0, 0}) {
 		t.Errorf("%v, %v", second, err)
 	}
+	bounds, err := l.vector(sent, up(1, 1.27, -0.27), 0) // 127 and -127 are not clipped
+	if err != nil || !slices.Equal(bounds, []int64{127, -127, 1, 0, 0}) {
+		t.Errorf("%v, %v", bounds, err)
+	}
 	sum := make([]int64, len(first))
 	for i := range sum {
 		sum[i] = first[i] + second[i]

@@ -2,10 +2,12 @@ package cifar
 
 import (
 	"bytes"
+	"io"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"testing/iotest"
 
 	"promptfed/federation/data"
 	"promptfed/federation/data/datatest"
@@ -52,9 +54,7 @@ func TestCIFAR(t *testing.T) {
 	}
 	settest.WantNote(t, s, "found 2 of 5 training files: data_batch_1.bin, data_batch_2.bin")
 	img, err := s.Train[1].Image(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	r, g, b, a := img.At(3, 2).RGBA() // row 2, column 3: pixel 67
 	if r>>8 != 67 || g>>8 != 1 || b>>8 != 2 || a>>8 != 255 {
 		t.Errorf("pixel %d %d %d %d", r>>8, g>>8, b>>8, a>>8)
@@ -77,6 +77,8 @@ func TestCIFARErrors(t *testing.T) {
 	goldentest.WantError(t, err, "record 0", "label 10", "10 classes")
 	_, err = openSet(source.Config{Set: "cifar10-bin", Root: t.TempDir()})
 	goldentest.WantError(t, err, "data_batch_1.bin")
+	_, err = readCIFARLabels(iotest.ErrReader(io.ErrClosedPipe), 10)
+	goldentest.WantError(t, err, io.ErrClosedPipe.Error())
 }
 
 // TestCIFARAgainstFolders: the binary files and the folder of images have one source, so the first training image of a
@@ -86,9 +88,7 @@ func TestCIFARAgainstFolders(t *testing.T) {
 	folder := mustOpen(t, source.Config{Set: "cifar10", Root: goldentest.Shared(t, "cifar10")})
 	pixels := func(e data.Example) string {
 		img, err := e.Image(datatest.Decode)
-		if err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, err)
 		var b strings.Builder
 		for i := range 1024 {
 			r, g, bl, _ := img.At(i%32, i/32).RGBA()

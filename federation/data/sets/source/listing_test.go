@@ -233,9 +233,7 @@ func TestConfig(t *testing.T) {
 		"pooled-no-val": "0 0 0 2"} {
 		s, err := OpenIn(kinds, Config{Set: "cifar", Root: "x", Split: split,
 			ClassNames: map[string]string{"CAT": "puma"}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, err)
 		if got := fmt.Sprint(len(s.Train), len(s.Val), len(s.Test), len(s.Pool)); got != want ||
 			s.Classes[0] != "puma" || s.Template != "an image of a {}." {
 			t.Errorf("%s: %s, %+v", split, got, s)
@@ -260,9 +258,7 @@ func TestPixels(t *testing.T) {
 	rgb := func(p *Pixels, i, x int) string {
 		t.Helper()
 		img, err := p.Image(i)
-		if err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, err)
 		c := color.RGBAModel.Convert(img.At(x, 0)).(color.RGBA)
 		return fmt.Sprint(c.R, c.G, c.B, c.A, img.Bounds())
 	}

@@ -99,6 +99,7 @@ var hands = []methodtest.HandExample{
 		"r1/c1/kept/dyn/h/ctx": 0.28125,
 		"r1/c0/s0/loss":        math.Log(1+math.Exp(-1.6*dynM/math.Hypot(1, dynM))) + 0.375*dynM,
 		"r1/c0/s0/grad/ctx":    slope0(dynM) + 0.375}),
+	over("feddyn", options{"alpha": 0.0}, map[string]float64{"r0/merged/ctx": plain}),
 	over("fedopt", options{"server_lr": 0.1, "tau": 0.0125}, map[string]float64{
 		"r0/kept/opt/m/ctx": -0.0125, "r0/kept/opt/v/ctx": 0.00015625, "r0/merged/ctx": -0.05,
 		"r1/c0/s0/grad/ctx": slope0(-0.05)}),

@@ -56,9 +56,10 @@ func TestReportedNumbersAreBounded(t *testing.T) {
 		{"fednova", "nova/a", options{"most": 0.0}, []float32{2, 102}, 52},
 		{"qffl", "qffl/loss", q1, []float32{1, 1, 4}, 6. / 12}, {"qffl", "qffl/loss", q1, []float32{1, 1, 1e9},
 			12. / 18},
+		{"qffl", "qffl/loss", nil, []float32{0, 0}, 0}, // F of 1e-10 has a power, and steps of nearly 0
 	} {
 		got, err := mergedReports(t, c.wrapper, c.name, c.options, c.reported...)
-		if err != nil || math.Abs(got-c.want) > 1e-6 {
+		if err != nil || !(math.Abs(got-c.want) <= 1e-6) {
 			t.Errorf("%s of %v: %v, %v; want %v", c.wrapper, c.reported, got, err, c.want)
 		}
 		for _, bad := range []float32{-1, float32(math.NaN()), float32(math.Inf(1))} {

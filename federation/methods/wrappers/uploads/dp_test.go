@@ -100,9 +100,7 @@ func TestDPNoiseIsGaussian(t *testing.T) {
 	key := fmt.Sprintf(`{"run": "a", "key": %q, "released": {}}`, base64.StdEncoding.EncodeToString(make([]byte, 32)))
 	filetest.Write(t, path, key)
 	secret, err := noise.Open(path, "a")
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	for name, source := range map[string]method.Noise{"seed": nil, "secret": secret.ForRound(0, false)} {
 		var got []method.Upload
 		m := uploads.DP{Method: merging{ups: &got}, Clip: clip, Noise: z, Quantile: 0.5, Delta: 1e-5, Where: "server"}
