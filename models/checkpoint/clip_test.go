@@ -110,9 +110,7 @@ func list(t *testing.T, w *Weights) tensor.Map {
 func TestNamingSchemesAgree(t *testing.T) {
 	read := func(path string) (*Weights, tensor.Map) {
 		w, err := CLIP(open(t, path, Options{}))
-		if err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, err)
 		return w, list(t, w)
 	}
 	hw, hf := read("testdata/huggingface")
@@ -154,9 +152,7 @@ func TestLayerScale(t *testing.T) {
 	read := func(factor float32) tensor.Map {
 		m["visual.transformer.resblocks.1.ls_2.gamma"] = tensor.Of(slices.Repeat([]float32{factor}, 12), 12)
 		w, err := CLIP(fromMap(t, OpenCLIP, m, config(t, openclipConfigOf("", "")), Options{}))
-		if err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, err)
 		return list(t, w)
 	}
 	want := read(1)
@@ -200,9 +196,7 @@ func config(t *testing.T, text string) map[string]any {
 		return nil
 	}
 	m, err := parseJSON([]byte(text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	return m
 }
 
@@ -378,4 +372,6 @@ func TestSettings(t *testing.T) {
 	if _, err := setting(map[string]any{"k": n}, "k", 1); err == nil {
 		t.Error("a number that is none")
 	}
+	_, err := parseJSON([]byte("{} {}"))
+	goldentest.WantError(t, err, "text follows it")
 }

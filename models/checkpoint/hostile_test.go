@@ -10,7 +10,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/nlpodyssey/gopickle/types"
+
 	"promptfed/runtime/filetest"
+	"promptfed/runtime/goldentest"
 )
 
 // zipOf builds an archive, as torch.save would, from named members.
@@ -20,14 +23,10 @@ func zipOf(t testing.TB, method uint16, members ...string) []byte {
 	z := zip.NewWriter(&b)
 	for i := 0; i < len(members); i += 2 {
 		w, err := z.CreateHeader(&zip.FileHeader{Name: "a/" + members[i], Method: method})
-		if err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, err)
 		w.Write([]byte(members[i+1]))
 	}
-	if err := z.Close(); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, z.Close())
 	return b.Bytes()
 }
 
@@ -104,6 +103,7 @@ func TestHostilePickles(t *testing.T) {
 		{"repeats", tensorOf(4, 0, tuple(1<<15, 1<<15), tuple(0, 0)), "repeats a storage"},
 		{"strides missing", tensorOf(4, 0, tuple(2, 2), tuple(1)), "strides [1]"},
 		{"shape is a number", tensorOf(4, 0, num(4), tuple(1)), "shape"},
+		{"shape is a word", tensorOf(4, 0, "("+str("a")+"t", tuple(1)), "a tensor has offset 0, shape [] and"},
 		{"storage larger than member", tensorOf(5, 0, tuple(5), tuple(1)), "holds 16 bytes, but 20"},
 		{"storage of negative size", tensorOf(-5, 0, tuple(5), tuple(1)), "unsupported type or size"},
 		{"fine", tensorOf(4, 0, tuple(2, 2), tuple(1, 2)), ""},
@@ -119,6 +119,10 @@ func TestHostilePickles(t *testing.T) {
 			}
 		}
 	}
+	// Of four elements, a view of an old file has two from the last one on.
+	_, err := (&legacy{types: map[string]*storage{}}).persistent(&types.Tuple{"storage", storageType("F32"), "0", "cpu",
+		4, &types.Tuple{"view", 3, 2}})
+	goldentest.WantError(t, err, `a view of storage "0" lies outside its 4 elements`)
 }
 
 func TestHostileArchives(t *testing.T) {

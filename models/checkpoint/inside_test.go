@@ -4,6 +4,7 @@ import (
 	"maps"
 	"testing"
 
+	"promptfed/models/clip"
 	"promptfed/runtime/goldentest"
 	"promptfed/runtime/tensor"
 )
@@ -50,4 +51,13 @@ func TestOtherLibrariesAreNamed(t *testing.T) {
 		_, err := CLIP(fromMap(t, OpenCLIP, c.m, config(t, openclipConfigOf(c.vision, c.text)), Options{}))
 		goldentest.WantErrorOf(t, c.what, err, c.want)
 	}
+	// These weights have no attention pooling.
+	image := fieldsOf("vision_cfg", map[string]any{"timm_model_name": "vit_so400m_patch14_siglip_384",
+		"timm_pool": "map"})
+	image.timm(&Arch{Vision: clip.VisionArch{Width: 1152, Image: 224}})
+	goldentest.WantError(t, *image.err, `timm_pool "map" is not supported, or the weights have another pooling`)
+	// A published text tower of width 768 is not known by its name where the weights have another width.
+	text := fieldsOf("text_cfg", map[string]any{"hf_model_name": "roberta-base"})
+	text.huggingface(fromMap(t, OpenCLIP, nil, nil, Options{}), scheme{}, &Arch{})
+	goldentest.WantError(t, *text.err, `hf_model_name "roberta-base" with a width of 0 is not among those`)
 }

@@ -28,9 +28,7 @@ func truths(t testing.TB) map[string]map[string]goldentest.Fact {
 func open(t testing.TB, path string, opts Options) *Checkpoint {
 	t.Helper()
 	c, err := Open(path, opts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	t.Cleanup(func() { c.Close() })
 	return c
 }
@@ -39,9 +37,7 @@ func open(t testing.TB, path string, opts Options) *Checkpoint {
 func loaded(t testing.TB, h *Handle) *tensor.Tensor {
 	t.Helper()
 	x, err := h.Load()
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	return x
 }
 
@@ -58,9 +54,7 @@ func TestReadsWhatPyTorchReads(t *testing.T) {
 		got := map[string]goldentest.Fact{}
 		for _, n := range c.Names() {
 			h, err := c.Tensor(n)
-			if err != nil {
-				t.Fatal(err)
-			}
+			goldentest.NoError(t, err)
 			x := loaded(t, h)
 			got[n] = goldentest.FactOf(x)
 			if d := cmp.Diff(append([]int{}, h.Shape...), got[n].Shape); d != "" {
@@ -120,9 +114,7 @@ func TestRows(t *testing.T) {
 	} {
 		h, _ := c.Tensor(name)
 		part, err := h.Rows(1, 2)
-		if err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, err)
 		x := loaded(t, part)
 		if d := cmp.Diff(want, x.Data); d != "" || x.Shape[0] != 1 {
 			t.Errorf("%s: shape %v, %s", name, x.Shape, d)
@@ -253,18 +245,14 @@ func TestNeeded(t *testing.T) {
 	} {
 		all, dir := append(append([]string{}, others...), c.extra...), t.TempDir()
 		list, err := os.ReadDir(c.from)
-		if err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, err)
 		for _, e := range list {
 			all = append(all, e.Name())
 		}
 		var steps []string
 		for {
 			m, err := Needed(dir, all)
-			if err != nil {
-				t.Fatal(err)
-			}
+			goldentest.NoError(t, err)
 			m = slices.DeleteFunc(m, func(name string) bool { return exists(filepath.Join(dir, name)) })
 			if len(m) == 0 {
 				break

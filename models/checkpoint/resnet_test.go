@@ -3,6 +3,7 @@ package checkpoint
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -222,13 +223,23 @@ func TestFolded(t *testing.T) {
 		variance: one("var", 4-1e-5, 0.25-1e-5)}.folded()
 	weight := loaded(t, w)
 	bias, err := b.Load()
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	if got := fmt.Sprint(weight.Data, bias.Data); got != "[1.5 3 -8 16] [-2 0]" {
 		t.Errorf("folded: %s", got)
 	}
 	if again, _ := w.Load(); again.Data[0] != weight.Data[0] {
 		t.Errorf("loading twice folds twice: %g", again.Data[0])
 	}
+	// A bias (10, 20) is added to the second of two positions.
+	f := &finder{ckpt: fromMap(t, StateDict, tensor.Map{"bias": tensor.Of([]float32{10, 20}, 2)}, nil, Options{}),
+		used: map[string]bool{}}
+	if got := loaded(t, f.biased(one("positions", 1, 2, 3, 4), "bias", 2, 1)).Data; !slices.Equal(got, []float32{1, 2,
+		13, 24}) {
+		t.Errorf("with a bias: %v", got)
+	}
+	bad := one("bad", float32(math.NaN()))
+	_, err = finite(bad)
+	goldentest.WantError(t, err, `tensor "bad" holds NaN: the checkpoint is damaged`)
+	_, err = bad.Number()
+	goldentest.WantError(t, err, "bad is float32[1] [NaN], want one number")
 }

@@ -101,9 +101,7 @@ func TestTokenizerOptions(t *testing.T) {
 // cleans only white space: A is its byte, and the id of this byte at the end of a word is 256 larger.
 func TestTextsOnCLIP(t *testing.T) {
 	own, err := tokenizer.Load("../tokenizer/testdata/merges-1000.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	for _, c := range []struct {
 		x    Texts
 		text string
@@ -115,9 +113,7 @@ func TestTextsOnCLIP(t *testing.T) {
 		{Texts{tokenizer.TextCleaning{Clean: tokenizer.Canonicalize}, true}, "A.", 'a' - '!' + 256},
 	} {
 		tok, err := c.x.Apply(own)
-		if err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, err)
 		if ids, err := tok.Encode(c.text); err != nil || len(ids) != 1 || ids[0] != c.want {
 			t.Errorf("%+v: %v, %v, want %d", c.x, ids, err, c.want)
 		}

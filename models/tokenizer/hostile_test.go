@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"promptfed/runtime/filetest"
+	"promptfed/runtime/goldentest"
 )
 
 // TestDamagedFiles reads files that must be refused, and checks the messages.
@@ -128,9 +129,7 @@ func TestHostileFiles(t *testing.T) {
 	// An expression that would take exponential time is stopped.
 	tok, err := readHF(strings.NewReader(`{"model":{"type":"WordLevel","unk_token":"a","vocab":{"a":0,"b":1}},` + post +
 		`,"normalizer":{"type":"Replace","pattern":{"Regex":"(a+)+$"},"content":""}}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	if _, err := tok.Encode(strings.Repeat("a", 60) + "b"); err == nil || !strings.Contains(err.Error(), "(a+)+$") {
 		t.Errorf("error %v", err)
 	}
@@ -138,9 +137,7 @@ func TestHostileFiles(t *testing.T) {
 	tok, err = readHF(strings.NewReader(`{"model":{"type":"WordLevel","unk_token":"c","vocab":{"c":0,"\ufffdc":1}},` +
 		post + `,"normalizer":{"type":"Sequence","normalizers":[{"type":"Precompiled","precompiled_charsmap":"` +
 		`DAAAAACAAQBhDQAAAAAAAP8A"},{"type":"Replace","pattern":{"Regex":"b"},"content":"c"}]}}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	if ids, err := tok.Encode("ab"); err != nil || !slices.Equal(ids, []int{1}) {
 		t.Errorf("%v, %v", ids, err)
 	}
@@ -148,12 +145,13 @@ func TestHostileFiles(t *testing.T) {
 	tok, err = readHF(strings.NewReader(`{"model":{"type":"WordLevel","unk_token":"a","vocab":{"a":0,"b":1}},` + post +
 		`,"normalizer":{"type":"Sequence","normalizers":[` + strings.Repeat(
 		`{"type":"Replace","pattern":{"String":"a"},"content":"aaaaaaaaaaaaaaaa"},`, 30) + `{"type":"NFC"}]}}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	if _, err := tok.Encode("a"); err == nil || !strings.Contains(err.Error(), "makes more than") {
 		t.Errorf("error %v", err)
 	}
+	// By hand, SentencePiece's file of two usual pieces, </s> and a.
+	_, err = readSPM(strings.NewReader("\x0a\x06\x0a\x04</s>\x0a\x03\x0a\x01a"), true)
+	goldentest.WantError(t, err, "no token for unknown characters")
 }
 
 // FuzzReadBERT reads BERT's lists.
@@ -251,9 +249,7 @@ func FuzzReadHF(f *testing.F) {
 func reload(t *testing.T, tok *Tokenizer) {
 	t.Helper()
 	dir := t.TempDir()
-	if err := tok.WriteHF(dir); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, tok.WriteHF(dir))
 	back := load(t, dir)
 	same(t, tok, back)
 	tok.Encode("aaa ing low aaaab")

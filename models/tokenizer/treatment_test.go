@@ -57,18 +57,14 @@ func TestOpenCLIP(t *testing.T) {
 	for _, c := range golden.Cases {
 		tok := withSpecial(t, c.Tokenizer, c.Special)
 		treated, err := tok.WithCleaning(TextCleaning{Clean: c.Clean, StripSep: c.Strip})
-		if err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, err)
 		var plain, file bytes.Buffer
 		goldentest.NoError(t, tok.Write(&plain))
 		if err := treated.Write(&file); err != nil || !bytes.Equal(plain.Bytes(), file.Bytes()) {
 			t.Errorf("%s: a treatment changes the file: %v", c.Tokenizer, err)
 		}
 		back, err := readHF(&file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, err)
 		if back, err = back.WithCleaning(treated.Cleaning()); err != nil {
 			t.Fatal(err)
 		}
@@ -98,9 +94,7 @@ func TestOpenCLIP(t *testing.T) {
 func TestOwnCleaning(t *testing.T) {
 	own := small(t)
 	lower, err := own.WithCleaning(TextCleaning{Clean: Lower})
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	for _, c := range golden(t) {
 		for _, tok := range []*Tokenizer{own, lower} {
 			if got, err := tok.Encode(c.Text); err != nil || !slices.Equal(got, c.Small) {

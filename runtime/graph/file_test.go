@@ -21,11 +21,8 @@ func node(kind string, in, out string, at ...*onnx.AttributeProto) *onnx.NodePro
 func encoded(t *testing.T, f *graph.File) []byte {
 	t.Helper()
 	m, err := f.Model(f.Outputs...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	b := onnxtest.Marshal(t, m)
-	return b
+	goldentest.NoError(t, err)
+	return onnxtest.Marshal(t, m)
 }
 
 // TestReadWriteKeepsWhatItDoesNotKnow rewrites a model with unknown fields and operators, a subgraph, functions,
@@ -47,13 +44,9 @@ func TestReadWriteKeepsWhatItDoesNotKnow(t *testing.T) {
 	m.Graph.ProtoReflect().SetUnknown(unknown)
 	m.ProtoReflect().SetUnknown(unknown)
 	b, err := proto.Marshal(m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	f, err := graph.Read(b)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	first, second := encoded(t, f), encoded(t, f)
 	if !bytes.Equal(first, second) {
 		t.Error("the bytes differ from one writing to the next")
@@ -145,9 +138,7 @@ func TestHostileModels(t *testing.T) {
 		"has 5000 bytes; at most 4096":       model(18, node(strings.Repeat("n", 5000), "x", "y")),
 	} {
 		b, err := proto.Marshal(m)
-		if err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, err)
 		_, err = graph.Read(b)
 		goldentest.WantError(t, err, strings.TrimSpace(want))
 	}
@@ -175,5 +166,14 @@ func TestStatedShapes(t *testing.T) {
 	m.Graph.ValueInfo = []*onnx.ValueInfoProto{info("h", graph.Int64, make([]int64, graph.MaxRank+1)...)}
 	if h, _ := read(t, m).Node("h"); h.Rank() != -1 {
 		t.Errorf("h has %d axes", h.Rank())
+	}
+	// A name of a size that is no identifier is in parentheses, as a whole.
+	for param, want := range map[string]string{"B_2": "[B_2]", "2x": "[(2x)]", "a-b": "[(a-b)]", "~": "[(~)]"} {
+		m.Graph.ValueInfo = []*onnx.ValueInfoProto{info("h", graph.Int64, 1)}
+		m.Graph.ValueInfo[0].Type.GetTensorType().Shape.Dim[0].Value = &onnx.TensorShapeProto_Dimension_DimParam{
+			DimParam: param}
+		if h, _ := read(t, m).Node("h"); h.Shape().String() != want {
+			t.Errorf("the size %q has the shape %v, want %s", param, h.Shape(), want)
+		}
 	}
 }

@@ -163,14 +163,18 @@ type source string
 
 func (s source) String() string { return "from/" + string(s) }
 
-// An input has the source that it was declared from, under the text of the source. Other nodes have none.
+// An input has the source that it was declared from, under the text of the source. Other nodes have none. The size -1
+// of a placeholder is the batch's.
 func TestSources(t *testing.T) {
 	g := graph.New()
 	x, plain := g.InputFrom(source("x"), graph.Float, graph.Static(2)), g.Input("y", graph.Float, graph.Static(2))
 	if x.Name() != "from/x" || x.Source() != source("x") || x.Op().Placeholder() != nil {
 		t.Errorf("%s from %v", x.Name(), x.Source())
 	}
-	held := g.Placeholder(struct{ X graph.Node }{x}, graph.Float, []int{2})
+	held := g.Placeholder(struct{ X graph.Node }{x}, graph.Float, []int{-1, 2})
+	if held.Shape().String() != "[B,2]" {
+		t.Errorf("the placeholder has the shape %v", held.Shape())
+	}
 	for _, n := range []graph.Node{plain, x.Exp(), held} {
 		if n.Source() != nil {
 			t.Errorf("%v has the source %v", n, n.Source())

@@ -11,8 +11,8 @@ import (
 	"promptfed/runtime/onnx"
 )
 
-// Sums and casts join operators only where nothing else needs what lies between. W is [16,16], b [16] and four [4]; low
-// is the version of low precision, in bfloat16.
+// Sums and casts join operators only where nothing else needs what lies between. W is [16,16], narrow [16,4], b [16]
+// and four [4]; low is the version of low precision, in bfloat16.
 func TestForDevice(t *testing.T) {
 	const bfloat16, float32Type = int64(onnx.TensorProto_BFLOAT16), int64(onnx.TensorProto_FLOAT)
 	cast := func(in, out string, to int64) *onnx.NodeProto {
@@ -43,6 +43,8 @@ func TestForDevice(t *testing.T) {
 			""},
 		"no product": {[]*onnx.NodeProto{node("Neg", "x", "a"), bias, op("AddSameShape", "c x", "y")}, 0, ""},
 		"no bias":    {[]*onnx.NodeProto{product, node("Add", "a four", "c"), op("AddSameShape", "c x", "y")}, 0, ""},
+		"columns that fill no vectors": {[]*onnx.NodeProto{node("MatMul", "x narrow", "a"), node("Add", "a four", "c"),
+			op("AddSameShape", "c x", "y")}, 0, ""},
 		"another reader": {[]*onnx.NodeProto{product, bias, op("AddSameShape", "c x", "z"),
 			node("Mul", "z c", "y")}, 0, ""},
 		"a gradient of layer norm": {[]*onnx.NodeProto{op("LayerNormGrad", "x b m d x", "g"),
@@ -83,7 +85,8 @@ func TestForDevice(t *testing.T) {
 		}
 		m := &onnx.ModelProto{OpsetImport: []*onnx.OperatorSetIdProto{{Version: 18}}, Graph: &onnx.GraphProto{
 			Node: c.nodes, Input: []*onnx.ValueInfoProto{{Name: "x"}}, Output: []*onnx.ValueInfoProto{{Name: "y"}},
-			Initializer: []*onnx.TensorProto{tensor("W", 16, 16), tensor("b", 16), tensor("four", 4)}}}
+			Initializer: []*onnx.TensorProto{tensor("W", 16, 16), tensor("narrow", 16, 4), tensor("b", 16),
+				tensor("four", 4)}}}
 		before := proto.Clone(m).(*onnx.ModelProto)
 		old := convert.Slice(onnx.UsedNodes(m.Graph.Node, m.Graph.Output), describe)
 		got := convert.Slice(ForDevice(m, c.low).Graph.Node, describe)

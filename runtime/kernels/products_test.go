@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"promptfed/runtime/convert"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/onnx"
 )
 
@@ -178,13 +179,9 @@ func TestPack(t *testing.T) {
 		matrix[i] = float32(i)
 	}
 	data, err := binary.Append(nil, binary.LittleEndian, matrix)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	panels, err := PackedMatrix{K: rows, N: columns, Panel: panel}.Pack(data)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	defer Free(panels)
 	for i, got := range unsafe.Slice((*float32)(panels), rows*columns) {
 		row, column := i/panel%rows, i/(panel*rows)*panel+i%panel

@@ -47,9 +47,7 @@ func decode(t *testing.T, from map[string]any, into any) {
 	if err == nil {
 		err = d.Decode(from)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 }
 
 func (g goldens) tensors(from map[string][]float32) tensor.Map {
@@ -120,9 +118,7 @@ func TestOptimizers(t *testing.T) {
 func must(t *testing.T, cfg Config) *Optimizer {
 	t.Helper()
 	o, err := New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	return o
 }
 
@@ -322,6 +318,7 @@ func TestLoadErrors(t *testing.T) {
 			t.Errorf("%s: a refused state was kept", c.name)
 		}
 	}
+	goldentest.WantError(t, must(t, Config{Name: "sgd"}).Load(first), "not of this optimizer, which keeps no state")
 	o := must(t, Config{Name: "sgd", Momentum: .9})
 	goldentest.NoError(t, o.Load(tensor.Map{"momentum/b/x": b(), "momentum/step/x": step(1)}))
 	x3 := tensor.Map{"x": tensor.New(3)}

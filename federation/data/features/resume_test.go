@@ -21,6 +21,7 @@ import (
 	"promptfed/federation/data/features"
 	"promptfed/federation/method"
 	"promptfed/runtime/busytest"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/ort"
 )
 
@@ -69,9 +70,7 @@ func TestStopped(t *testing.T) {
 		if n := len(shardsIn(t, dir)); n != c.shards || begun != 1 {
 			t.Errorf("%s: %d shards are left, and images from number %d on were computed", name, n, begun)
 		}
-		if err := os.Remove(dir + slices.Min(slices.Collect(maps.Keys(shardsIn(t, dir))))); err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, os.Remove(dir+slices.Min(slices.Collect(maps.Keys(shardsIn(t, dir))))))
 		begun = 0
 		extract(t, x, b, list, 1)
 		if begun != 64*(c.shards-1)+1 || last != 400 {
@@ -92,16 +91,12 @@ func TestKilled(t *testing.T) {
 	const env, envImages = "PROMPTFED_TEST_FEATURES", "PROMPTFED_TEST_IMAGES"
 	list := func(dir string) []data.Example {
 		paths, err := filepath.Glob(filepath.Join(dir, "*.png"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, err)
 		return files(t, paths...)
 	}
 	if dirs := filepath.SplitList(os.Getenv(env)); len(dirs) == 2 {
 		left, err := strconv.Atoi(os.Getenv(envImages))
-		if err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, err)
 		// slow enough to be killed within a shard
 		x := features.Extractor{Cache: data.Cache{Dir: dirs[0]}, Workers: 1,
 			Progress: func(string, int, int) {
@@ -113,9 +108,7 @@ func TestKilled(t *testing.T) {
 		for _, what := range []string{method.ImageInput, method.PixelsInput} {
 			rows, err := x.Rows(context.Background(), features.Request{Bundle: small(t),
 				List: list(dirs[1]), Views: 2, What: what})
-			if err != nil {
-				t.Fatal(err)
-			}
+			goldentest.NoError(t, err)
 			for _, r := range rows {
 				r.Close()
 			}
@@ -131,9 +124,7 @@ func TestKilled(t *testing.T) {
 		cmd.Env = append(os.Environ(), env+"="+dir+string(filepath.ListSeparator)+from, temporary,
 			envImages+"="+strconv.Itoa(images))
 		cmd.Stdout, cmd.Stderr = &said, &said
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, cmd.Start())
 		ended := make(chan error, 1)
 		go func() { ended <- cmd.Wait() }()
 		return cmd, ended
@@ -171,9 +162,13 @@ func TestKilled(t *testing.T) {
 
 // TestStorage: pixels of 150 images [3,8,8] in half precision take 150*3*64*2 bytes and 200 more for each of 3 shards:
 // 8 and a header of 157 or 158, padded to a multiple of 8, and 32 of SHA-256 (rows.go). A disk with less space is
-// refused before anything is computed, and a disk with enough space is accepted.
+// refused before anything is computed, and a disk with enough space is accepted. Hashes of images that are known are
+// not computed again, so the cache keeps none.
 func TestStorage(t *testing.T) {
 	b, list, dir := small(t), images(t, 150), t.TempDir()
+	for i := range list {
+		list[i].ContentHash[0] = byte(1 + i)
+	}
 	size := b.Preprocess.Size
 	want := int64(150*3*size*size*2 + 3*(168+32))
 	left := want + 64<<20 - 1
@@ -200,9 +195,7 @@ func TestStorage(t *testing.T) {
 		t.Errorf("a disk with room: %v", err)
 	}
 	rows, err := x.Rows(context.Background(), r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	defer rows[0].Close()
 	taken := 0
 	for _, raw := range shardsIn(t, dir) {
@@ -215,5 +208,8 @@ func TestStorage(t *testing.T) {
 	}
 	if s.Large() || !(features.Storage{Bytes: 2e8}).Large() {
 		t.Error("what is worth a line")
+	}
+	if _, err := os.Stat(filepath.Join(dir, "contents")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("known hashes are computed: %v", err)
 	}
 }

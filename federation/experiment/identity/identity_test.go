@@ -53,6 +53,7 @@ func TestContinue(t *testing.T) {
 		{1, map[string]any{roundsKey: 2}, "has 3 finished rounds, but train.rounds is 2"},
 		{1, map[string]any{"train.lr": 5}, "train.lr is 0.002 there, 5 now"},
 		{1, map[string]any{"train.lr": 5, "options.tokens": 4}, "holds another experiment: train.lr is"},
+		{1, map[string]any{"options.tokens": 4}, "options.tokens is none there, 4 now"},
 		{1, map[string]any{"method": "fedpgp"}, "method is promptfl there, fedpgp now"},
 		{2, nil, "holds seed 1, this is seed 2"},
 	} {

@@ -43,18 +43,14 @@ func built(content []byte, more options) error {
 // sound is the witness with the most parts.
 func sound(t testing.TB, name string) []byte {
 	b, err := methodtest.ONNXFiles[name]()
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	return b
 }
 
 // changed is a sound file with other metadata or another model.
 func changed(t testing.TB, name string, meta func(*fromfile.Metadata), model func(*onnx.ModelProto)) []byte {
 	m, err := onnx.Unmarshal(sound(t, name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	if meta != nil {
 		var x fromfile.Metadata
 		goldentest.NoError(t, json.Unmarshal([]byte(m.MetadataProps[0].Value), &x))
@@ -80,9 +76,7 @@ func TestBadFiles(t *testing.T) {
 	}
 	graphOf := func(parameter fromfile.Parameter, outputs func(g *graph.Graph) []graph.Output) []byte {
 		b, err := methodtest.ONNXFile(fromfile.Metadata{Parameters: []fromfile.Parameter{parameter}}, outputs)
-		if err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, err)
 		return b
 	}
 	ctx := fromfile.Parameter{Name: "ctx", Owner: "shared", Tokens: 3,
@@ -149,6 +143,11 @@ func TestBadFiles(t *testing.T) {
 				m.Graph.Initializer = append(m.Graph.Initializer, &onnx.TensorProto{Name: "down/c",
 					DataType: int32(graph.Float), FloatData: []float32{0}})
 			}),
+		`output "merged/local" is not`: changed(t, "fedpha", nil, func(m *onnx.ModelProto) { // which is private
+			m.Graph.Node = append(m.Graph.Node, &onnx.NodeProto{OpType: "Identity", Input: []string{"logits"},
+				Output: []string{"merged/local"}})
+			m.Graph.Output = append(m.Graph.Output, &onnx.ValueInfoProto{Name: "merged/local"})
+		}),
 		"there is no such output": meta(func(m *fromfile.Metadata) { m.Up["more"] = m.Up["dc"] }),
 		"like names":              meta(func(m *fromfile.Metadata) { m.State["c"] = fromfile.Tensor{Like: "x"} }),
 		"detach names":            meta(func(m *fromfile.Metadata) { m.Detach = []string{"nothing"} }),
@@ -156,6 +155,11 @@ func TestBadFiles(t *testing.T) {
 			m.State["c"] = fromfile.Tensor{Shape: []fromfile.Size{{N: 1}, {Sym: "w"}}}
 		}),
 		"mass is 0.001 to 1, eps 0.0001 to 10000":     function("plan", "transport", `{"mass":2}`, "similarity"),
+		"eps 0.0001 to 10000":                         function("plan", "transport", `{"eps":0}`, "similarity"),
+		"iters 1 to 10000":                            function("plan", "transport", `{"iters":0}`, "similarity"),
+		"10000, threshold from 0":                     function("plan", "transport", `{"iters":10001}`, "similarity"),
+		"threshold from 0":                            function("plan", "transport", `{"threshold":-1}`, "similarity"),
+		"stop image, pair or code":                    function("plan", "transport", `{"stop":"x"}`, "similarity"),
 		"is not one of cosine":                        function("f", "svd", ""),
 		"has 2 arguments, not 1":                      function("f", "project", "", "param/ctx"),
 		`reads "x", which is neither`:                 function("f", "cross_entropy", "", "x"),
@@ -247,8 +251,9 @@ func TestBadFiles(t *testing.T) {
 	} {
 		goldentest.WantError(t, built(b, nil), want)
 	}
-	if err := built(function("plan", "transport", `{"mass":1}`, "similarity"), nil); err != nil {
-		t.Errorf("the largest mass: %v", err)
+	for _, b := range [][]byte{function("plan", "transport", `{"mass":1,"threshold":0}`, "similarity"),
+		meta(func(m *fromfile.Metadata) { m.State["s"] = fromfile.Tensor{Shape: []fromfile.Size{{N: 1 << 24}}} })} {
+		goldentest.NoError(t, built(b, nil)) // numbers at the ends of what is allowed
 	}
 	if name := fromfile.Name(meta(func(m *fromfile.Metadata) { m.Name = strings.Repeat("x", 61) })); name != "" {
 		t.Errorf("a refused file has the name %s", name)

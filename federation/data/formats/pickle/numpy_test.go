@@ -40,9 +40,7 @@ func TestElements(t *testing.T) {
 		{"i16", false, strings.Repeat("a", 16), "numpy type i16"},
 	} {
 		dtype, err := newNpType(c.code)
-		if err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, err)
 		d := dtype.(*DType)
 		d.big = c.big
 		a, err := newNpArray(d, []int{1}, c.raw, true)
@@ -77,6 +75,8 @@ func TestTypesAndShapes(t *testing.T) {
 	goldentest.NoError(t, err)
 	_, err = buffer.(pickleCall)("abcd", &DType{Letter: 'u', Size: 2})
 	goldentest.WantError(t, err, "a numpy buffer without its shape")
+	_, err = pickleShape(3)
+	goldentest.WantError(t, err, "a numpy array without a shape")
 	for _, c := range []struct {
 		dims types.Tuple
 		want string
@@ -166,9 +166,9 @@ func TestValuesOfLists(t *testing.T) {
 	a := &Array{Shape: []int{1 << 20}, Dtype: DType{Letter: 'S', Size: 33}, File: &blob{}}
 	_, err := a.bytes(failing{})
 	goldentest.WantError(t, err, "where names or labels are expected")
-	short := &Array{Shape: []int{3}, Dtype: DType{Letter: 'u', Size: 1}, File: &blob{unpickle.Outside{Length: 3}}}
-	if _, err := short.values(strings.NewReader("ab")); err == nil ||
-		err.Error() != "a numpy array of 3 elements ends after 2 bytes" {
+	short := &Array{Shape: []int{3}, Dtype: DType{Letter: 'u', Size: 2}, File: &blob{unpickle.Outside{Length: 6}}}
+	if _, err := short.values(strings.NewReader("abcde")); err == nil ||
+		err.Error() != "a numpy array of 3 elements ends after 5 bytes" {
 		t.Error(err)
 	}
 	// By hand, rows of two columns: in Fortran order the elements alternate between the rows.

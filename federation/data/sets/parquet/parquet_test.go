@@ -41,9 +41,7 @@ func red(t testing.TB, list []data.Example) []int {
 			return int(r>>8) / 10, nil
 		},
 		func(_ int, n int, _ *data.BadImage) error { out = append(out, n); return nil })
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	return out
 }
 
@@ -224,12 +222,15 @@ func TestParquetErrors(t *testing.T) {
 			"test.parquet": "none.parquet"})})
 		goldentest.WantError(t, err, "train.parquet", "compression", "snappy")
 	}
-	_, err := openSet(source.Config{Set: "parquet", Root: put(t, map[string]string{"train.parquet": "words.parquet",
-		"test.parquet": "none.parquet"})})
-	goldentest.WantError(t, err, "train.parquet", "label", "earlier files")
+	for file, says := range map[string]string{"none.parquet": "earlier files",
+		"numbers.parquet": "labels are text in some files and numbers in others"} {
+		_, err := openSet(source.Config{Set: "parquet", Root: put(t, map[string]string{"train.parquet": "words.parquet",
+			"test.parquet": file})})
+		goldentest.WantError(t, err, "train.parquet", "label", says)
+	}
 	root := put(t, map[string]string{"train.parquet": "words.parquet"})
 	wordParquet(t, filepath.Join(root, "test.parquet"), "a")
-	_, err = openSet(source.Config{Set: "parquet", Root: root})
+	_, err := openSet(source.Config{Set: "parquet", Root: root})
 	goldentest.WantError(t, err, "only some images have a domain")
 	root = datatest.Tree(t, "a/x.txt")
 	_, err = openSet(source.Config{Set: "parquet", Root: root})

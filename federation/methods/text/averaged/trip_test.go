@@ -59,7 +59,7 @@ func TestTRIPKeysFit(t *testing.T) {
 	goldentest.WantErrorOf(t, "keys", err, "6 wide", "backbone wide is 8")
 }
 
-// Tokens that cannot be routed are refused in one line.
+// Tokens that cannot be routed are refused in one line, and a server's step where a running mean is tested.
 func TestTRIPRefuses(t *testing.T) {
 	for want, c := range map[string]struct {
 		options map[string]any
@@ -80,6 +80,12 @@ func TestTRIPRefuses(t *testing.T) {
 		}
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%v, want %q", err, want)
+		}
+	}
+	for average, says := range map[string]string{"none": "", "ema": "set options.average: none"} {
+		m := methodtest.Build(t, "trip", nil, map[string]any{"average": average})
+		if got := method.PropertiesOf(m).Roles[method.ServerStep]; got != says {
+			t.Errorf("average %s: %q, want %q", average, got, says)
 		}
 	}
 }

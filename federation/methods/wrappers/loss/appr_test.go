@@ -63,6 +63,8 @@ func TestApprRefuses(t *testing.T) {
 		{"promptfl", []string{"appr"}, methodtest.Options{"prompts": []string{"global"}},
 			"called global; the base method shares ctx"},
 		{"fedappr", []string{"fedprox", "appr"}, nil, "has these terms already"},
+		{"fedtpg", []string{"appr"}, methodtest.Options{"prompts": []string{"generator/cross/ff/out/w"}},
+			"generator/cross/ff/out/w is [8,32]; the discriminator reads prompts of width 8"},
 	} {
 		if _, err := methods.Build(c.name, c.with, c.options); err == nil || !strings.Contains(err.Error(), c.words) {
 			t.Errorf("%s %v %v: %v", c.name, c.with, c.options, err)

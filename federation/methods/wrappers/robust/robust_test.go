@@ -147,6 +147,7 @@ func TestGeometricMedian(t *testing.T) {
 	for _, c := range []struct{ points, want []float32 }{
 		{[]float32{0, 0, 1, 0, 0.5, 0.8660254, 0.5, 0.28867513}, []float32{0.5, 0.28867513}},
 		{[]float32{0, 0, 4, 0, 0, 3}, []float32{0.695790, 0.751178}},
+		{[]float32{0, 0, 4e-3, 0, 0, 3e-3}, []float32{0.695790e-3, 0.751178e-3}}, // the same in another unit
 		{[]float32{2, 2, 2, 2, 2, 2}, []float32{2, 2}},
 		{[]float32{0, 0, 1, 0, -1, 0.1}, []float32{0, 0}},
 	} {
@@ -161,7 +162,7 @@ func TestGeometricMedian(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i, want := range c.want {
-			if got := g.Shared["ctx"].Data[i]; !(math.Abs(float64(got-want)) <= 1e-4) || want == 0 && got != 0 {
+			if got := g.Shared["ctx"].Data[i]; !(math.Abs(float64(got-want)) <= 1e-4*math.Abs(float64(want))) {
 				t.Errorf("of %v: %v, not %v", c.points, g.Shared["ctx"].Data, c.want)
 			}
 		}
