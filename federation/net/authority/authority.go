@@ -14,7 +14,10 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"syscall"
 	"time"
+
+	"github.com/gofrs/flock"
 
 	"promptfed/federation/net/certs"
 	"promptfed/runtime/atomicfile"
@@ -22,6 +25,9 @@ import (
 
 // caName is the name of the authority's own certificate. A folder holds NAME.pem and NAME-key.pem for each name.
 const caName = "ca"
+
+// lockFile is the file in the authority's folder that a process locks while it uses the authority.
+const lockFile = "lock"
 
 func certFile(dir, name string) string { return filepath.Join(dir, name+".pem") }
 func keyFile(dir, name string) string  { return filepath.Join(dir, name+"-key.pem") }
@@ -35,6 +41,7 @@ func Make(dir, authority string, clients int, hosts []string, life time.Duration
 	if err != nil {
 		return maker.made, err
 	}
+	defer maker.lock.Close()
 
 	names := []string{certs.ServerName, certs.StatusUser, certs.WorkerUser}
 	for k := range clients {
@@ -63,24 +70,36 @@ type maker struct {
 	dir      string // of the certificates
 	folder   string // of the authority
 	keyPath  string // of the authority
+	lock     *flock.Flock
 	from, to time.Time
 	ca       *x509.Certificate
 	key      crypto.Signer
 	made     int
 }
 
-// open opens the authority of two folders, and makes a missing one.
+// open opens the authority of two folders, and makes a missing one. It waits until no other process uses the authority;
+// the caller closes the lock.
 func open(dir, authority string, life time.Duration) (*maker, error) {
 	now := time.Now()
 	m := &maker{dir: dir, folder: authority, keyPath: keyFile(authority, caName), from: now.Add(-time.Hour),
-		to: now.Add(life)}
+		to: now.Add(life), lock: flock.New(filepath.Join(authority, lockFile), flock.SetPermissions(0o600))}
 	for _, d := range []string{dir, authority} {
 		if err := os.MkdirAll(d, 0o700); err != nil {
 			return m, err
 		}
 	}
 
-	return m, m.authority()
+	// Some network file systems have no locks.
+	if err := m.lock.Lock(); err != nil && !errors.Is(err, errors.ErrUnsupported) && !errors.Is(err, syscall.ENOLCK) {
+		return m, fmt.Errorf("cannot lock the authority: %w; make its folder writable", err)
+	}
+
+	err := m.authority()
+	if err != nil {
+		m.lock.Close()
+	}
+
+	return m, err
 }
 
 // authority reads the folder's authority, or makes one.

@@ -2,10 +2,13 @@ package authority
 
 import (
 	"crypto/x509"
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"promptfed/federation/net/certs"
 	"promptfed/runtime/filetest"
@@ -52,6 +55,28 @@ func TestKeyElsewhere(t *testing.T) {
 	}
 	_, err := Make(dir, signer, 2, nil, time.Hour)
 	goldentest.WantError(t, err, certFile(dir, caName), keyFile(signer, caName), "--authority")
+}
+
+// Whoever uses an authority at once with others, from its first use on, gets a valid certificate and a lasting
+// revocation.
+func TestAtOnce(t *testing.T) {
+	h := newHolder(t)
+	var group errgroup.Group
+	for k := range 16 {
+		r, _ := wantRequest(t, certs.UserOf(k))
+		group.Go(func() error { return errors.Join(h.approve(r, false), h.replace([]string{r.Name}, nil)) })
+	}
+	goldentest.NoError(t, group.Wait())
+	ca, err := readCert(certFile(h.dir, caName))
+	goldentest.NoError(t, err)
+	list, err := Revoked(h.dir)
+	goldentest.NoError(t, err)
+	for k := range 16 {
+		c, err := readCert(certFile(h.dir, certs.UserOf(k)))
+		if err != nil || c.CheckSignatureFrom(ca) != nil || list.Check([]*x509.Certificate{c}) == nil {
+			t.Errorf("the certificate of client %d is of another authority, or not revoked: %v", k, err)
+		}
+	}
 }
 
 // The configuration of a name has its certificate, valid from an hour ago, and the authority's; another's is refused.

@@ -27,6 +27,7 @@ func Replace(dir, authority string, revoke, renew []string, life time.Duration, 
 	if err != nil {
 		return err
 	}
+	defer maker.lock.Close()
 
 	if len(revoke) > 0 {
 		if err := maker.revoke(revoke, say); err != nil {

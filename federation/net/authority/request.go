@@ -143,6 +143,7 @@ func Approve(dir, authority string, request Request, hosts []string, replace boo
 	if err != nil {
 		return err
 	}
+	defer maker.lock.Close()
 
 	list, err := maker.revoked()
 	if err != nil {
