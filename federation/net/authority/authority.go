@@ -29,6 +29,9 @@ const caName = "ca"
 // lockFile is the file in the authority's folder that a process locks while it uses the authority.
 const lockFile = "lock"
 
+// authorityYears is how long an authority lasts: longer than any run, since its end is that of all its certificates.
+const authorityYears = 20
+
 func certFile(dir, name string) string { return filepath.Join(dir, name+".pem") }
 func keyFile(dir, name string) string  { return filepath.Join(dir, name+"-key.pem") }
 
@@ -71,7 +74,7 @@ type maker struct {
 	folder   string // of the authority
 	keyPath  string // of the authority
 	lock     *flock.Flock
-	from, to time.Time
+	from, to time.Time // of certificates
 	ca       *x509.Certificate
 	key      crypto.Signer
 	made     int
@@ -95,11 +98,20 @@ func open(dir, authority string, life time.Duration) (*maker, error) {
 	}
 
 	err := m.authority()
-	if err != nil {
-		m.lock.Close()
+	if err == nil {
+		err = checkEnd(certFile(dir, caName), m.ca)
 	}
 
-	return m, err
+	if err != nil {
+		m.lock.Close()
+		return m, err
+	}
+
+	if m.ca.NotAfter.Before(m.to) {
+		m.to = m.ca.NotAfter
+	}
+
+	return m, nil
 }
 
 // authority reads the folder's authority, or makes one.
@@ -143,15 +155,16 @@ func (m *maker) create() error {
 	}
 
 	m.ca = &x509.Certificate{Subject: pkix.Name{CommonName: "promptfed authority"}, IsCA: true,
-		BasicConstraintsValid: true, MaxPathLenZero: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageCRLSign}
+		NotBefore: m.from, NotAfter: m.from.AddDate(authorityYears, 0, 0), BasicConstraintsValid: true,
+		MaxPathLenZero: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageCRLSign}
 	m.ca, err = m.sign(caName, *m.ca, m.ca, m.key.Public())
 	return err
 }
 
 // issue makes the certificate of a name for a public key.
 func (m *maker) issue(name string, hosts []string, key crypto.PublicKey) error {
-	t := x509.Certificate{Subject: pkix.Name{CommonName: name}, KeyUsage: x509.KeyUsageDigitalSignature,
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}
+	t := x509.Certificate{Subject: pkix.Name{CommonName: name}, NotBefore: m.from, NotAfter: m.to,
+		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}
 	if name == certs.ServerName {
 		t.ExtKeyUsage = append(t.ExtKeyUsage, x509.ExtKeyUsageServerAuth)
 		t.DNSNames, t.IPAddresses = addresses(hosts)
@@ -186,7 +199,6 @@ func hostsOf(names []string, ips []net.IP) []string {
 // sign signs a certificate and writes it.
 func (m *maker) sign(name string, t x509.Certificate, by *x509.Certificate, key crypto.PublicKey) (
 	*x509.Certificate, error) {
-	t.NotBefore, t.NotAfter = m.from, m.to
 	der, err := x509.CreateCertificate(rand.Reader, &t, by, key, m.key)
 	if err != nil {
 		return nil, err

@@ -79,6 +79,31 @@ func TestAtOnce(t *testing.T) {
 	}
 }
 
+// An authority lasts for 20 years, and its certificates at most as long. One that has ended is refused everywhere.
+func TestEnd(t *testing.T) {
+	h := newHolder(t)
+	_, short := Make(h.dir, h.signer, 0, nil, time.Hour)
+	_, long := Make(h.dir, h.signer, 1, nil, 100*365*24*time.Hour)
+	goldentest.NoError(t, errors.Join(short, long))
+	end, err := End(h.dir)
+	c, e := readCert(certFile(h.dir, certs.UserOf(0)))
+	if errors.Join(err, e) != nil || end.Year() < time.Now().Year()+19 || !c.NotAfter.Equal(end) {
+		t.Errorf("the authority ends on %v, a certificate on %v; %v, %v", end, c.NotAfter, err, e)
+	}
+	m, err := open(h.dir, h.signer, time.Hour)
+	goldentest.NoError(t, err)
+	ca := *m.ca
+	ca.NotAfter = time.Unix(1e9, 0)
+	_, err = m.sign(caName, ca, &ca, m.key.Public())
+	goldentest.NoError(t, errors.Join(err, m.lock.Close()))
+	_, makes := Make(h.dir, h.signer, 2, nil, time.Hour)
+	_, opens := ClientTLS(h.dir, certs.UserOf(0))
+	r, _ := wantRequest(t, certs.UserOf(1))
+	for _, err := range []error{makes, opens, h.approve(r, false), h.replace(nil, []string{certs.UserOf(0)})} {
+		goldentest.WantError(t, err, certFile(h.dir, caName)+" ended on 2001-09-09")
+	}
+}
+
 // The configuration of a name has its certificate, valid from an hour ago, and the authority's; another's is refused.
 func TestClientTLS(t *testing.T) {
 	dir, signer := t.TempDir(), t.TempDir()
@@ -112,5 +137,5 @@ func TestClientTLS(t *testing.T) {
 	goldentest.WantError(t, err, certFile(dir, caName)+" may not sign a list of revoked certificates")
 	filetest.Write(t, certFile(dir, caName), "nothing")
 	_, err = ClientTLS(dir, "server")
-	goldentest.WantError(t, err, certFile(dir, caName)+" holds no certificate")
+	goldentest.WantError(t, err, certFile(dir, caName)+": it holds no certificate")
 }

@@ -192,12 +192,7 @@ func Approve(dir, authority string, request Request, hosts []string, replace boo
 		return err
 	}
 
-	until := maker.to
-	if maker.ca.NotAfter.Before(until) {
-		until = maker.ca.NotAfter
-	}
-
-	say("%s is valid until %s: send it and %s back; neither is secret\n", path, until.Format(time.DateOnly),
+	say("%s is valid until %s: send it and %s back; neither is secret\n", path, maker.to.Format(time.DateOnly),
 		certFile(dir, caName))
 	return nil
 }

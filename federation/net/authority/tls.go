@@ -3,9 +3,12 @@ package authority
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"time"
 
 	"promptfed/federation/net/certs"
 	"promptfed/runtime/atomicfile"
@@ -37,32 +40,62 @@ func ServerTLS(dir string) (*tls.Config, error) {
 
 // Revoked returns the revoked certificates of a folder.
 func Revoked(dir string) (*certs.RevocationList, error) {
-	text, err := readAuthority(dir)
+	ca, err := readAuthority(dir)
 	if err != nil {
 		return nil, err
 	}
-	return certs.OpenRevocationList(filepath.Join(dir, certs.RevocationFile), text)
+	return certs.OpenRevocationList(filepath.Join(dir, certs.RevocationFile), ca)
 }
 
-// readAuthority reads the certificate of a folder's authority.
-func readAuthority(dir string) ([]byte, error) {
-	text, err := os.ReadFile(certFile(dir, caName))
+// readAuthority reads the certificates of a folder's authority. The first ends last, and must not have ended.
+func readAuthority(dir string) ([]*x509.Certificate, error) {
+	path := certFile(dir, caName)
+	text, err := os.ReadFile(path)
 	if err != nil {
-		err = fmt.Errorf("--tls: %w; promptfed certs makes such a folder", err)
+		return nil, fmt.Errorf("--tls: %w; promptfed certs makes such a folder", err)
 	}
-	return text, err
+
+	list, err := certs.DecodeCertificates(text)
+	if err == nil && len(list) == 0 {
+		err = errors.New("it holds no certificate")
+	}
+
+	if err != nil {
+		return nil, fmt.Errorf("--tls: %s: %w", path, err)
+	}
+
+	slices.SortStableFunc(list, func(a, b *x509.Certificate) int { return b.NotAfter.Compare(a.NotAfter) })
+	return list, checkEnd(path, list[0])
+}
+
+// End returns when the authority of a folder ends, and with it all its certificates.
+func End(dir string) (time.Time, error) {
+	list, err := readAuthority(dir)
+	if err != nil {
+		return time.Time{}, err
+	}
+	return list[0].NotAfter, nil
+}
+
+// checkEnd returns an error if an authority's certificate, from the file at path, has ended.
+func checkEnd(path string, ca *x509.Certificate) error {
+	if time.Now().After(ca.NotAfter) {
+		return fmt.Errorf("the authority %s ended on %s; make a new one with promptfed certs in another folder, and "+
+			"give its ca.pem and new certificates to all machines", path, ca.NotAfter.Format(time.DateOnly))
+	}
+	return nil
 }
 
 // ClientTLS returns a TLS configuration with the certificate of a name.
 func ClientTLS(dir, name string) (*tls.Config, error) {
-	text, err := readAuthority(dir)
+	list, err := readAuthority(dir)
 	if err != nil {
 		return nil, err
 	}
 
 	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM(text) {
-		return nil, fmt.Errorf("--tls: %s holds no certificate", certFile(dir, caName))
+	for _, ca := range list {
+		pool.AddCert(ca)
 	}
 
 	pair, err := readPair(certFile(dir, name), keyFile(dir, name))

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"strings"
+	"time"
 )
 
 // Explain returns what is wrong with a certificate, and what to do, for an error of a TLS connection with host; nil for
@@ -13,6 +14,7 @@ import (
 func Explain(host, between string, err error) error {
 	var unknown x509.UnknownAuthorityError
 	var name x509.HostnameError
+	var invalid x509.CertificateInvalidError
 	switch {
 	case errors.As(err, &unknown):
 		by := "another authority"
@@ -24,6 +26,9 @@ func Explain(host, between string, err error) error {
 	case errors.As(err, &name):
 		return fmt.Errorf("the certificate of %s is for other names: %w; use one of them in the URL, or make a "+
 			"certificate with --host", host, name)
+	case errors.As(err, &invalid) && invalid.Reason == x509.Expired && invalid.Cert.IsCA:
+		return fmt.Errorf("the authority of %s, ca.pem, ended on %s; ask its holder for the ca.pem and a certificate "+
+			"of a new one", host, invalid.Cert.NotAfter.Format(time.DateOnly))
 	}
 
 	return nil

@@ -36,6 +36,19 @@ func DecodePEM[T any](text []byte, kind string, parse func([]byte) (T, error)) (
 	return parse(block.Bytes)
 }
 
+// DecodeCertificates decodes all blocks of a PEM text, which must be certificates.
+func DecodeCertificates(text []byte) (list []*x509.Certificate, err error) {
+	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
+		c, err := x509.ParseCertificate(block.Bytes)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, c)
+	}
+
+	return list, nil
+}
+
 // OpenKey returns the key (PEM, PKCS #8) of a file that only its owner may read. If there is none, it stores a new key.
 func OpenKey(path string, generate func() (crypto.Signer, error)) (crypto.Signer, error) {
 	text, err := atomicfile.ReadPrivate(path)

@@ -2,7 +2,6 @@ package certs
 
 import (
 	"crypto/x509"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -27,18 +26,9 @@ type RevocationList struct {
 	serials map[string]bool
 }
 
-// OpenRevocationList reads the list in a file, which may be absent. authority holds the PEM certificates that may sign
-// it.
-func OpenRevocationList(path string, authority []byte) (*RevocationList, error) {
-	r := &RevocationList{path: path}
-	for block, rest := pem.Decode(authority); block != nil; block, rest = pem.Decode(rest) {
-		c, err := x509.ParseCertificate(block.Bytes)
-		if err != nil {
-			return nil, fmt.Errorf("the authority of %s: %w", path, err)
-		}
-		r.authority = append(r.authority, c)
-	}
-
+// OpenRevocationList reads the list in a file, which may be absent. The certificates of authority may sign it.
+func OpenRevocationList(path string, authority []*x509.Certificate) (*RevocationList, error) {
+	r := &RevocationList{path: path, authority: authority}
 	_, err := r.Refresh()
 	return r, err
 }

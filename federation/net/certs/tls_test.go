@@ -173,6 +173,10 @@ func TestHandshakes(t *testing.T) {
 			t.Errorf("%s: the client does not refuse", what)
 		}
 	}
+	ca.cert.NotAfter = time.Unix(1e9, 0)
+	ca.cert = ca.sign(t, ca.cert, ca.key.Public())
+	_, err := handshake(t, server, ca.named(t, "client-3"), "client-3", nil)
+	says(t, "an authority that has ended", certs.Explain("hub", "", err), "of hub, ca.pem, ended on 2001-09-09; ask")
 	if _, err := (certs.Identity{}).ServerTLS(); err == nil || err.Error() != "the identity has no key" {
 		t.Errorf("%v", err)
 	}
@@ -245,7 +249,7 @@ func TestRevokedCertificates(t *testing.T) {
 	ca, other := newIssuer(t), newIssuer(t)
 	path := filepath.Join(t.TempDir(), certs.RevocationFile)
 	authority := certs.EncodePEM(certs.CertificateBlock, ca.cert.Raw)
-	r, err := certs.OpenRevocationList(path, authority)
+	r, err := certs.OpenRevocationList(path, []*x509.Certificate{ca.cert})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -300,7 +304,7 @@ func TestRevokedCertificates(t *testing.T) {
 		t.Errorf("no list: %v, %v", changed, err)
 	}
 	says(t, "expired", none.Check(c(7, time.Unix(1e9, 0))), "the certificate of x expired on 2001-09-09T")
-	if _, err := certs.OpenRevocationList(path, certs.EncodePEM("X", []byte{1})); err == nil {
+	if _, err := certs.DecodeCertificates(certs.EncodePEM("X", []byte{1})); err == nil {
 		t.Error("a damaged authority is taken")
 	}
 	i := ca.named(t, "client-1")

@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/url"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -16,11 +15,9 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"promptfed/federation/net/authority"
-	"promptfed/federation/net/certs"
 	"promptfed/federation/net/natsserver"
 	"promptfed/federation/net/nettest"
 	"promptfed/runtime/busytest"
-	"promptfed/runtime/filetest"
 	"promptfed/runtime/goldentest"
 )
 
@@ -133,8 +130,7 @@ func TestRevokedConnections(t *testing.T) {
 	}
 	own, err := authority.ServerTLS(dir)
 	goldentest.NoError(t, err)
-	ca := filetest.Read(t, filepath.Join(dir, "ca.pem"))
-	list, err := certs.OpenRevocationList(filepath.Join(dir, certs.RevocationFile), ca)
+	list, err := authority.Revoked(dir)
 	goldentest.NoError(t, err)
 	s, err := natsserver.Start(natsserver.Options{Listen: "localhost:0", TLS: own, Revoked: list,
 		Log: slog.New(slog.DiscardHandler)})

@@ -69,7 +69,7 @@ func certsCommand() *cobra.Command {
 	flagSet.IntVar(&flags.clients, "clients", 0,
 		"for trials: make the keys and certificates of the server, N clients, "+
 			"status and workers in DIR; whoever makes them has every client's key; names with a certificate keep it")
-	flagSet.IntVar(&flags.days, "days", 90, "days that the certificates are valid")
+	flagSet.IntVar(&flags.days, "days", 90, "days that the certificates are valid, if the authority does not end before")
 	flagSet.StringSliceVar(&flags.hosts, "host", []string{"localhost", "127.0.0.1", "::1"},
 		"names and addresses under which clients reach the server; with --approve, all that the server may have")
 	flagSet.StringVar(&flags.signer, "authority", "",
@@ -87,6 +87,7 @@ func certsCommand() *cobra.Command {
 		if err := flags.run(cmd); err != nil {
 			return err
 		}
+		flags.noteEnd()
 		return flags.result.Print(*flags.done, "")
 	}
 
@@ -148,6 +149,15 @@ func (f certsFlags) run(cmd *cobra.Command) error {
 		"the client's own machine); give each client ca.pem, client-K.pem and client-K-key.pem; keep %s safe and away "+
 		"from the server: its key signs new certificates\n", made, f.dir, f.signer)
 	return nil
+}
+
+// noteEnd says if the authority ends before the certificates of --days would.
+func (f certsFlags) noteEnd() {
+	end, err := authority.End(f.dir)
+	if err == nil && f.request == "" && end.Before(time.Now().AddDate(0, 0, f.days)) {
+		f.say("the authority ends on %s, and its certificates with it: for later ones make a new authority in another "+
+			"folder, and give its ca.pem to all machines\n", end.Format(time.DateOnly))
+	}
 }
 
 // sign approves a request.

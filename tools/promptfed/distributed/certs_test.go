@@ -203,6 +203,6 @@ func TestCertsSteps(t *testing.T) {
 	}
 	_, err := runCerts(dir, "--request", "client-1e3")
 	goldentest.WantError(t, err, `"client-1e3" is not a name`)
-	out := mustCerts(t, dir, "--clients", "1")
-	goldentest.Contains(t, out, "for a trial", "every client's key", "--request")
+	out := mustCerts(t, dir, "--clients", "1", "--days", "36500")
+	goldentest.Contains(t, out, "for a trial", "every client's key", "--request", "the authority ends on 20")
 }
