@@ -133,7 +133,7 @@ func TestClientTLS(t *testing.T) {
 		there(filepath.Join(dir, certs.RevocationFile)) {
 		t.Errorf("nothing to revoke makes a list; %v", err)
 	}
-	err = (&maker{dir: dir, ca: &x509.Certificate{KeyUsage: x509.KeyUsageCertSign}}).revoke(nil, nil)
+	_, err = (&maker{dir: dir, ca: &x509.Certificate{KeyUsage: x509.KeyUsageCertSign}}).toRevoke([]string{"x"})
 	goldentest.WantError(t, err, certFile(dir, caName)+" may not sign a list of revoked certificates")
 	filetest.Write(t, certFile(dir, caName), "nothing")
 	_, err = ClientTLS(dir, "server")

@@ -29,29 +29,36 @@ func Replace(dir, authority string, revoke, renew []string, life time.Duration, 
 	}
 	defer maker.lock.Close()
 
-	if len(revoke) > 0 {
-		if err := maker.revoke(revoke, say); err != nil {
-			return err
-		}
+	list, err := maker.toRevoke(revoke)
+	if err != nil {
+		return err
 	}
 
-	for _, name := range renew {
-		cert, key := certFile(dir, name), keyFile(dir, name)
-		err := checkName(name)
-		var old *x509.Certificate
+	replaced := make([]*x509.Certificate, len(renew))
+	for i, name := range renew {
+		cert, err := certFile(dir, name), checkName(name)
 		if err == nil {
-			old, err = readCert(cert)
+			replaced[i], err = readCert(cert)
 		}
 
 		if err != nil {
 			return fmt.Errorf("--renew %s: %w", name, err)
 		}
 
-		if _, err := tls.LoadX509KeyPair(cert, key); err != nil { // whatever the mode of the key is
+		if _, err := tls.LoadX509KeyPair(cert, keyFile(dir, name)); err != nil { // whatever the mode of the key is
 			return fmt.Errorf("--renew %s: the key of its certificate is not here (%w): ask for a new request "+
 				"(promptfed certs DIR --request %s) and --approve it", name, err, name)
 		}
+	}
 
+	if len(revoke) > 0 {
+		if err := maker.revoke(list, say); err != nil {
+			return err
+		}
+	}
+
+	for i, name := range renew {
+		cert, key, old := certFile(dir, name), keyFile(dir, name), replaced[i]
 		kept, err := maker.keep(name, old)
 		if err != nil {
 			return err
@@ -122,23 +129,22 @@ func lists(list *x509.RevocationList, c *x509.Certificate) bool {
 	})
 }
 
-// revoke adds the certificates of a name, or the certificate of a file, to the folder's list.
-func (m *maker) revoke(which []string, say Say) error {
-	if m.ca.KeyUsage&x509.KeyUsageCRLSign == 0 {
-		return fmt.Errorf("%s may not sign a list of revoked certificates; make a new authority in another folder",
+// toRevoke returns the folder's list with the certificates of names, or of files, as well. It changes no file.
+func (m *maker) toRevoke(which []string) (*x509.RevocationList, error) {
+	if len(which) > 0 && m.ca.KeyUsage&x509.KeyUsageCRLSign == 0 {
+		return nil, fmt.Errorf("%s may not sign a list of revoked certificates; make a new authority in another folder",
 			certFile(m.dir, caName))
 	}
 
-	now := time.Now()
 	list, err := m.revoked()
 	if err != nil {
-		return err
+		return nil, err
 	}
 
 	for _, name := range which {
 		files, err := m.files(name)
 		if err != nil {
-			return fmt.Errorf("--revoke %s: %w", name, err)
+			return nil, fmt.Errorf("--revoke %s: %w", name, err)
 		}
 
 		if there(name) {
@@ -146,8 +152,8 @@ func (m *maker) revoke(which []string, say Say) error {
 		}
 
 		if len(files) == 0 {
-			return fmt.Errorf("--revoke %s: there is no such certificate in %s or %s, and no such file", name, m.dir,
-				m.folder)
+			return nil, fmt.Errorf("--revoke %s: there is no such certificate in %s or %s, and no such file", name,
+				m.dir, m.folder)
 		}
 
 		for _, file := range files {
@@ -159,16 +165,21 @@ func (m *maker) revoke(which []string, say Say) error {
 				err = errors.New("an authority cannot revoke itself; make a new one in another folder")
 			}
 			if err != nil {
-				return fmt.Errorf("--revoke %s: %s: %w", name, file, err)
+				return nil, fmt.Errorf("--revoke %s: %s: %w", name, file, err)
 			}
 			if !lists(list, c) {
 				list.RevokedCertificateEntries = append(list.RevokedCertificateEntries,
-					x509.RevocationListEntry{SerialNumber: c.SerialNumber, RevocationTime: now})
+					x509.RevocationListEntry{SerialNumber: c.SerialNumber, RevocationTime: time.Now()})
 			}
 		}
 	}
 
-	list = &x509.RevocationList{Number: list.Number.Add(list.Number, big.NewInt(1)), ThisUpdate: now,
+	return list, nil
+}
+
+// revoke signs a list of toRevoke and writes it into the folder.
+func (m *maker) revoke(list *x509.RevocationList, say Say) error {
+	list = &x509.RevocationList{Number: list.Number.Add(list.Number, big.NewInt(1)), ThisUpdate: time.Now(),
 		NextUpdate: m.ca.NotAfter, RevokedCertificateEntries: list.RevokedCertificateEntries}
 	der, err := x509.CreateRevocationList(rand.Reader, list, m.ca, m.key)
 	if err != nil {

@@ -132,9 +132,10 @@ func (r Request) Matches(digits string) bool {
 }
 
 // Approve signs the certificate of a request. Of the request it uses the name and the key; hosts are the addresses of a
-// server. Approve refuses a key whose certificate is revoked. It replaces a valid certificate for another key only with
-// replace.
-func Approve(dir, authority string, request Request, hosts []string, replace bool, life time.Duration, say Say) error {
+// server. It first revokes certificates as Replace does. Approve refuses a key whose certificate is revoked. It
+// replaces a valid certificate for another key only with replace. What it refuses changes no certificate.
+func Approve(dir, authority string, request Request, hosts, revoke []string, replace bool, life time.Duration,
+	say Say) error {
 	if err := request.checkHosts(hosts); err != nil {
 		return err
 	}
@@ -145,7 +146,7 @@ func Approve(dir, authority string, request Request, hosts []string, replace boo
 	}
 	defer maker.lock.Close()
 
-	list, err := maker.revoked()
+	list, err := maker.toRevoke(revoke)
 	if err != nil {
 		return err
 	}
@@ -165,8 +166,8 @@ func Approve(dir, authority string, request Request, hosts []string, replace boo
 
 		same, revoked := fingerprint(cert.PublicKey) == request.Fingerprint, lists(list, cert)
 		if same && revoked {
-			return fmt.Errorf("the key of the request belongs to the revoked certificate %s; remove %s where the "+
-				"request was made, and request again", file, keyFile("", request.Name))
+			return fmt.Errorf("the key of the request belongs to %s, which is or would be revoked; remove %s where "+
+				"the request was made, and request again", file, keyFile("", request.Name))
 		}
 
 		if file != path {
@@ -177,6 +178,12 @@ func Approve(dir, authority string, request Request, hosts []string, replace boo
 			return fmt.Errorf("%s is a valid certificate for another key; if the request really comes from %s, add "+
 				"--renew %s (the old certificate stays valid) or --revoke %s (its key may be stolen)", path,
 				request.Name, request.Name, request.Name)
+		}
+	}
+
+	if len(revoke) > 0 {
+		if err := maker.revoke(list, say); err != nil {
+			return err
 		}
 	}
 

@@ -64,7 +64,7 @@ func newHolder(t *testing.T) *holder {
 }
 
 func (h *holder) approve(r Request, replace bool, hosts ...string) error {
-	return Approve(h.dir, h.signer, r, hosts, replace, time.Hour, func(string, ...any) {})
+	return Approve(h.dir, h.signer, r, hosts, nil, replace, time.Hour, func(string, ...any) {})
 }
 
 func (h *holder) mustApprove(r Request, replace bool, hosts ...string) *x509.Certificate {

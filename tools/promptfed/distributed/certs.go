@@ -197,13 +197,7 @@ func (f certsFlags) sign(cmd *cobra.Command, life time.Duration) error {
 			"another channel with --fingerprint, or --yes")
 	}
 
-	if len(f.revoke) > 0 {
-		if err := authority.Replace(f.dir, f.signer, f.revoke, nil, life, f.say); err != nil {
-			return err
-		}
-	}
-
-	return authority.Approve(f.dir, f.signer, request, f.hosts, len(f.renew) > 0, life, f.say)
+	return authority.Approve(f.dir, f.signer, request, f.hosts, f.revoke, len(f.renew) > 0, life, f.say)
 }
 
 // onTerminal reports whether a stream is a terminal.

@@ -149,6 +149,17 @@ func TestCertsRequest(t *testing.T) {
 		t.Errorf("%q joins with a certificate of another authority", name)
 	}
 
+	// Who is refused revokes nothing.
+	hub := machine("hub", "server", "--host", "hub.new")
+	goldentest.WantError(t, approve("server", hub, "--revoke", "server"), `the address "hub.new"`)
+	machine("client", "client-3")
+	goldentest.WantError(t, approve("client-3", client, "--revoke", "client-3"), "client-3.pem, which is or would be")
+	_, err = certs("--revoke", "client-3", "--renew", "client-4")
+	goldentest.WantError(t, err, "--renew client-4")
+	if _, err := os.Stat(at("certs", "revoked.pem")); err == nil {
+		t.Error("a refused command revokes a certificate")
+	}
+
 	// The client loses its key: the old certificate is revoked with the approval of the new one.
 	old, err := tls.LoadX509KeyPair(at("client", "client-3.pem"), at("client", "client-3-key.pem"))
 	if err != nil {
