@@ -13,6 +13,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"syscall"
 	"time"
@@ -38,13 +39,20 @@ func keyFile(dir, name string) string  { return filepath.Join(dir, name+"-key.pe
 // Say gets one line for each action.
 type Say func(format string, a ...any)
 
-// Make makes the missing certificates with their keys in one folder, and returns their number.
+// Make makes the missing certificates with their keys in one folder, and returns their number. A certificate of the
+// server that is there must be for all given hosts.
 func Make(dir, authority string, clients int, hosts []string, life time.Duration) (int, error) {
 	maker, err := open(dir, authority, life)
 	if err != nil {
 		return maker.made, err
 	}
 	defer maker.lock.Close()
+
+	if path := certFile(dir, certs.ServerName); there(path) {
+		if err := checkAddresses(path, hosts); err != nil {
+			return maker.made, err
+		}
+	}
 
 	names := []string{certs.ServerName, certs.StatusUser, certs.WorkerUser}
 	for k := range clients {
@@ -174,8 +182,50 @@ func (m *maker) issue(name string, hosts []string, key crypto.PublicKey) error {
 	return err
 }
 
+// localHosts are the addresses of a server for which none are given.
+var localHosts = []string{"localhost", "127.0.0.1", "::1"}
+
+// hostName matches the names that clients compare with the host of a URL.
+var hostName = regexp.MustCompile(`^(\*\.)?([\w-]{1,63}\.)*[\w-]{1,63}$`)
+
+// CheckHosts returns an error unless there are hosts, and each is an IP address or a name that a certificate can have.
+func CheckHosts(hosts []string) error {
+	if len(hosts) == 0 {
+		return errors.New("--host: no address is given")
+	}
+
+	for _, host := range hosts {
+		if net.ParseIP(host) == nil && !hostName.MatchString(host) {
+			return fmt.Errorf("--host %.60q: expected an IP address or a name in ASCII (xn--... for other letters), "+
+				"without scheme, brackets and port", host)
+		}
+	}
+
+	return nil
+}
+
+// checkAddresses returns an error unless the server's certificate in a file is for all hosts.
+func checkAddresses(path string, hosts []string) error {
+	c, err := readCert(path)
+	if err != nil {
+		return err
+	}
+
+	for _, host := range hosts {
+		if err := c.VerifyHostname(host); err != nil {
+			return fmt.Errorf("%s: %w; make a new one with --renew server and all addresses with --host", path, err)
+		}
+	}
+
+	return nil
+}
+
 // addresses separates names of hosts from IP addresses.
 func addresses(hosts []string) (names []string, ips []net.IP) {
+	if len(hosts) == 0 {
+		hosts = localHosts
+	}
+
 	for _, h := range hosts {
 		if ip := net.ParseIP(h); ip != nil {
 			ips = append(ips, ip)

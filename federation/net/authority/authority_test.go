@@ -41,10 +41,8 @@ func TestKeyStays(t *testing.T) {
 	if read(t, keyFile(signer, caName)) != key {
 		t.Error("the authority has another key")
 	}
-	err = Replace(dir, signer, []string{certs.UserOf(1)}, []string{certs.UserOf(1)}, time.Hour, func(string, ...any) {})
-	if err != nil {
-		t.Error(err)
-	}
+	one := []string{certs.UserOf(1)}
+	goldentest.NoError(t, Replace(dir, signer, one, one, nil, time.Hour, func(string, ...any) {}))
 }
 
 // A folder of certificates needs the key that signed them.
@@ -125,11 +123,11 @@ func TestClientTLS(t *testing.T) {
 	goldentest.WantError(t, err, `is the certificate of "client-0", not of server`)
 	_, err = ClientTLS(dir, certs.UserOf(0))
 	goldentest.WantError(t, err, "--tls: certificate of client-0")
-	err = Replace(dir, signer, []string{"nobody"}, nil, time.Hour, func(string, ...any) {})
+	err = Replace(dir, signer, []string{"nobody"}, nil, nil, time.Hour, func(string, ...any) {})
 	goldentest.WantError(t, err, "--revoke nobody: there is no such certificate")
-	err = Replace(dir, signer, []string{caName}, nil, time.Hour, func(string, ...any) {})
+	err = Replace(dir, signer, []string{caName}, nil, nil, time.Hour, func(string, ...any) {})
 	goldentest.WantError(t, err, "an authority cannot revoke itself")
-	if err := Replace(dir, signer, nil, nil, time.Hour, func(string, ...any) {}); err != nil ||
+	if err := Replace(dir, signer, nil, nil, nil, time.Hour, func(string, ...any) {}); err != nil ||
 		there(filepath.Join(dir, certs.RevocationFile)) {
 		t.Errorf("nothing to revoke makes a list; %v", err)
 	}

@@ -17,8 +17,9 @@ import (
 	"promptfed/runtime/atomicfile"
 )
 
-// Replace revokes certificates, then makes new ones; a stolen key needs both.
-func Replace(dir, authority string, revoke, renew []string, life time.Duration, say Say) error {
+// Replace revokes certificates, then makes new ones; a stolen key needs both. A new certificate of the server is for
+// hosts, or without them for those of the old one.
+func Replace(dir, authority string, revoke, renew, hosts []string, life time.Duration, say Say) error {
 	if _, err := os.Stat(keyFile(authority, caName)); err != nil {
 		return fmt.Errorf("the authority's key: %w; give its folder with --authority", err)
 	}
@@ -67,7 +68,11 @@ func Replace(dir, authority string, revoke, renew []string, life time.Duration, 
 		fresh := key + ".new" // the old key stays until there is a certificate for the new one
 		made, err := certs.NewKey(fresh, generate)
 		if err == nil {
-			err = maker.issue(name, hostsOf(old.DNSNames, old.IPAddresses), made.Public())
+			addresses := hosts
+			if len(addresses) == 0 {
+				addresses = hostsOf(old.DNSNames, old.IPAddresses)
+			}
+			err = maker.issue(name, addresses, made.Public())
 		}
 
 		if err == nil {

@@ -78,7 +78,7 @@ func (h *holder) mustApprove(r Request, replace bool, hosts ...string) *x509.Cer
 }
 
 func (h *holder) replace(revoke, renew []string) error {
-	return Replace(h.dir, h.signer, revoke, renew, time.Hour, func(string, ...any) {})
+	return Replace(h.dir, h.signer, revoke, renew, nil, time.Hour, func(string, ...any) {})
 }
 
 // Keys and folders are private; requests and certificates are not secret. A second request has the same key.

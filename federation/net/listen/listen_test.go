@@ -66,7 +66,8 @@ func folder(t *testing.T, life time.Duration, hosts ...string) string {
 
 func revoke(t *testing.T, dir, name string) {
 	t.Helper()
-	goldentest.NoError(t, authority.Replace(dir, dir+"-ca", []string{name}, nil, time.Hour, func(string, ...any) {}))
+	err := authority.Replace(dir, dir+"-ca", []string{name}, nil, nil, time.Hour, func(string, ...any) {})
+	goldentest.NoError(t, err)
 }
 
 // identity returns the identity of a name in a folder; without a folder, one with a new key.
@@ -349,7 +350,7 @@ func TestRefusedServers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir, other := folder(t, time.Hour, "127.0.0.1"), folder(t, time.Hour, "127.0.0.1")
 		before := identity(t, dir, "server")
-		if err := authority.Replace(dir, dir+"-ca", []string{"server"}, []string{"server"}, time.Hour,
+		if err := authority.Replace(dir, dir+"-ca", []string{"server"}, []string{"server"}, nil, time.Hour,
 			func(string, ...any) {}); err != nil {
 			t.Fatal(err)
 		}
@@ -592,7 +593,7 @@ func TestRenew(t *testing.T) {
 				t.Error("another certificate than the server's is accepted")
 			}
 		}
-		if err := authority.Replace(dir, dir+"-ca", nil, []string{"server"}, time.Hour,
+		if err := authority.Replace(dir, dir+"-ca", nil, []string{"server"}, nil, time.Hour,
 			func(string, ...any) {}); err != nil {
 			t.Fatal(err)
 		}

@@ -143,7 +143,7 @@ func TestRevokedConnections(t *testing.T) {
 		defer connect(t, s.URL(), nats.Secure(conf), nats.NoReconnect(),
 			nats.ClosedHandler(func(*nats.Conn) { closed <- name })).Close()
 	}
-	err = authority.Replace(dir, signer, []string{"worker"}, nil, time.Hour, func(string, ...any) {})
+	err = authority.Replace(dir, signer, []string{"worker"}, nil, nil, time.Hour, func(string, ...any) {})
 	goldentest.NoError(t, err)
 	if got := <-closed; got != "worker" || len(closed) != 0 || s.Conn().Status() != nats.CONNECTED {
 		t.Errorf("the connection of %s is closed, and %d more", got, len(closed))

@@ -258,7 +258,8 @@ func (s *site) waitFor(client int) {
 
 func revoke(t *testing.T, dir, name string) {
 	t.Helper()
-	if err := authority.Replace(dir, dir+"-ca", []string{name}, nil, time.Hour, func(string, ...any) {}); err != nil {
+	if err := authority.Replace(dir, dir+"-ca", []string{name}, nil, nil, time.Hour,
+		func(string, ...any) {}); err != nil {
 		t.Error(err)
 	}
 }

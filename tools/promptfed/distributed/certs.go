@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -50,7 +51,8 @@ func (f certsFlags) say(format string, a ...any) {
 func certsCommand() *cobra.Command {
 	var flags certsFlags
 	command := &cobra.Command{Use: "certs DIR --request NAME [--host NAME ...] | certs DIR --approve FILE " +
-		"[--host NAME ...] | certs DIR --clients N [--host NAME ...] | certs DIR [--revoke NAME] [--renew NAME]",
+		"[--host NAME ...] | certs DIR --clients N [--host NAME ...] | certs DIR [--revoke NAME] [--renew NAME " +
+		"[--host NAME ...]]",
 		Args:  cli.Exactly(1),
 		Short: "make keys and signing requests on each machine, and approve them with a small certificate authority"}
 
@@ -69,9 +71,10 @@ func certsCommand() *cobra.Command {
 	flagSet.IntVar(&flags.clients, "clients", 0,
 		"for trials: make the keys and certificates of the server, N clients, "+
 			"status and workers in DIR; whoever makes them has every client's key; names with a certificate keep it")
-	flagSet.IntVar(&flags.days, "days", 90, "days that the certificates are valid, if the authority does not end before")
-	flagSet.StringSliceVar(&flags.hosts, "host", []string{"localhost", "127.0.0.1", "::1"},
-		"names and addresses under which clients reach the server; with --approve, all that the server may have")
+	flagSet.IntVar(&flags.days, "days", 90, "days that the certificates are valid, at most to the authority's end")
+	flagSet.StringSliceVar(&flags.hosts, "host", nil, "names and addresses under which clients reach the server; "+
+		"with --approve, all that the server may have (default: those of the certificate that --renew replaces; else "+
+		"localhost,127.0.0.1,::1)")
 	flagSet.StringVar(&flags.signer, "authority", "",
 		"folder of the authority's private key, which neither server nor "+
 			"clients need (default DIR-authority)")
@@ -117,6 +120,15 @@ func (f certsFlags) run(cmd *cobra.Command) error {
 			"--approve takes --renew and --revoke")
 	}
 
+	if cmd.Flags().Changed("host") {
+		if err := authority.CheckHosts(f.hosts); err != nil {
+			return cli.Usage(err)
+		}
+		if replaced && f.approve == "" && !slices.Contains(f.renew, certs.ServerName) {
+			return cli.Usagef("--host is for a certificate of the server: add --renew %s", certs.ServerName)
+		}
+	}
+
 	life := time.Duration(f.days) * 24 * time.Hour
 	switch {
 	case f.request != "":
@@ -132,7 +144,7 @@ func (f certsFlags) run(cmd *cobra.Command) error {
 	case f.approve != "":
 		return f.sign(cmd, life)
 	case replaced:
-		return authority.Replace(f.dir, f.signer, f.revoke, f.renew, life, f.say)
+		return authority.Replace(f.dir, f.signer, f.revoke, f.renew, f.hosts, life, f.say)
 	case !cmd.Flags().Changed("clients"):
 		return cli.Needed("certs", "--request NAME, --approve FILE, --renew NAME, --revoke NAME or --clients N")
 	case f.clients < 1 || f.clients > 1<<16:

@@ -206,6 +206,14 @@ func TestCertsSteps(t *testing.T) {
 		{[]string{"--approve", "x.csr", "--request", "client-0"}, "separate steps"},
 		{[]string{"--clients", "2", "--renew", "client-0"}, "separate steps"},
 		{[]string{"--request", "client-0", "--revoke", "client-0"}, "separate steps"},
+		{[]string{"--clients", "1", "--host", ""}, "--host: no address is given"},
+		{[]string{"--clients", "1", "--host", ","}, `--host "": expected an IP address or a name`},
+		{[]string{"--clients", "1", "--host", "exa mple.org"}, `--host "exa mple.org"`},
+		{[]string{"--request", "server", "--host", "http://x:80"}, `--host "http://x:80"`},
+		{[]string{"--request", "server", "--host", "1.2.3.4:80"}, `--host "1.2.3.4:80"`},
+		{[]string{"--approve", "x.csr", "--host", "[::1]"}, `--host "[::1]"`},
+		{[]string{"--renew", "server", "--host", "münchen.de"}, `--host "münchen.de"`},
+		{[]string{"--renew", "client-0", "--host", "hub.new"}, "add --renew server"},
 	} {
 		_, err := runCerts(append([]string{dir}, x.args...)...)
 		if goldentest.WantError(t, err, x.want); err != nil && !cli.IsUsage(err) {
@@ -216,4 +224,13 @@ func TestCertsSteps(t *testing.T) {
 	goldentest.WantError(t, err, `"client-1e3" is not a name`)
 	out := mustCerts(t, dir, "--clients", "1", "--days", "36500")
 	goldentest.Contains(t, out, "for a trial", "every client's key", "--request", "the authority ends on 20")
+	_, err = runCerts(dir, "--clients", "2", "--host", "hub.new,::1")
+	goldentest.WantError(t, err, "valid for localhost, not hub.new", "--renew server")
+	mustCerts(t, dir, "--renew", "client-0,server", "--host", "hub.new,*.a_b.de,::2")
+	conf, err := authority.ServerTLS(dir)
+	goldentest.NoError(t, err)
+	if c := conf.Certificates[0].Leaf; strings.Join(c.DNSNames, " ") != "hub.new *.a_b.de" || len(c.IPAddresses) != 1 {
+		t.Errorf("the server is %v and %v", c.DNSNames, c.IPAddresses)
+	}
+	mustCerts(t, dir, "--clients", "2", "--host", "hub.new")
 }
