@@ -1,14 +1,15 @@
 package compression
 
 import (
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"testing"
 
 	"promptfed/federation/engine/message"
 	"promptfed/federation/method"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/tensor"
 )
 
@@ -24,21 +25,13 @@ func sent(t *testing.T, c Codec, l *method.Local, d ...float32) (got, left []flo
 	for i, v := range d[3:] {
 		l.Received["b"].Data[i], up.Shared["b"].Data[i] = 1, 1+v
 	}
-	if err := c.Pack(l, &up); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, c.Pack(l, &up))
 	b, err := message.EncodeTensors(up.Packed)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	packed, err := message.DecodeTensorsAs(b, c.Packed(l.Received))
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	read, err := c.Unpack(l.Received, packed)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	for _, name := range read.Names() {
 		if !slices.Equal(read[name].Data, up.Shared[name].Data) || !read[name].SameShape(up.Shared[name]) {
 			t.Errorf("the server reads %v, the client thinks %v", read[name], up.Shared[name])
@@ -153,9 +146,7 @@ func TestPackRefusesOtherParameters(t *testing.T) {
 		l := local()
 		l.Received = tensor.Map{"a": tensor.New(2)}
 		err := Codec{Kind: Sign}.Pack(l, &method.Upload{Shared: now})
-		if err == nil || !strings.Contains(err.Error(), "but was received as") {
-			t.Errorf("%v: %v", now, err)
-		}
+		goldentest.WantErrorOf(t, fmt.Sprint(now), err, "but was received as")
 	}
 }
 
@@ -224,9 +215,7 @@ func TestQuantiseIsUnbiased(t *testing.T) {
 	for range draws {
 		packed, _ := c.encode(d, r)
 		got, err := c.decode(packed, len(d))
-		if err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, err)
 		for i, v := range got {
 			mean[i] += v / draws
 			square[i] += v * v / draws
@@ -311,8 +300,6 @@ func TestHostile(t *testing.T) {
 			"bits": words(0)}},
 	} {
 		_, err := c.Unpack(tensor.Map{"ctx": tensor.New(30)}, c.packed)
-		if err == nil || !strings.Contains(err.Error(), say) || strings.Contains(err.Error(), "\n") {
-			t.Errorf("%q: %v", say, err)
-		}
+		goldentest.WantError(t, err, say)
 	}
 }

@@ -72,9 +72,7 @@ func TestCacheWarmEqualsCold(t *testing.T) {
 		t.Fatalf("read back: %v %v", ok, err)
 	}
 	r, err := c.Matrix(k, x.Shape, per)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	defer r.Close()
 	index := []int{299, 0, 7, 7}
 	if z, err := r.Read(index); err != nil || !reflect.DeepEqual(z, x.Rows(index)) {
@@ -103,9 +101,7 @@ func TestMatrixInPieces(t *testing.T) {
 	x := matrix(10, 2*tensor.Part)
 	x.Shape = []int{10, 2, tensor.Part}
 	m, err := c.Matrix(pieces, x.Shape, per)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	for _, index := range [][]int{{0, 1, 2}, {3}, {}, {4, 5, 6, 7, 8}} {
 		goldentest.NoError(t, m.Append(x.Rows(index)))
 	}
@@ -149,9 +145,7 @@ func TestShards(t *testing.T) {
 	k, x := Key{8}, matrix(10, 4)
 	open := func() *Matrix {
 		m, err := c.Matrix(k, x.Shape, 3) // rows 0-2, 3-5, 6-8, 9
-		if err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, err)
 		return m
 	}
 	fill := func(m *Matrix) {
@@ -185,9 +179,7 @@ func TestShards(t *testing.T) {
 		err = errors.Join(os.WriteFile(c.path(k, 1), raw, 0o644), os.Remove(c.path(k, 3)),
 			os.Rename(c.path(k, 0), c.path(k, 2))) // a shard is not accepted as another one
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	if n := c.MissingBytes(k, x.Shape, 3); n != three+one { // the sizes of absent shards
 		t.Errorf("%d bytes are lacking", n)
 	}
@@ -353,9 +345,7 @@ func FuzzReadRows(f *testing.F) {
 			c.Precision = Float
 		}
 		os.RemoveAll(c.folder(Key{1}))
-		if err := put(c, Key{1}, tensor.New(shape...)); err != nil {
-			f.Fatal(err)
-		}
+		goldentest.NoError(f, put(c, Key{1}, tensor.New(shape...)))
 		raw := filetest.Read(f, c.path(Key{1}, 0))
 		f.Add(raw, false)
 		f.Add(raw[:len(raw)-32], true)

@@ -42,9 +42,7 @@ func TestContents(t *testing.T) {
 	list := []Example{f["a"], f["b"], f["c"], f["d"], f["e"], f["f"], f["g"], gray(4), gray(5), gray(6),
 		{ID: "bytes", Bytes: func() ([]byte, error) { return []byte("cat"), nil }}}
 	got, err := ContentHashes(context.Background(), list, 3, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	equal := func(i, j int) bool { return got[i] == got[j] && got[i] != (ContentHash{}) }
 	for i := range list {
 		for j := range i {
@@ -71,9 +69,7 @@ func TestContentsCache(t *testing.T) {
 	c := Cache{Dir: t.TempDir()}
 	read := func(list ...Example) []ContentHash {
 		out, err := c.ContentHashes(context.Background(), list, 1, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, err)
 		return out
 	}
 	first := read(f["a"], f["b"])

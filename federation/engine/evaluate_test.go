@@ -78,9 +78,7 @@ func TestBestRoundIsLeft(t *testing.T) {
 	for i, id := range v.Clients {
 		c := e.Clients[id]
 		scores, err := inference.Predict(context.Background(), w, c, len(e.Clients), r.Prompts, c.Val)
-		if err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, err)
 		right := 0
 		for k, y := range c.Val.Labels() {
 			row := scores.Row(k).Data
@@ -290,9 +288,7 @@ func TestNewClients(t *testing.T) {
 	o.Kind = message.Test
 	for steps, state := range map[string]message.ClientState{"0": {}, "5": after} {
 		s, err := w.Test(context.Background(), e.Clients[1], o, state)
-		if err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, err)
 		want := float64(s.Personal["correct"][0]) / float64(s.Examples)
 		if got := last.NewClients[steps]; got.Evaluation == nil || got.Evaluation.Accuracy() != want ||
 			got.Examples != s.Examples || got.Answered != nil {

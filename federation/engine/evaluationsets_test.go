@@ -10,6 +10,7 @@ import (
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/experiment/inference"
 	"promptfed/federation/methodtest"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/ort"
 )
 
@@ -32,9 +33,7 @@ func expected(t *testing.T, e spec.Experiment, x spec.EvaluationSet, r *engine.R
 	for _, c := range e.Clients {
 		rows := x.Test[c.Backbone.Name()]
 		scores, err := inference.Predict(context.Background(), w, c, len(e.Clients), r.Prompts, rows)
-		if err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, err)
 		for i, y := range rows.Labels() {
 			best := 0
 			for j, v := range scores.Row(i).Data {

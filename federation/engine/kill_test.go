@@ -49,9 +49,7 @@ func TestKilledWithSharedOptimizer(t *testing.T) {
 func killed(t *testing.T, toy func(testing.TB) *spec.Experiment, after ...int) {
 	if dir := os.Getenv(killFolder); dir != "" {
 		last, err := strconv.Atoi(os.Getenv(killRound))
-		if err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, err)
 		if _, err := engine.Run(context.Background(), toy(t), engine.Settings{Dir: dir, Resume: true, Workers: 2,
 			OnRound: func(r record.Record) {
 				if r.Round+1 == last {

@@ -43,9 +43,7 @@ func upload(t *testing.T, path string, change func(o *message.Instruction)) (*te
 	set := client.Settings{}
 	if path != "" {
 		n, err := noise.Open(path, "run")
-		if err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, err)
 		set.Noise = func(int) *noise.Noise { return n }
 	}
 	w := client.NewWorker(e, set)
@@ -60,9 +58,7 @@ func upload(t *testing.T, path string, change func(o *message.Instruction)) (*te
 func TestNoiseOfAClient(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "noise.json")
 	first, err := upload(t, path, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	again, err := upload(t, path, nil)
 	if err != nil || !alike(first, again) {
 		t.Errorf("given again: %v, %v", again, err)
@@ -148,9 +144,7 @@ func TestNoiseOfSteps(t *testing.T) {
 		e.Method, o.Shared, e.Training.Epochs = m, tensor.Map{"global": tensor.New(2, 6)}, 3
 		change(&o, e.Clients[0])
 		n, err := noise.Open(path, "run")
-		if err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, err)
 		w := client.NewWorker(e, client.Settings{Noise: func(int) *noise.Noise { return n }})
 		defer w.Close()
 		_, s, err := w.Execute(context.Background(), e.Clients[0], o, message.ClientState{})
@@ -162,9 +156,7 @@ func TestNoiseOfSteps(t *testing.T) {
 	plain := func(*message.Instruction, *spec.Client) {}
 	path := filepath.Join(t.TempDir(), "noise.json")
 	first, err := turn(path, 3, plain)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	if again, err := turn(path, 3, plain); err != nil || !alike(first, again) {
 		t.Errorf("given again: %v, %v", again, err)
 	}

@@ -20,6 +20,7 @@ import (
 	"promptfed/federation/methods/text/averaged"
 	"promptfed/federation/methodtest"
 	"promptfed/runtime/filetest"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/tensor"
 )
@@ -90,9 +91,7 @@ func TestRoundsWithoutAnswers(t *testing.T) {
 	e := toy(t)
 	r := mustRun(t, e, engine.Settings{Wrap: methodtest.LoseReplies(func(int, int) bool { return true })})
 	start, err := engine.InitialParams(e, e.Clients[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	for name, was := range start.WithoutPrefix("shared") {
 		if d := cmp.Diff(was, r.Prompts["shared/"+name]); d != "" {
 			t.Errorf("%s changed:\n%s", name, d)
@@ -321,9 +320,7 @@ func TestTurnsLeaveOrdersAndStatesAlone(t *testing.T) {
 	was := []tensor.Map{shared.Clone(), state.Private.Clone(), state.Own.Clone()}
 	o := message.Instruction{Kind: message.Train, Clients: []int{0}, Total: 4, Shared: shared}
 	reply, next, err := w.Train(context.Background(), e.Clients[0], o, state)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	for _, m := range []tensor.Map{reply.Upload.Shared, next.Private, next.Own} {
 		m.Scale(0)
 	}

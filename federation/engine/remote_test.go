@@ -133,20 +133,14 @@ func TestRemoteClients(t *testing.T) {
 	mustRun(t, server(e), engine.Settings{Dir: there, Remote: x, Resume: true})
 
 	want, meta, err := state.ReadPrompts(here, 0, 1, 2, 3)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	got, gotMeta, err := state.ReadPrompts(there)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	for key, m := range x.Participants() { // no participant but the server's own
 		own := filepath.Join(t.TempDir(), record.PromptsFile)
 		goldentest.NoError(t, state.WriteClientParams(e, own, e.Clients[key], x.last[key], x.state(key)))
 		part, partMeta, err := safetensors.ReadFile(own)
-		if err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, err)
 		for name := range part {
 			if !strings.HasPrefix(name, "shared/") && !strings.HasPrefix(name, "client/"+string(rune('0'+key))) {
 				t.Errorf("the file of client %d holds %s", key, name)
@@ -162,9 +156,7 @@ func TestRemoteClients(t *testing.T) {
 		t.Errorf("backbones %s, in one process %s", gotMeta[state.MetaBackbones], meta[state.MetaBackbones])
 	}
 	a, err := message.EncodeTensors(want)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	if b, err := message.EncodeTensors(got); err != nil || !bytes.Equal(a, b) {
 		t.Errorf("%v: other bytes than in one process", err)
 	}

@@ -15,6 +15,7 @@ import (
 	"promptfed/federation/engine/record"
 	"promptfed/federation/method"
 	"promptfed/federation/privacy/noise"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/graph"
 )
 
@@ -83,9 +84,7 @@ func TestSilentDrawUnderDP(t *testing.T) {
 	run := func(silent ...int) *engine.Result {
 		x := &silentClients{rejectionRecorder: &rejectionRecorder{remoteClients: newRemoteClients(e)}, silent: silent}
 		key, err := noise.Open(filepath.Join(t.TempDir(), "key"), "run")
-		if err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, err)
 		return mustRun(t, server(e), engine.Settings{Remote: x, ServerNoise: key})
 	}
 	answered, alone := run(), run(0, 1, 2, 3)

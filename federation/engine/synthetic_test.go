@@ -8,6 +8,7 @@ import (
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/engine/state"
 	"promptfed/federation/methodtest"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/optim"
 )
 
@@ -35,9 +36,7 @@ func TestSyntheticOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	rest, _, err := state.ReadPrompts(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	for i, v := range whole.Prompts["shared/ctx"].Data {
 		if rest["shared/ctx"].Data[i] != v {
 			t.Fatalf("element %d is %g in one run and %g in two", i, v, rest["shared/ctx"].Data[i])

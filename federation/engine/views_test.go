@@ -16,6 +16,7 @@ import (
 	"promptfed/federation/experiment/inference"
 	"promptfed/federation/method"
 	"promptfed/runtime/convert"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/ort"
 )
 
@@ -86,9 +87,7 @@ func TestEvaluationsAgainstPredict(t *testing.T) {
 				}
 			}
 			scores, err := inference.Predict(context.Background(), w, c, len(e.Clients), prompts, c.Test)
-			if err != nil {
-				t.Fatal(err)
-			}
+			goldentest.NoError(t, err)
 			right := 0.
 			for k, y := range c.Test.Labels() {
 				row := scores.Row(k).Data

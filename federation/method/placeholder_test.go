@@ -6,6 +6,7 @@ import (
 
 	"promptfed/federation/method"
 	"promptfed/models/clip"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/graph"
 )
 
@@ -33,9 +34,7 @@ func TestEveryFieldOfAPlaceholderIsInItsSignature(t *testing.T) {
 				t.Errorf("the placeholder of %#v has the value %#v", v, got)
 			}
 			sum, err := graph.Signature(graph.Output{Name: "y", Node: n})
-			if err != nil {
-				t.Fatal(err)
-			}
+			goldentest.NoError(t, err)
 			if other, ok := seen[sum]; ok {
 				t.Errorf("%#v and %#v have one signature", other, v)
 			}

@@ -1,11 +1,12 @@
 package methods_test
 
 import (
-	"strings"
+	"fmt"
 	"testing"
 
 	"promptfed/federation/methods"
 	"promptfed/federation/methodtest"
+	"promptfed/runtime/goldentest"
 )
 
 // withCleanImages returns the names of a stack that draws the clean images.
@@ -38,8 +39,7 @@ func TestLabelLoss(t *testing.T) {
 		"gce: the methods inside fit":        {"fedtpg", []string{"gce"}},
 		"gce: the methods inside fit labels": {"fedlora", []string{"gce"}},
 	} {
-		if _, err := methods.Build(c.base, c.with, nil); err == nil || !strings.Contains(err.Error(), say) {
-			t.Errorf("%v over %s: %v", c.with, c.base, err)
-		}
+		_, err := methods.Build(c.base, c.with, nil)
+		goldentest.WantErrorOf(t, fmt.Sprint(c.with, " over ", c.base), err, say)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"promptfed/runtime/filetest"
+	"promptfed/runtime/goldentest"
 )
 
 // A method draws from Local.Rand and Global.Rand alone, whose numbers a trace counts. No file of this folder uses
@@ -27,9 +28,7 @@ func TestMethodsDrawWhereTracesCount(t *testing.T) {
 		src := filetest.Read(t, name)
 		set := token.NewFileSet()
 		file, err := parser.ParseFile(set, name, src, parser.SkipObjectResolution)
-		if err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, err)
 		ast.Inspect(file, func(n ast.Node) bool {
 			call, ok := n.(*ast.CallExpr)
 			if !ok {

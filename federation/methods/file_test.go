@@ -11,6 +11,7 @@ import (
 	"promptfed/federation/methods/fromfile"
 	"promptfed/federation/methods/parts/layer"
 	"promptfed/federation/methodtest"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/optim"
 	"promptfed/runtime/tensor"
@@ -160,9 +161,7 @@ func TestFilesThatNeedTheMean(t *testing.T) {
 		loss := z.Mean().Reshape(1) // one element is a scalar
 		return []graph.Output{{Name: "logits", Node: z}, {Name: "loss", Node: loss}}
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	for want, o := range map[string]options{"": onFile("fedpha"), "needs every client's upload": onFile("scaffold"),
 		`add "mean": "examples"`: {"file": string(layer.EmbedFile("m.onnx", undeclared))}} {
 		m := methodtest.Build(t, "onnx", nil, o)

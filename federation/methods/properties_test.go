@@ -7,6 +7,7 @@ import (
 	"promptfed/federation/method"
 	"promptfed/federation/methods/parts/prompts"
 	"promptfed/federation/methods/text/averaged"
+	"promptfed/runtime/goldentest"
 )
 
 // declaresMean declares that the mean is enough, and uploads more.
@@ -34,9 +35,7 @@ func TestBuffers(t *testing.T) {
 			with = []string{c.with}
 		}
 		m, err := Build(c.base, with, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, err)
 		if err := CheckBuffered(m); c.fail == "" && err != nil || c.fail != "" && (err == nil ||
 			!strings.Contains(err.Error(), c.fail)) {
 			t.Errorf("%s %s: %v, want %q", c.base, c.with, err, c.fail)
@@ -89,9 +88,7 @@ func TestNeverActing(t *testing.T) {
 		{"fedmvp", nil, map[string]any{"lora_round": 4}, 4, ""}, {"fedmvp", nil, nil, 1, ""},
 	} {
 		m, err := Build(c.base, c.with, c.options)
-		if err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, err)
 		got := InactiveTerms(m, c.rounds)
 		if len(got) > 1 || (c.say != "") != (len(got) == 1) || !strings.Contains(strings.Join(got, ""), c.say) {
 			t.Errorf("%s with %v, %v, %d rounds: %q, want %q", c.base, c.with, c.options, c.rounds, got, c.say)
@@ -103,9 +100,7 @@ func TestNeverActing(t *testing.T) {
 func TestNotes(t *testing.T) {
 	for base, want := range map[string]bool{"onnx": true, "promptfl": false} {
 		m, err := Build(base, []string{"fedprox"}, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, err)
 		if got := strings.Join(Notes(m), ""); strings.Contains(got, "options.file names another") != want {
 			t.Errorf("%s: %q", base, got)
 		}

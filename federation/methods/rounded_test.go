@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"promptfed/federation/methods"
+	"promptfed/runtime/goldentest"
 )
 
 // roundedByFamily returns a function that returns Case.Rounded of a base method. At the end of the test, it logs the
@@ -26,9 +27,7 @@ func roundedByFamily(t *testing.T) func(base string) func(precision string, diff
 	})
 	return func(base string) func(precision string, difference float64) {
 		def, err := methods.Find(base)
-		if err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, err)
 		family := path.Base(reflect.TypeOf(def.Default).PkgPath())
 		return func(precision string, difference float64) {
 			mu.Lock()

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"hash/fnv"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -20,6 +19,8 @@ import (
 	"promptfed/federation/engine/trace"
 	"promptfed/federation/method"
 	"promptfed/federation/methods"
+	"promptfed/runtime/filetest"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/optim"
 	"promptfed/runtime/ort"
 	"promptfed/runtime/ort/orttest"
@@ -108,9 +109,7 @@ func (c Case) Label() string {
 func Build(t testing.TB, name string, with []string, options map[string]any) method.Method {
 	t.Helper()
 	m, err := methods.Build(name, with, options)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	return m
 }
 
@@ -134,9 +133,7 @@ func (c Case) experiment(t *testing.T) *spec.Experiment {
 func run(t *testing.T, experiment *spec.Experiment, set engine.Settings) *engine.Result {
 	t.Helper()
 	r, err := engine.Run(context.Background(), experiment, set)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	return r
 }
 
@@ -178,9 +175,7 @@ type outcome struct{ prompts, rounds string }
 func outcomeOf(t *testing.T, r *engine.Result) outcome {
 	t.Helper()
 	prompts, err := message.EncodeTensors(r.Prompts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 
 	records := slices.Clone(r.Records)
 	for i := range records {
@@ -188,9 +183,7 @@ func outcomeOf(t *testing.T, r *engine.Result) outcome {
 	}
 
 	b, err := json.MarshalIndent(records, "", " ")
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 
 	return outcome{string(prompts), string(b)}
 }
@@ -199,14 +192,9 @@ func outcomeOf(t *testing.T, r *engine.Result) outcome {
 func outcomeIn(t *testing.T, dir string) outcome {
 	t.Helper()
 	prompts, _, err := safetensors.ReadFile(filepath.Join(dir, record.PromptsFile))
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 
-	b, err := os.ReadFile(filepath.Join(dir, record.RoundsFile))
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := filetest.Read(t, filepath.Join(dir, record.RoundsFile))
 
 	var records []record.Record
 	for line := range strings.Lines(string(b)) {
@@ -291,9 +279,7 @@ func (c Case) zero(t *testing.T) {
 		return engine.Run(context.Background(), experiment, engine.Settings{}) // a failed test inside would panic
 	}))
 	r, err := base.(func() (*engine.Result, error))()
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 
 	outcomeOf(t, r).same(t, outcomeOf(t, run(t, idle.experiment(t), engine.Settings{})),
 		"base method and wrapper of no strength")

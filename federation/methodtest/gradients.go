@@ -12,6 +12,7 @@ import (
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/engine/trace"
 	"promptfed/federation/method"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/optim"
 	"promptfed/runtime/ort"
@@ -47,9 +48,7 @@ func (c Case) gradients(t *testing.T) {
 		Broadcast: tensor.Map{},
 		PerClient: map[int]tensor.Map{}, State: tensor.Map{}}
 
-	if err := at.Method.Start(global); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, at.Method.Start(global))
 
 	for _, site := range experiment.Clients {
 		global.Infos = append(global.Infos, method.ClientInfo{Backbone: site.Backbone.Name(),
@@ -57,9 +56,7 @@ func (c Case) gradients(t *testing.T) {
 	}
 
 	for _, q := range at.Method.Statistics(0) { // without answers
-		if err := q.Aggregate(global, nil); err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, q.Aggregate(global, nil))
 	}
 
 	maps.Copy(global.Broadcast, global.PerClient[first.ID])

@@ -15,6 +15,7 @@ import (
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/engine/trace"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/tensor"
 )
 
@@ -58,9 +59,7 @@ func (c Case) messages(t *testing.T) {
 
 	for _, upload := range sent {
 		got, err := message.DecodeTensors(upload.bytes)
-		if err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, err)
 
 		if err := declared(experiment, experiment.Clients[upload.client], got.WithoutPrefix("extra")); err != nil {
 			t.Error(err)

@@ -16,6 +16,7 @@ import (
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/engine/trace"
 	"promptfed/federation/methods/parts/layer"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/optim"
 	"promptfed/runtime/safetensors"
 	"promptfed/runtime/tensor"
@@ -59,9 +60,7 @@ func PyTorch(t *testing.T, defs []layer.Def) {
 			err = json.Unmarshal(b, &cases)
 		}
 
-		if err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, err)
 
 		var want tensor.Map
 		for i, golden := range cases {

@@ -14,6 +14,7 @@ import (
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/record"
 	"promptfed/federation/engine/trace"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/tensor"
 )
 
@@ -121,9 +122,7 @@ func (c Case) resume(t *testing.T) {
 		}
 
 		if repair != nil {
-			if err := repair(); err != nil {
-				t.Fatal(err)
-			}
+			goldentest.NoError(t, repair())
 		}
 
 		run(t, c.experiment(t), engine.Settings{Dir: dir, Resume: true})

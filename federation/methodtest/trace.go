@@ -10,6 +10,7 @@ import (
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/engine/trace"
 	"promptfed/federation/method"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/tensor"
 )
 
@@ -199,9 +200,7 @@ func (c Case) inputs(t *testing.T, experiment *spec.Experiment, client *spec.Cli
 	t.Helper()
 	scope, logits, node := method.LossOf(experiment.Method, experiment.Task(client))
 	scores, loss = method.Inputs(logits), scope.Reads(node)
-	if err := scope.Graph().Err(); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, scope.Graph().Err())
 	return loss, scores
 }
 

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"promptfed/models/clip"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/ort"
 	"promptfed/runtime/ort/orttest"
@@ -44,27 +45,19 @@ func writeWeights(t testing.TB, dir string, shapes map[string][]int, formula fun
 	t.Helper()
 	d := onDisk{dir, map[string]int64{}, shapes}
 	f, err := os.Create(filepath.Join(dir, "weights"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	w := bufio.NewWriterSize(f, 1<<20)
 	var at int64
 	for _, name := range slices.Sorted(maps.Keys(shapes)) {
 		d.at[name] = at
 		data := formula(name, shapes[name]).Data
 		b, err := binary.Append(nil, binary.LittleEndian, data)
-		if err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, err)
 		w.Write(b)
 		at += int64(len(b))
 	}
-	if err := w.Flush(); err != nil {
-		t.Fatal(err)
-	}
-	if err := f.Close(); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, w.Flush())
+	goldentest.NoError(t, f.Close())
 	return d
 }
 
@@ -129,9 +122,7 @@ func textStep(t testing.TB, w onDisk, s *clip.Suffixes, prompts int, plain, kern
 			err = os.WriteFile(filepath.Join(keep, fmt.Sprintf("c%d.p%d.%v.onnx", len(s.IDs), prompts, plain)), model,
 				0o644)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, err)
 	}
 	return step{compile(t, o, out...), in}
 }
@@ -200,9 +191,7 @@ func BenchmarkTextStep(b *testing.B) {
 	}{{"cifar10", clip.CIFAR10}, {"cifar100", clip.CIFAR100}} {
 		s, err := clip.NewSuffixes(set.classes.Names(), set.classes.Suffixes(),
 			clip.SpecialTokens{SOS: clip.StartID}, clip.TextB.Width, embedding(clip.TextB.Width))
-		if err != nil {
-			b.Fatal(err)
-		}
+		goldentest.NoError(b, err)
 		for _, threads := range []int{1, 2} {
 			for _, prompts := range []int{1, 3} {
 				b.Run(fmt.Sprintf("%s/threads=%d/prompts=%d", set.name, threads, prompts), func(b *testing.B) {

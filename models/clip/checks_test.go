@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"promptfed/models/clip"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/nn"
 )
@@ -104,9 +105,7 @@ func TestStepFLOPsOfMiddleBlocks(t *testing.T) {
 // of an image's own prompt is over all 4 rows. Prompts for each class are read at the end of 4 positions.
 func TestStepBytes(t *testing.T) {
 	s, err := clip.NewSuffixes([]string{"a"}, [][]int{{1, 2}}, clip.SpecialTokens{SOS: 3}, 2, embedding(2))
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	build := func(kernels bool, p clip.Prompt, shape graph.Shape) int {
 		g := graph.New()
 		if kernels {

@@ -8,6 +8,7 @@ import (
 
 	"promptfed/models/clip"
 	"promptfed/models/tokenizer"
+	"promptfed/runtime/goldentest"
 )
 
 // The reference is models/tokenizer with CLIP's published vocabulary, which is checked against the original's
@@ -18,9 +19,7 @@ func TestNamedClassesAreTokenized(t *testing.T) {
 		t.Skip("CLIP's vocabulary is not there")
 	}
 	tok, err := tokenizer.Load(vocabulary)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	if tok.SOS() != clip.StartID || tok.EOT() != clip.EndID {
 		t.Errorf("special tokens are %d and %d", tok.SOS(), tok.EOT())
 	}
@@ -32,9 +31,7 @@ func TestNamedClassesAreTokenized(t *testing.T) {
 		}
 		for i, c := range set {
 			ids, err := tok.Encode(c.Name + ".")
-			if err != nil {
-				t.Fatal(err)
-			}
+			goldentest.NoError(t, err)
 			if got := set.Suffixes()[i]; !slices.Equal(got, append(ids, tok.EOT())) {
 				t.Errorf("%s: tokens %v, the tokenizer gives %v and the end", c.Name, got, ids)
 			}

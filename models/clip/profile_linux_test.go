@@ -36,9 +36,7 @@ func TestProfile(t *testing.T) {
 	for name, list := range map[string]clip.NamedClasses{"cifar10": clip.CIFAR10, "cifar100": clip.CIFAR100} {
 		s, err := clip.NewSuffixes(list.Names(), list.Suffixes(), clip.SpecialTokens{SOS: clip.StartID},
 			clip.TextB.Width, embedding(clip.TextB.Width))
-		if err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, err)
 		rows := 17
 		for _, ids := range s.IDs {
 			rows += len(ids)
@@ -121,9 +119,7 @@ func resident(t *testing.T) float64 {
 	t.Helper()
 	raw := filetest.Read(t, "/proc/self/statm")
 	pages, err := strconv.Atoi(strings.Fields(string(raw))[1])
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	return float64(pages * os.Getpagesize())
 }
 

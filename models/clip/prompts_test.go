@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"promptfed/models/clip"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/kernels"
 	"promptfed/runtime/ort"
@@ -30,9 +31,7 @@ func classes(t testing.TB, n, width int) *clip.Suffixes {
 		names, ids = append(names, fmt.Sprintf("class %d", c)), append(ids, append(list, stop, eot))
 	}
 	s, err := clip.NewSuffixes(names, ids, clip.SpecialTokens{SOS: sos}, width, embedding(width))
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	return s
 }
 
@@ -42,9 +41,7 @@ func sequence(t testing.TB, g *graph.Graph, s *clip.Suffixes, p clip.Prompt, wid
 	look := embedding(width)
 	row := func(id int) graph.Node {
 		v, err := look([]int{id})
-		if err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, err)
 		return g.Const(tensor.Of(v, 1, width))
 	}
 	n := p.Ctx.Dim(0)
@@ -233,9 +230,7 @@ func TestOperatorsOfAStep(t *testing.T) {
 		text.Layers = layers
 		s, err := clip.NewSuffixes(list.Names(), list.Suffixes(), clip.SpecialTokens{SOS: clip.StartID}, text.Width,
 			embedding(text.Width))
-		if err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, err)
 		g, in := graph.New(), tensor.Map{}
 		g.UseKernels(set)
 		p := prompted(g, 1, text.Width, in)
@@ -248,9 +243,7 @@ func TestOperatorsOfAStep(t *testing.T) {
 		if err == nil {
 			m, err = graph.FixSizes(m, nil)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, err)
 		return len(kernels.ForDevice(m, 0).Graph.Node)
 	}
 	for set, most := range map[graph.KernelSet]int{graph.DeviceKernels: 19, graph.NoKernels: 74} {

@@ -23,20 +23,14 @@ func TestBackbones(t *testing.T) {
 	var arch []checkpoint.Arch
 	for _, name := range Names() {
 		files, err := FS(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, err)
 		dir := t.TempDir()
 		goldentest.NoError(t, os.CopyFS(dir, files))
 		c, err := checkpoint.Open(dir, checkpoint.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, err)
 		defer c.Close()
 		w, err := checkpoint.CLIP(c)
-		if err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, err)
 		a := w.Arch
 		if len(a.Warnings) > 0 {
 			t.Errorf("%s: the reader had to guess: %v", name, a.Warnings)
@@ -48,9 +42,7 @@ func TestBackbones(t *testing.T) {
 		arch = append(arch, a)
 
 		tok, err := tokenizer.Load(dir)
-		if err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, err)
 		if tok.VocabSize() != a.Vocab {
 			t.Errorf("%s: %d tokens and %d embeddings", name, tok.VocabSize(), a.Vocab)
 		}
@@ -86,9 +78,7 @@ func TestBackbones(t *testing.T) {
 
 func TestMerges(t *testing.T) {
 	tok, err := tokenizer.FromMerges(bytes.NewReader(Merges()), 1000)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	// 256 bytes, 256 bytes that end a word, 1,000 merges, start and end of text.
 	if tok.VocabSize() != 1514 {
 		t.Errorf("%d tokens, want 1514", tok.VocabSize())

@@ -12,6 +12,7 @@ import (
 	"promptfed/models/clip"
 	"promptfed/models/tiny"
 	"promptfed/runtime/convert"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/ort"
 	"promptfed/runtime/ort/orttest"
@@ -23,17 +24,11 @@ import (
 func TestWordsAreTheText(t *testing.T) {
 	orttest.RequireLibrary(t)
 	files, err := tiny.FS("tiny-vit-b16")
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	src := t.TempDir()
-	if err := os.CopyFS(src, files); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, os.CopyFS(src, files))
 	b, err := converted.Convert(src, filepath.Join(t.TempDir(), "b"), converted.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	classes := []string{"circle", "sea lion", "star"}
 	g := graph.New()
 	one := g.Input("one", graph.Float, graph.Static(1))
@@ -46,13 +41,9 @@ func TestWordsAreTheText(t *testing.T) {
 	templates := []string{"a photo of a {}.", "{} texture.", "a photo of a {}, a type of pet.", "art of the {}"}
 	prompts := bundletest.Templates(t, b, g, classes, templates)
 	words, err := b.Words("a photo of a")
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	alone, err := b.EmptySuffix()
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	f := bundletest.Prompts(t, b, g, classes, append(prompts, clip.Prompt{Ctx: g.Const(words), Own: alone})...)
 	for i, template := range templates {
 		texts := convert.Slice(classes, func(c string) string { return strings.ReplaceAll(template, "{}", c) })

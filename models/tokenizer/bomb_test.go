@@ -30,9 +30,7 @@ func forms(t testing.TB) []map[string][]byte {
 	t.Helper()
 	list := []byte("#version: 0.2\ni n\nt h\nin g</w>\n")
 	tok, err := FromMerges(bytes.NewReader(list), 3)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	var whole bytes.Buffer
 	goldentest.NoError(t, tok.Write(&whole))
 	vocab := goldentest.JSON(t, tok.ids)
@@ -97,10 +95,8 @@ func TestMislabelled(t *testing.T) {
 	} {
 		path := filepath.Join(t.TempDir(), c.name)
 		filetest.Write(t, path, c.data)
-		if _, err := Load(path); err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(),
-			path) {
-			t.Errorf("%s with %.20q: %v, want %q", c.name, c.data, err, c.want)
-		}
+		_, err := Load(path)
+		goldentest.WantErrorOf(t, fmt.Sprintf("%s with %.20q", c.name, c.data), err, c.want, path)
 	}
 }
 

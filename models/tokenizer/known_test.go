@@ -3,6 +3,8 @@ package tokenizer
 import (
 	"strings"
 	"testing"
+
+	"promptfed/runtime/goldentest"
 )
 
 // Spells finds the words that CLIP's vocabulary has only as letters and bytes. The counts of tokens and letters are,
@@ -21,16 +23,12 @@ func TestSpells(t *testing.T) {
 // A vocabulary with words of other languages knows them. A word of the token for unknown text is not known.
 func TestSpellsOtherVocabularies(t *testing.T) {
 	bert, err := readBERT(strings.NewReader("[PAD]\n[UNK]\n[CLS]\n[SEP]\n猫\nко\n##шка\ndog\n"), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	// SentencePiece writes a word of unknown letters as a space and one token for unknown text.
 	pieces, err := readHF(strings.NewReader(`{"model":{"type":"Unigram","unk_id":0,"vocab":[["<unk>",0],["</s>",0],` +
 		`["▁",-3],["▁ко",-2],["шка",-2],["猫",-2],["▁dog",-1]]},"pre_tokenizer":{"type":"Metaspace",` +
 		`"replacement":"▁"},"post_processor":{"type":"BertProcessing","sep":["</s>",1],"cls":["</s>",1]}}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	for _, tok := range []*Tokenizer{bert, pieces} {
 		for text, want := range map[string]bool{"猫": false, "кошка": false, "犬": true, "собака": true,
 			"dog": false} {

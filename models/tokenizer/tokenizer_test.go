@@ -19,14 +19,10 @@ import (
 func small(t testing.TB) *Tokenizer {
 	t.Helper()
 	f, err := os.Open("testdata/merges-1000.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	defer f.Close()
 	tok, err := FromMerges(f, 1000)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	return tok
 }
 
@@ -40,9 +36,7 @@ func full(t testing.TB) *Tokenizer {
 func load(t testing.TB, path string) *Tokenizer {
 	t.Helper()
 	tok, err := Load(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	return tok
 }
 
@@ -112,13 +106,9 @@ func TestSequence(t *testing.T) {
 // word.
 func TestMergeOrder(t *testing.T) {
 	tok, err := FromMerges(strings.NewReader("#version: 0.2\na b\nab c\nb c</w>\n"), 3)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	ids, err := tok.Encode("ABC abcd bc")
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	// Letters start at '!' = 0, so c = 66 and d = 67; with </w> add 256; merges start at 512.
 	if want := []int{512, 66 + 256, 513, 67 + 256, 514}; !slices.Equal(ids, want) {
 		t.Errorf("got %v, want %v", ids, want)
@@ -182,9 +172,7 @@ func TestIncompleteVocabulary(t *testing.T) {
 		"vocab":{"l":0,"o":1,"w</w>":2,"lo":3,"low</w>":4,"<|endoftext|>":7},"merges":`
 	for _, merges := range []string{`["l o","lo w</w>"]`, `[["l","o"],["lo","w</w>"]]`} {
 		tok, err := readHF(strings.NewReader(head + merges + `}}`))
-		if err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, err)
 		if tok.VocabSize() != 10 || tok.SOS() != 9 || tok.EOT() != 7 {
 			t.Errorf("size %d, start %d, end %d", tok.VocabSize(), tok.SOS(), tok.EOT())
 		}

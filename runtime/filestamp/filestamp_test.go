@@ -9,14 +9,13 @@ import (
 
 	"promptfed/runtime/busytest"
 	"promptfed/runtime/filetest"
+	"promptfed/runtime/goldentest"
 )
 
 func stat(t *testing.T, path string) os.FileInfo {
 	t.Helper()
 	st, err := os.Stat(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	return st
 }
 
@@ -44,27 +43,19 @@ func TestOf(t *testing.T) {
 	if runtime.GOOS != "linux" && runtime.GOOS != "darwin" {
 		t.Skip("the system does not tell more")
 	}
-	if err := os.Chtimes(path, before.ModTime(), before.ModTime()); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, os.Chtimes(path, before.ModTime(), before.ModTime()))
 	changed := stat(t, path)
 	if !changed.ModTime().Equal(before.ModTime()) || Of(changed) == Of(before) {
 		t.Error("with its modification time set back, a changed file has the old stamp")
 	}
-	if err := os.Chtimes(path, time.Time{}, before.ModTime().Add(-time.Hour)); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, os.Chtimes(path, time.Time{}, before.ModTime().Add(-time.Hour)))
 	if Settled(stat(t, path), before.ModTime()) {
 		t.Error("with its modification time set back, a changed file is settled")
 	}
 	other := path + "2"
-	if err := os.Rename(path, other); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, os.Rename(path, other))
 	write("two")
-	if err := os.Chtimes(path, before.ModTime(), before.ModTime()); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, os.Chtimes(path, before.ModTime(), before.ModTime()))
 	if Of(stat(t, path)) == Of(stat(t, other)) {
 		t.Error("two files have one stamp")
 	}

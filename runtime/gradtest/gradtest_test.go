@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"testing"
 
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/gradtest"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/tensor"
@@ -17,9 +18,7 @@ func TestFindsWrongGradients(t *testing.T) {
 		y := build(graph.New().Input("x", graph.Float, graph.Static(3)))
 		r, err := gradtest.Check(context.Background(), []graph.Output{{Name: "y", Node: y}}, []string{"x"},
 			tensor.Map{"x": tensor.Of([]float32{1, -2, 0.5}, 3)}, o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, err)
 		return r[0].RelErr
 	}
 	for seed := range uint64(4) {

@@ -47,9 +47,8 @@ func TestFilesCannotNameInternalOperators(t *testing.T) {
 				Output:      []string{"b"},
 				OpsetImport: m.OpsetImport[:1], Node: []*onnx.NodeProto{node("Add", "a a", "b")}}}
 			f = plain()
-			if got, err = f.Model(f.Outputs...); err != nil {
-				t.Fatal(err)
-			}
+			got, err = f.Model(f.Outputs...)
+			goldentest.NoError(t, err)
 			x := tensor.New(2, 3, 4)
 			x.Data[5] = 3
 			out, err := ort.RunOnce(context.Background(), got, ort.Options{}, tensor.Map{"x": x})

@@ -7,6 +7,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/grad"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/onnx"
@@ -17,9 +18,7 @@ import (
 func FuzzRead(f *testing.F) {
 	for _, m := range seeds() {
 		b, err := proto.Marshal(m)
-		if err != nil {
-			f.Fatal(err)
-		}
+		goldentest.NoError(f, err)
 		f.Add(b)
 		f.Add(b[:len(b)/2])
 	}
@@ -84,9 +83,7 @@ func model(version int64, nodes ...*onnx.NodeProto) *onnx.ModelProto {
 func read(t testing.TB, m *onnx.ModelProto) *graph.File {
 	t.Helper()
 	f, err := graph.ReadModel(m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	return f
 }
 

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/onnx"
 	"promptfed/runtime/ort/orttest"
@@ -62,9 +63,7 @@ func TestBranches(t *testing.T) {
 		other := read(t, model(18, &onnx.NodeProto{OpType: "Identity", Input: []string{"x"}, Output: []string{"y"}}))
 		g := other.Graph
 		constant, err := graph.Inline(g, []graph.Node{f.Graph.Ints(int(v)).Slice(0, 0, 1).Squeeze(0)}, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, err)
 		to := g.Input("x", graph.Float, graph.Static(2, 3, 4))
 		got, err := graph.Inline(g, []graph.Node{y, in}, map[graph.Node]graph.Node{in: to, open: constant[0]})
 		if err != nil || got[1] != to {
@@ -134,9 +133,7 @@ func TestInlineOfHalfPrecision(t *testing.T) {
 	g := graph.New()
 	to := g.Input("x", graph.Float, graph.Static(1))
 	got, err := graph.Inline(g, []graph.Node{y}, map[graph.Node]graph.Node{in: to})
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	if out := value(t, tensor.Map{"x": tensor.Of([]float32{3}, 1)}, got[0]); got[0].DType() != graph.Float ||
 		out[0] != 4.5 || got[0].Op().Name != "last" || got[0].Shape().String() != "[1]" {
 		t.Errorf("%v of %v (node %s), want 4.5", out, got[0], got[0].Op().Name)
@@ -173,9 +170,7 @@ func TestInlineOfABranch(t *testing.T) {
 	x, flag := g.Input("x", graph.Float, graph.Static(1)), g.Input("flag", graph.Bool, graph.Static())
 	inlined := func(x graph.Node) graph.Node {
 		out, err := graph.Inline(g, []graph.Node{y}, map[graph.Node]graph.Node{in: x, at: flag})
-		if err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, err)
 		return out[0]
 	}
 	once := inlined(x)
@@ -216,9 +211,7 @@ func TestInlineOfABranchOfHalfPrecision(t *testing.T) {
 	g := graph.New()
 	x, flag := g.Input("x", graph.Float, graph.Static(1)), g.Input("flag", graph.Bool, graph.Static())
 	out, err := graph.Inline(g, []graph.Node{y}, map[graph.Node]graph.Node{in: x, at: flag})
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	m = orttest.Model(t, graph.Output{Name: "y", Node: out[0]})
 	for flag, want := range map[int64]float32{1: -6, 0: 3} {
 		got, _ := orttest.RunFixed(t, m, "", tensor.Map{"x": tensor.Of([]float32{3}, 1),
@@ -277,9 +270,7 @@ func TestWithGradient(t *testing.T) {
 	var sums [][32]byte
 	for _, n := range []graph.Node{y, own("three", 3), own("four", 4), x.Mul(x)} {
 		sum, err := graph.Signature(graph.Output{Name: "y", Node: n})
-		if err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, err)
 		sums = append(sums, sum)
 	}
 	if sums[0] != sums[1] || sums[0] == sums[2] || sums[0] == sums[3] {
@@ -301,9 +292,7 @@ func TestInlineWith(t *testing.T) {
 			}
 			return apply(in)
 		})
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	out := value(t, tensor.Map{"x": tensor.Of([]float32{1, -2}, 2)}, got[0])
 	if !slices.Equal(out, []float32{-11, 22}) || seen != "Neg Exp Add " {
 		t.Errorf("%v by %s, want -11 and 22", out, seen)

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/ort/orttest"
 	"promptfed/runtime/tensor"
@@ -135,9 +136,7 @@ func TestNamesInModels(t *testing.T) {
 	var twice []graph.Node
 	for _, in := range []graph.Node{a, b} {
 		n, err := graph.Inline(g, []graph.Node{y}, map[graph.Node]graph.Node{x: in, scale: to})
-		if err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, err)
 		twice = append(twice, n[0])
 	}
 	if got := len(twice[0].Op().In[0].Op().Out); got != 3 {

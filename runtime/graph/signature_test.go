@@ -4,6 +4,7 @@ import (
 	"math"
 	"testing"
 
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/tensor"
 )
@@ -20,9 +21,7 @@ func TestSignature(t *testing.T) {
 	build := func(build func(x graph.Node) graph.Node) [32]byte {
 		g := graph.New()
 		sum, err := graph.Signature(graph.Output{Name: "y", Node: build(g.Input("x", graph.Float, graph.Static(2, 3)))})
-		if err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, err)
 		return sum
 	}
 	rows := func(last float32) *tensor.Tensor { return tensor.Of([]float32{1, 2, last}, 3) }

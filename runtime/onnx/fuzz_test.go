@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"promptfed/runtime/filetest"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/onnx"
 	"promptfed/runtime/onnx/onnxtest"
 )
@@ -59,9 +60,7 @@ func FuzzFields(f *testing.F) {
 	filetest.Write(f, filepath.Join(dir, "w.bin"), "0123456789ab")
 	f.Fuzz(func(t *testing.T, which uint8, field uint16, number int64, name string) {
 		m := &onnx.ModelProto{}
-		if err := proto.Unmarshal(models[int(which)%len(models)], m); err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, proto.Unmarshal(models[int(which)%len(models)], m))
 		list := onnxtest.Fields(m)
 		if at := list[int(field)%len(list)]; at.Text {
 			at.Name(name)
@@ -90,9 +89,7 @@ func same(t *testing.T, dir string, b []byte) {
 	if err != nil {
 		return // for example, one part of the file is both raw data and external data
 	}
-	if err := onnx.Embed(whole, dir); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, onnx.Embed(whole, dir))
 	if !proto.Equal(m, whole) {
 		t.Fatal("the file is another model with its weights left in it")
 	}
@@ -103,7 +100,5 @@ func same(t *testing.T, dir string, b []byte) {
 		return
 	}
 	again := onnxtest.Marshal(t, m)
-	if err := proto.Unmarshal(again, &onnx.ModelProto{}); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, proto.Unmarshal(again, &onnx.ModelProto{}))
 }

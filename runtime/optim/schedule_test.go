@@ -23,9 +23,7 @@ func TestSchedules(t *testing.T) {
 			decode(t, c.Config, &s)
 			tested[s.Kind] = true
 			rate, err := s.New(c.Base)
-			if err != nil {
-				t.Fatal(err)
-			}
+			goldentest.NoError(t, err)
 			for i, want := range c.Rates {
 				if got := rate(i); !(math.Abs(got-want) <= 1e-12*c.Base+1e-9*want) {
 					t.Errorf("time %d: rate %v, PyTorch %v", i, got, want)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"testing"
 
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/onnx"
 	"promptfed/runtime/ort"
 	"promptfed/runtime/tensor"
@@ -44,9 +45,7 @@ func BenchmarkNewSession(b *testing.B) {
 	model := linear(b)
 	for b.Loop() {
 		s, err := ort.NewSession(model, ort.Options{})
-		if err != nil {
-			b.Fatal(err)
-		}
+		goldentest.NoError(b, err)
 		s.Close()
 	}
 }

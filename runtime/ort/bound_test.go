@@ -5,6 +5,7 @@ import (
 	"sync"
 	"testing"
 
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/ort"
 	_ "promptfed/runtime/ort/orttest" // the provider of make test-cuda
 	"promptfed/runtime/tensor"
@@ -101,16 +102,12 @@ func TestWrongValues(t *testing.T) {
 	x, i := tensor.New(3, 2), tensor.OfInts([]int64{0, 1}, 2)
 	good := func() ort.Values {
 		held, err := first.RunKeep(t.Context(), tensor.Map{"x": x, "i": i}, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, err)
 		held["scale"] = ort.NewValue(tensor.New(3))
 		return held
 	}
 	other, err := first.RunKeep(t.Context(), tensor.Map{"x": tensor.New(4, 2), "i": i}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	for name, c := range map[string]struct {
 		change func(ort.Values)
 		parts  []string
@@ -144,9 +141,7 @@ func TestWrongValues(t *testing.T) {
 	if err != nil || !math.IsNaN(float64(out["z"].Data[1])) {
 		t.Errorf("%v, %v", out, err)
 	}
-	if err := second.Close(); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, second.Close())
 	_, err = second.RunKeep(t.Context(), nil, held)
 	wantError(t, err, "already closed")
 }

@@ -5,6 +5,7 @@ import (
 	"math"
 	"testing"
 
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/onnx"
 	"promptfed/runtime/ort"
 )
@@ -85,9 +86,7 @@ func open(t testing.TB, model *onnx.ModelProto, o ort.Options) *ort.Session {
 	t.Helper()
 	o.Bind = o.Bind || bindAll
 	s, err := ort.NewSession(model, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			t.Error(err)

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/onnx"
 	"promptfed/runtime/ort"
 	"promptfed/runtime/ort/orttest"
@@ -25,9 +26,7 @@ func scaled(t testing.TB, factor float32) *onnx.ModelProto {
 func openCached(t testing.TB, model *onnx.ModelProto, o ort.Options) *ort.Session {
 	t.Helper()
 	s, err := ort.NewCachedSession(model, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	t.Cleanup(func() { s.Close() })
 	return s
 }
@@ -42,9 +41,7 @@ func closeSession(t testing.TB, s *ort.Session) {
 // dropIdle empties the cache, so that no graph of another test is found, and none is pushed out.
 func dropIdle(t testing.TB) {
 	t.Helper()
-	if err := ort.DropIdle(); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, ort.DropIdle())
 }
 
 // newGraphs returns by how many the cached graphs grow during f.
@@ -133,17 +130,13 @@ func TestCachedSessionsReadTheirWeights(t *testing.T) {
 		path := filepath.Join(o.WeightsDir, "w")
 		write := func(scale float32, at time.Time) (offset int) {
 			t.Helper()
-			if err := os.RemoveAll(path); err != nil {
-				t.Fatal(err)
-			}
+			goldentest.NoError(t, os.RemoveAll(path))
 			w := slices.Clone(weights)
 			for i := range w {
 				w[i] *= scale
 			}
 			offset = safetensors(t, path, 1, w)
-			if err := os.Chtimes(path, at, at); err != nil {
-				t.Fatal(err)
-			}
+			goldentest.NoError(t, os.Chtimes(path, at, at))
 			return offset
 		}
 		use := func(offset int, scale float32) {

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/numerics"
 	"promptfed/runtime/ort"
 )
@@ -15,16 +16,12 @@ func TestFingerprint(t *testing.T) {
 	build := func(o ort.Options) numerics.Fingerprint {
 		t.Helper()
 		f, err := o.Fingerprint()
-		if err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, err)
 		return f
 	}
 	base := build(ort.Options{Provider: ort.CPU})
 	_, version, err := ort.Library()
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	if !strings.HasPrefix(base.Library, version+", ") || !strings.Contains(base.Library, "git-commit-id=") ||
 		base.Provider != ort.CPU || !strings.HasPrefix(base.Compilers, runtime.Version()+", C ") || base.Threads != 1 ||
 		base.Optimization != "all" || base.Version != numerics.Version {

@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/onnx"
 	"promptfed/runtime/ort"
 )
@@ -38,7 +39,5 @@ func TestFirstSessionsAtOnce(t *testing.T) {
 			return err
 		})
 	}
-	if err := eg.Wait(); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, eg.Wait())
 }

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"promptfed/runtime/filetest"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/ort"
 	"promptfed/runtime/tensor"
 )
@@ -55,12 +56,9 @@ func probeSignals() {
 // started to ignore, stays with the library.
 func TestSignalsReachGo(t *testing.T) {
 	library, version, err := ort.Library()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if library, err = filepath.Abs(library); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
+	library, err = filepath.Abs(library)
+	goldentest.NoError(t, err)
 	dir := t.TempDir()
 	beside := filepath.Join(dir, filepath.Base(library))
 	symlink(t, library, beside)

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"promptfed/runtime/filetest"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/ort"
 )
 
@@ -58,36 +59,25 @@ func install(t *testing.T, from, to string) string {
 	t.Helper()
 	filetest.Folder(t, filepath.Dir(to))
 	r, err := os.Open(from)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	defer r.Close()
 	w, err := os.OpenFile(to, os.O_CREATE|os.O_WRONLY, 0o755)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	if _, err := io.Copy(w, r); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, w.Close())
 	return to
 }
 
 func TestFindLibrary(t *testing.T) {
 	library, version, err := ort.Library()
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	t.Logf("ONNX Runtime %s", version)
-	if library, err = filepath.Abs(library); err != nil {
-		t.Fatal(err)
-	}
+	library, err = filepath.Abs(library)
+	goldentest.NoError(t, err)
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	base := t.TempDir()
 	exe, empty := install(t, self, filepath.Join(base, "prog", "promptfed")), t.TempDir()
 	const name = "libonnxruntime.so.1"

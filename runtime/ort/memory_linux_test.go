@@ -9,6 +9,7 @@ import (
 
 	"promptfed/runtime/busytest"
 	"promptfed/runtime/filetest"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/ort"
 	"promptfed/runtime/tensor"
 )
@@ -16,9 +17,7 @@ import (
 // inUse returns private memory without what is kept for later use. Of the latter, the C heap has some for each thread.
 func inUse(t testing.TB) float64 {
 	t.Helper()
-	if err := ort.TrimMemory(); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, ort.TrimMemory())
 	return private(t)
 }
 
@@ -52,16 +51,12 @@ func TestThousandSessionsDoNotLeak(t *testing.T) {
 			before = inUse(t)
 		}
 		s, err := ort.NewSession(model, ort.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, err)
 		out, err := s.Run(t.Context(), tensor.Map{"x": x})
 		if err != nil || out["y"].Data[0] != 6 {
 			t.Fatalf("cycle %d: %v, %v", i, out, err)
 		}
-		if err := s.Close(); err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, s.Close())
 	}
 	after := inUse(t)
 	t.Logf("private memory %.1f MiB after 100 cycles, %.1f MiB after 1000", before, after)
@@ -89,9 +84,7 @@ func TestThousandValuesDoNotLeak(t *testing.T) {
 		c.Data[0] = 3
 		in := ort.Values{"c": ort.NewValue(c)}
 		mid, err := both[0].RunKeep(t.Context(), tensor.Map{"x": tensor.New(n, n)}, in)
-		if err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, err)
 		in["x"] = mid["y"]
 		out, err := both[1].RunWith(t.Context(), nil, in)
 		if err != nil || out["y"].Data[0] != 6 {

@@ -9,14 +9,13 @@ import (
 	"testing"
 
 	"promptfed/runtime/filetest"
+	"promptfed/runtime/goldentest"
 )
 
 // The C compiler compares the indices of functions with those of OrtApi in the binding's header.
 func TestIndicesOfOrtApi(t *testing.T) {
 	dir, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/yalue/onnxruntime_go").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	var used [][]string
 	for _, header := range []string{"native.h", "../kernels/domain.h"} {
 		source := filetest.Read(t, header)

@@ -13,6 +13,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/ort"
 	"promptfed/runtime/tensor"
 )
@@ -55,9 +56,7 @@ func BenchmarkOptions(b *testing.B) {
 			before := private(b)
 			begin := time.Now()
 			s, err := ort.Open(path, v.options)
-			if err != nil {
-				b.Fatal(err)
-			}
+			goldentest.NoError(b, err)
 			defer s.Close()
 			sessions[i], opened[i] = s, time.Since(begin)
 			run(b, s, noise(s, size))
@@ -91,9 +90,7 @@ func middle(x []float64) float64 { return slices.Sorted(slices.Values(x))[len(x)
 
 func version(t testing.TB) string {
 	_, v, err := ort.Library()
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	return v
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/onnx"
 	"promptfed/runtime/onnx/onnxtest"
 	"promptfed/runtime/ort"
@@ -124,9 +125,7 @@ func TestStrangersAreWell(t *testing.T) {
 		if err == nil {
 			m, err = onnx.Unmarshal(b)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, err)
 		open(t, m, ort.Options{})
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"promptfed/runtime/convert"
 	"promptfed/runtime/filetest"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/kernels"
 	"promptfed/runtime/onnx"
 	"promptfed/runtime/ort"
@@ -241,17 +242,13 @@ func TestReplacedWeightsAreOthers(t *testing.T) {
 		second := open(t, now.model(t, dir), o)
 		equal(t, run(t, second, tensor.Map{"x": now.x})["y"], multiplied(now.x, now.w, nil, false, 1))
 		equal(t, run(t, first, tensor.Map{"x": old.x})["y"], multiplied(old.x, old.w, nil, false, 1))
-		if err := second.Close(); err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, second.Close())
 		if !o.Prepack || o.Products != "" || len(ownProducts()) == 0 {
 			continue // sessions that map the file see changes
 		}
 		now.w = whole(r, 512, 128)
 		model := now.model(t, dir) // writes into the same file
-		if err := os.Chtimes(path, time.Time{}, time.Now().Add(time.Hour)); err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, os.Chtimes(path, time.Time{}, time.Now().Add(time.Hour)))
 		third := open(t, model, o)
 		equal(t, run(t, third, tensor.Map{"x": now.x})["y"], multiplied(now.x, now.w, nil, false, 1))
 	}

@@ -10,6 +10,7 @@ import (
 
 	"promptfed/runtime/busytest"
 	"promptfed/runtime/filetest"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/ort"
 	"promptfed/runtime/tensor"
 )
@@ -59,9 +60,7 @@ func TestSpinningEndsWithTheRun(t *testing.T) {
 func threads(t *testing.T) (ids []string) {
 	t.Helper()
 	tasks, err := os.ReadDir("/proc/self/task")
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	for _, task := range tasks {
 		ids = append(ids, task.Name())
 	}

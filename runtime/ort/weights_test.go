@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"promptfed/runtime/filetest"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/onnx"
 	"promptfed/runtime/onnx/onnxtest"
 	"promptfed/runtime/ort"
@@ -59,9 +60,7 @@ func TestExternalDataAtAnyOffset(t *testing.T) {
 func symlink(t testing.TB, target, link string) {
 	t.Helper()
 	filetest.Folder(t, filepath.Dir(link))
-	if err := os.Symlink(target, link); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, os.Symlink(target, link))
 }
 
 // The Hugging Face cache keeps snapshots/REV/model.safetensors as a link to ../../blobs/HASH; some users link whole
@@ -98,9 +97,7 @@ func TestOpenTakesTheFolderOfTheFile(t *testing.T) {
 	b := onnxtest.Marshal(t, externalLinear(t, "m.safetensors", offset, 24))
 	filetest.Write(t, path, b)
 	s, err := ort.Open(path, ort.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	defer s.Close()
 	equal(t, run(t, s, tensor.Map{"x": tensor.Of([]float32{1, 2}, 1, 2)})["y"], tensor.Of([]float32{9, 12, 15}, 1, 3))
 }

@@ -26,9 +26,7 @@ func report(t *testing.T, bad []string) {
 
 func TestImports(t *testing.T) {
 	list, err := List(goldentest.Module(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	if len(list) < 20 {
 		t.Fatalf("go list gave %d packages; there are more", len(list))
 	}
@@ -142,9 +140,7 @@ func eachGoFile(t *testing.T, but []string, rule func(file string, source []byte
 			report(t, bad)
 			return err
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, err)
 	}
 	if read < 100 {
 		t.Errorf("only %d Go files were read", read)
@@ -183,9 +179,7 @@ func TestTracked(t *testing.T) {
 		t.Skip("not a git checkout, or git is not installed")
 	}
 	sizes, bad, err := Measure(dir, files)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	report(t, Places(files))
 	report(t, Sizes(sizes))
 	report(t, bad)

@@ -36,9 +36,7 @@ func typeCheck(t *testing.T, platform string) {
 	cmd.Dir = goldentest.Module(t)
 	cmd.Env = append(os.Environ(), "GOOS="+system, "GOARCH="+arch, "CGO_ENABLED=1")
 	out, err := cmd.Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	own, done := 0, importer{"unsafe": types.Unsafe}
 	for dec := json.NewDecoder(bytes.NewReader(out)); ; {
 		var p struct {
@@ -58,9 +56,7 @@ func typeCheck(t *testing.T, platform string) {
 		set, files := token.NewFileSet(), []*ast.File(nil)
 		for _, name := range append(p.GoFiles, p.CgoFiles...) {
 			f, err := parser.ParseFile(set, filepath.Join(p.Dir, name), nil, parser.SkipObjectResolution)
-			if err != nil {
-				t.Fatal(err)
-			}
+			goldentest.NoError(t, err)
 			files = append(files, f)
 		}
 		ours := strings.HasPrefix(p.ImportPath, Module+"/")

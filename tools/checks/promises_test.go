@@ -35,9 +35,7 @@ func TestPromises(t *testing.T) {
 	}
 
 	pages, err := filepath.Glob(filepath.Join(dir, "docs", "*.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	for _, page := range append(pages, filepath.Join(dir, "README.md")) {
 		b := filetest.Read(t, page)
 		for _, s := range Promises(string(b)) {

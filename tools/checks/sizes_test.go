@@ -29,9 +29,7 @@ func TestComments(t *testing.T) {
 	for files, want := range map[string]string{"a/x.go": "", "a/x.go b/y.go": "", "a/x.go a/y_test.go": "",
 		"a/x.go a/y.go": "move it to doc.go"} {
 		bad, err := Comments("a/x.go", source, strings.Fields(files))
-		if err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, err)
 		expect(t, bad, want)
 	}
 	if bad, err := Comments("a/doc.go", source, []string{"a/doc.go", "a/y.go"}); err != nil || len(bad) > 0 {

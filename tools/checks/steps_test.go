@@ -3,6 +3,8 @@ package checks
 import (
 	"strings"
 	"testing"
+
+	"promptfed/runtime/goldentest"
 )
 
 func TestStepsOfTheTree(t *testing.T) { eachGoFile(t, nil, Steps) }
@@ -24,9 +26,7 @@ func TestStepsRule(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			bad, err := Steps("x.go", []byte("package x\nfunc f(x int) {\n"+c.body+"}\n"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			goldentest.NoError(t, err)
 			expect(t, bad, c.want)
 		})
 	}

@@ -15,15 +15,14 @@ import (
 	"promptfed/configs"
 	"promptfed/federation/experiment"
 	"promptfed/runtime/filetest"
+	"promptfed/runtime/goldentest"
 )
 
 const root = "../.."
 
 func TestTablesSayWhatTheCodeSays(t *testing.T) {
 	list, err := documents(root)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	used := 0
 	for _, d := range list {
 		used += len(opening.FindAllString(d.is, -1))
@@ -32,9 +31,7 @@ func TestTablesSayWhatTheCodeSays(t *testing.T) {
 		}
 	}
 	all, err := tables(root)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	if used != len(all) {
 		t.Errorf("%d tables are in the documents, there are %d", used, len(all))
 	}
@@ -42,9 +39,7 @@ func TestTablesSayWhatTheCodeSays(t *testing.T) {
 
 func TestLinksLeadSomewhere(t *testing.T) {
 	list, err := documents(root)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	link := regexp.MustCompile(`\]\(([^)\s]+)\)`)
 	heading := regexp.MustCompile(`(?m)^#+ (.*)$`)
 	checked := 0

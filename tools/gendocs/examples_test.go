@@ -5,6 +5,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+
+	"promptfed/runtime/goldentest"
 )
 
 // The modules under docs/examples load as they are, without a network and without changes of their go.mod, and pass vet
@@ -16,9 +18,7 @@ func TestExamples(t *testing.T) {
 	}
 	for _, file := range files {
 		dir, err := filepath.Abs(filepath.Dir(file))
-		if err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, err)
 		call := func(work, dir string, args ...string) {
 			cmd := exec.Command("go", args...)
 			cmd.Dir = dir

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"promptfed/runtime/filetest"
+	"promptfed/runtime/goldentest"
 )
 
 // Every message that docs/troubleshooting.md explains is in the sources.
@@ -26,9 +27,7 @@ func TestMessagesAreThoseOfTheProgram(t *testing.T) {
 			sources.Write(b)
 			return err
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, err)
 	}
 	// join the lines of a long message
 	said := regexp.MustCompile(`" ?\+\n\s*"`).ReplaceAllString(sources.String(), "")

@@ -14,6 +14,7 @@ import (
 
 	"promptfed/runtime/busytest"
 	"promptfed/runtime/filetest"
+	"promptfed/runtime/goldentest"
 	"promptfed/tools/lab/page/browser"
 )
 
@@ -41,9 +42,7 @@ func TestSite(t *testing.T) {
 	}
 	site := filepath.Join(root, "build", "site")
 	list, err := documents(root)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	tag := regexp.MustCompile(`<[^>]*>`)
 	pages := 0
 	for _, d := range list {
@@ -103,9 +102,7 @@ func searchFinds(t *testing.T, site string) {
 	server := httptest.NewServer(http.FileServer(http.Dir(site)))
 	defer server.Close()
 	b, stop, err := browser.Start(busytest.Context(t), path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	defer stop()
 	input := chromedp.CSS(".VPLocalSearchBox input")
 	if err := chromedp.Do(b, chromedp.Navigate(server.URL+"/grad.html"), chromedp.WaitVisible(chromedp.CSS(

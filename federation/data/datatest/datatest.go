@@ -33,9 +33,7 @@ func PNG(t testing.TB, c color.Color) []byte {
 	}
 
 	var b bytes.Buffer
-	if err := png.Encode(&b, img); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, png.Encode(&b, img))
 
 	return b.Bytes()
 }
@@ -48,9 +46,7 @@ func Tree(t testing.TB, names ...string) string {
 	for i, name := range names {
 		path := filepath.Join(root, filepath.FromSlash(name))
 		if strings.HasSuffix(name, "/") {
-			if err := os.MkdirAll(path, 0o755); err != nil {
-				t.Fatal(err)
-			}
+			goldentest.NoError(t, os.MkdirAll(path, 0o755))
 			continue
 		}
 		raw := []byte("not an image")
@@ -111,9 +107,7 @@ func Photo(t testing.TB, path string, class, seed int) {
 	}
 
 	var b bytes.Buffer
-	if err := jpeg.Encode(&b, picture, &jpeg.Options{Quality: 90}); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, jpeg.Encode(&b, picture, &jpeg.Options{Quality: 90}))
 
 	writeFile(t, filepath.Dir(path), filepath.Base(path), b.Bytes())
 }

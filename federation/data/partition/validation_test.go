@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"promptfed/federation/data"
+	"promptfed/runtime/goldentest"
 )
 
 // TestCutValidation: a client has 6 examples of class 0, 3 of class 1 and 1 of class 2, and a fifth of them is cut, 2
@@ -24,9 +25,7 @@ func TestCutValidation(t *testing.T) {
 	}
 	for share, want := range map[float64][]int{0.2: {1, 1, 0}, 0.4: {3, 1, 0}} {
 		s, clients := set(), []Client{{Train: []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}}, {Train: []int{10}}}
-		if err := CutValidation(s, clients, share, 3); err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, CutValidation(s, clients, share, 3))
 		train, val, _ := clients[0].Of(s)
 		if got := s.Counts(val); !reflect.DeepEqual(got, want) {
 			t.Errorf("share %v: %v examples of the classes are for validation, want %v", share, got, want)
@@ -53,9 +52,7 @@ func TestCutValidation(t *testing.T) {
 	}
 	// Two clients that share example 4 have one entry for it in the set's list.
 	s, clients := set(), []Client{{Train: []int{4, 5}}, {Train: []int{4, 5}}}
-	if err := CutValidation(s, clients, 0.5, 3); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, CutValidation(s, clients, 0.5, 3))
 	for _, c := range clients {
 		if _, val, _ := c.Of(s); len(val) != 1 || len(c.Train) != 1 || val[0].ID == s.Train[c.Train[0]].ID {
 			t.Errorf("of two examples, %v is for training and %v for validation", c.Train, val)

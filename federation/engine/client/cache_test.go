@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
+
+	"promptfed/runtime/goldentest"
 )
 
 func TestCache(t *testing.T) {
@@ -16,9 +18,7 @@ func TestCache(t *testing.T) {
 	var made atomic.Int64
 	get := func(name string, bytes int) any {
 		v, err := c.once(key(name), func() (any, int, error) { made.Add(1); return name, bytes, nil })
-		if err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, err)
 		return v
 	}
 	get("a", 4)

@@ -12,6 +12,7 @@ import (
 	"promptfed/federation/experiment/inference"
 	"promptfed/federation/methodtest"
 	"promptfed/models/clip"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/tensor"
 )
@@ -141,9 +142,7 @@ func TestScoresInPartsAreTheWhole(t *testing.T) {
 		w := client.NewWorker(e, client.Settings{})
 		defer w.Close()
 		scores, err := inference.Predict(t.Context(), w, e.Clients[0], len(e.Clients), r.Prompts, e.Clients[0].Test)
-		if err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, err)
 		all = append(all, scores)
 	}
 	for _, got := range all[1:] {

@@ -9,6 +9,7 @@ import (
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/method"
 	"promptfed/federation/methodtest"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/optim"
 )
 
@@ -45,14 +46,10 @@ func TestGroups(t *testing.T) {
 				LR: 0.1}}}
 		w := client.NewWorker(e, client.Settings{})
 		got, err := w.Groups(t.Context(), jobs(e.Clients), 1)
-		if err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, err)
 		if fmt.Sprint(got) != c.want {
 			t.Errorf("%s in groups of %d: %v, want %s", c.m, c.batch, got, c.want)
 		}
-		if err := w.Close(); err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, w.Close())
 	}
 }

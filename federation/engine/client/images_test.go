@@ -14,6 +14,7 @@ import (
 	"promptfed/federation/method"
 	"promptfed/federation/methodtest"
 	"promptfed/models/clip"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/ort"
 	"promptfed/runtime/ort/orttest"
@@ -85,14 +86,10 @@ func trained(t *testing.T, w *client.Worker) map[string]tensor.Map {
 		}
 	}
 	reply, s, err := w.Train(t.Context(), c, o, message.ClientState{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	l, s := w.Begin(t.Context(), c, o, s)
 	scores, err := w.ScoreRows(t.Context(), c, l, s, c.Test)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	return map[string]tensor.Map{"upload": reply.Upload.Shared, "own": s.Private, "loss": {"train": tensor.Of(
 		[]float32{float32(reply.Stats.Loss)}, 1), "test": scores}}
 }

@@ -9,6 +9,7 @@ import (
 	"promptfed/federation/method"
 	"promptfed/federation/methods"
 	"promptfed/models/clip"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/tensor"
 )
@@ -88,9 +89,7 @@ func TestSharesOfImageParts(t *testing.T) {
 			options["towers"] = "image"
 		}
 		m, err := methods.Build(c.method, nil, options)
-		if err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, err)
 		b := imageTower{c.tower, clip.Vision{VisionArch: towers[c.tower]}}
 		e := &spec.Experiment{Method: m, Classes: []string{"ant", "bee"}, Template: "a {}."}
 		build := func(kind string, least float64) (share float64, kB int) {
@@ -106,9 +105,7 @@ func TestSharesOfImageParts(t *testing.T) {
 			} else {
 				out, err = comp.withGradients(b, s, losses, 1, nil)
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			goldentest.NoError(t, err)
 			rest, parts := cutImages(out, least)
 			for _, p := range parts {
 				kB += 4 * tensor.Size(ofOneImage(p.Node)) / 1000

@@ -109,9 +109,7 @@ func TestWeightsReplacedDuringARun(t *testing.T) {
 	if err == nil {
 		_, err = compile()
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	put(2)
 	_, err = compile()
 	goldentest.WantErrorOf(t, "a third graph", err, path, "changed while it is used")

@@ -11,6 +11,7 @@ import (
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/method"
 	"promptfed/federation/methodtest"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/optim"
 	"promptfed/runtime/ort"
 	"promptfed/runtime/tensor"
@@ -53,9 +54,7 @@ func TestForwardPassOnce(t *testing.T) {
 				}
 			}
 			groups, err := w.Groups(t.Context(), jobs(e.Clients), 1)
-			if err != nil {
-				t.Fatal(err)
-			}
+			goldentest.NoError(t, err)
 			for _, g := range groups {
 				var jobs []client.Job
 				for _, i := range g {
@@ -80,8 +79,6 @@ func TestForwardPassOnce(t *testing.T) {
 				}
 			}
 		}
-		if err := errors.Join(w.Close(), bound.Close()); err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, errors.Join(w.Close(), bound.Close()))
 	}
 }

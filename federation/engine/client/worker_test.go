@@ -69,9 +69,7 @@ func TestExecute(t *testing.T) {
 	run := func(o message.Instruction, s message.ClientState) (message.Reply, *message.ClientState) {
 		t.Helper()
 		r, next, err := w.Execute(t.Context(), c, o, s)
-		if err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, err)
 		return r, next
 	}
 	test := sentTo(e, message.Test)
@@ -284,9 +282,7 @@ func TestZeroShot(t *testing.T) {
 	most := map[int64]int{}
 	for _, c := range e.Clients[:2] {
 		r, _, err := w.Execute(t.Context(), c, sentTo(e, message.Test), message.ClientState{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, err)
 		right += r.Scores.Global["correct"][0]
 		rates = append(rates, r.Scores.Global["correct"][0]/float64(r.Scores.Examples))
 		for _, y := range c.Test.Labels() {
@@ -410,9 +406,7 @@ func TestOptimizerState(t *testing.T) {
 	train := func(w *client.Worker, c int) tensor.Map {
 		t.Helper()
 		r, _, err := w.Execute(t.Context(), e.Clients[c], sentTo(e, message.Train), message.ClientState{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, err)
 		return r.Upload.Shared
 	}
 	one := newWorker(t, e, client.Settings{})

@@ -27,9 +27,7 @@ func Toy(t testing.TB) *spec.Experiment {
 func Build(t testing.TB, name string, with []string, options map[string]any) method.Method {
 	t.Helper()
 	m, err := methods.Build(name, with, options)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	return m
 }
 
@@ -45,9 +43,7 @@ func WithMethod(m method.Method) *spec.Experiment {
 func Run(t testing.TB, experiment *spec.Experiment, set engine.Settings) *engine.Result {
 	t.Helper()
 	r, err := engine.Run(context.Background(), experiment, set)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	return r
 }
 

@@ -59,9 +59,7 @@ func TestOtherTensors(t *testing.T) {
 		"312 bytes of tensors; those that were asked for have at most": {"ctx": tensor.New(60)},
 	} {
 		b, err := EncodeTensors(m)
-		if err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, err)
 		_, err = DecodeTensorsAs(b, requested)
 		goldentest.WantError(t, err, say)
 	}
@@ -103,9 +101,7 @@ func TestBombs(t *testing.T) {
 func FuzzDecodeAs(f *testing.F) {
 	for _, m := range []tensor.Map{nil, sample(), {"ctx": tensor.New(2, 3)}} {
 		b, err := EncodeTensors(m)
-		if err != nil {
-			f.Fatal(err)
-		}
+		goldentest.NoError(f, err)
 		f.Add(b)
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {

@@ -24,9 +24,7 @@ func sample() tensor.Map {
 func TestRoundTripIsExact(t *testing.T) {
 	m := sample()
 	b, err := EncodeTensors(m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	if EncodedSize(m) != len(b) {
 		t.Errorf("Size is %d, the message has %d bytes", EncodedSize(m), len(b))
 	}
@@ -35,9 +33,7 @@ func TestRoundTripIsExact(t *testing.T) {
 		t.Error("the same tensors gave other bytes")
 	}
 	got, err := DecodeTensors(b)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	if !slices.Equal(got.Names(), m.Names()) {
 		t.Fatalf("decoded %v", got.Names())
 	}
@@ -61,9 +57,7 @@ func TestRoundTripIsExact(t *testing.T) {
 
 func TestEmptyMessage(t *testing.T) {
 	b, err := EncodeTensors(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	if m, err := DecodeTensors(b); err != nil || len(m) != 0 {
 		t.Errorf("%v, %v", m, err)
 	}
@@ -71,9 +65,7 @@ func TestEmptyMessage(t *testing.T) {
 
 func TestDamagedMessages(t *testing.T) {
 	b, err := EncodeTensors(sample())
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	for n := range b {
 		if m, err := DecodeTensors(b[:n]); err == nil {
 			t.Fatalf("the first %d of %d bytes were taken for %v", n, len(b), m.Names())
@@ -86,9 +78,7 @@ func TestDamagedMessages(t *testing.T) {
 func FuzzDecode(f *testing.F) {
 	for _, m := range []tensor.Map{nil, sample()} {
 		b, err := EncodeTensors(m)
-		if err != nil {
-			f.Fatal(err)
-		}
+		goldentest.NoError(f, err)
 		f.Add(b)
 	}
 	f.Add([]byte{255, 255, 255, 255, 255, 255, 255, 127})

@@ -6,6 +6,8 @@ import (
 	"math"
 	"slices"
 	"testing"
+
+	"promptfed/runtime/goldentest"
 )
 
 // Every metric has all fields that tables, checks and the glossary read, and accuracy is the first column.
@@ -112,9 +114,7 @@ func TestReadRound(t *testing.T) {
 		{BytesTo + ":0", missing, -1}, {ParametersTo + ":40", full, 40}, {SimulatedTo + ":9", full, 8},
 	} {
 		n, err := ParseName(c.name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, err)
 		if v, ok := n.Metric.Read(c.of, n.Argument); ok != (c.want >= 0) || ok && math.Abs(v-c.want) > 1e-15 {
 			t.Errorf("%s: %v (%v), want %v", c.name, v, ok, c.want)
 		}

@@ -6,6 +6,8 @@ import (
 	"math"
 	"reflect"
 	"testing"
+
+	"promptfed/runtime/goldentest"
 )
 
 // An evaluation is read as it was written, both alone and among the keys of another object.
@@ -24,9 +26,7 @@ func TestEvaluationJSON(t *testing.T) {
 	b, err = MarshalWith(struct {
 		Round int `json:"round"`
 	}{3}, e)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	if back, err := ReadEvaluation(b); err != nil || !reflect.DeepEqual(back, e) {
 		t.Fatalf("%s: %v, %+v", b, err, back)
 	}

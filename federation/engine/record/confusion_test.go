@@ -7,6 +7,7 @@ import (
 
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/metrics"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/tensor"
 )
 
@@ -20,9 +21,7 @@ func TestRefuseTests(t *testing.T) {
 		return message.Reply{Scores: message.Scores{Examples: 3, Global: evaluation}}
 	}
 	ask := message.Instruction{Kind: message.Test, Confusion: true}
-	if err := ask.Check(good()); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, ask.Check(good()))
 	if got := fmt.Sprint(good().Scores.Global["confusion"]); got != "[0 0 1 1 0 1 1 1 1]" {
 		t.Errorf("counts %v", got)
 	}

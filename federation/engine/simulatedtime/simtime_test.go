@@ -113,9 +113,8 @@ func checkSchedule(t *testing.T, p *Plan, want []step) {
 			t.Errorf("step %d is\n%+v, want\n%+v; its lost uploads are %+v", v, got, w, report)
 		}
 		theta = float32(mean)
-		if saved, err = c.Save(); err != nil {
-			t.Fatal(err)
-		}
+		saved, err = c.Save()
+		goldentest.NoError(t, err)
 	}
 }
 

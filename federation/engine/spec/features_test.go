@@ -9,6 +9,7 @@ import (
 
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/method"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/tensor"
 )
 
@@ -28,9 +29,7 @@ func (failing) Read([]int) (*tensor.Tensor, error) { return nil, errors.New("no 
 func batchOf(t *testing.T, f *spec.Features, rows []int, also ...string) string {
 	t.Helper()
 	m, err := f.Batch(rows, rand.New(rand.NewPCG(1, 2)), also...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	out := fmt.Sprint("label ", m["label"].Ints)
 	for _, name := range m.Names() {
 		if name != "label" {
@@ -102,9 +101,7 @@ func TestViewsOfRows(t *testing.T) {
 		rows[i] = 49 - i
 	}
 	m, err := f.Batch(rows, rand.New(rand.NewPCG(1, 2)), method.TokensInput)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	second := 0
 	for i, v := range m["image"].Data {
 		if row := float32(49 - i); v == row+100 {

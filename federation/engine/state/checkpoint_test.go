@@ -81,13 +81,9 @@ func FuzzCheckpoint(f *testing.F) {
 	dir := f.TempDir()
 	g := method.Global{Shared: tensor.Map{"ctx": tensor.New(1, 2)},
 		PerClient: map[int]tensor.Map{2: {"x": tensor.New(1)}}}
-	if err := SaveCheckpoint(dir, &g, Checkpoint{Round: 1}); err != nil {
-		f.Fatal(err)
-	}
+	goldentest.NoError(f, SaveCheckpoint(dir, &g, Checkpoint{Round: 1}))
 	_, meta, err := ReadChecksummed(filepath.Join(dir, CheckpointFile))
-	if err != nil {
-		f.Fatal(err)
-	}
+	goldentest.NoError(f, err)
 	f.Add(meta["position"], "each/2/x")
 	f.Add(`{"version":2,"round":-1}`, "shared/ctx")
 	f.Add(`{"version":2,"round":1e9,"cohort":{"a":1}}`, "each//")

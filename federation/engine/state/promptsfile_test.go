@@ -47,9 +47,7 @@ func TestPromptsFile(t *testing.T) {
 		Method: value(6)}
 	goldentest.NoError(t, errors.Join(store.Stage(0, 1, s), store.Accept(0, []int{1})))
 	meta, err := state.Metadata(e, participants, e.Clients)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	if want := map[string]string{state.MetaClasses: `["ant","bee","cat","dog"]`,
 		state.MetaBackbones: `["toy-a","toy-b"]`,
 		state.MetaDigests:   `["","abc"]`, state.MetaOwned: `[[0,1,2],[1,2]]`}; !reflect.DeepEqual(meta, want) {
@@ -59,18 +57,14 @@ func TestPromptsFile(t *testing.T) {
 	parts := state.Sections(e, g, store, participants)
 	goldentest.NoError(t, state.WriteSections(filepath.Join(dir, record.PromptsFile), parts, meta))
 	f, err := safetensors.Open(filepath.Join(dir, record.PromptsFile))
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	ints, err1 := f.Info("client/1/own/n")
 	floats, err2 := f.Info("client/1/private/x")
 	if err := errors.Join(err1, err2, f.Close()); err != nil || ints.Offset%8 != 0 || ints.Offset > floats.Offset {
 		t.Errorf("int64 at %d and float32 at %d, %v", ints.Offset, floats.Offset, err)
 	}
 	all, err := state.LoadSections(parts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	server := []string{"shared/x"}
 	client := []string{"client/1/own/n", "client/1/private/x", "down/1/scale", "shared/x"}
 	if got := all.Names(); !slices.Equal(got, []string{"client/1/own/n", "client/1/private/x", "down/0/scale",

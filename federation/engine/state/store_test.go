@@ -23,9 +23,7 @@ func ownState(v float32) message.ClientState {
 func mustGet(t *testing.T, s *Store, client int) float32 {
 	t.Helper()
 	st, err := s.Get(client)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	if st.Private["a"] == nil {
 		return 0
 	}

@@ -330,9 +330,7 @@ func FuzzFile(f *testing.F) {
 func FuzzMetadata(f *testing.F) {
 	for name := range methodtest.ONNXFiles {
 		m, err := onnx.Unmarshal(sound(f, name))
-		if err != nil {
-			f.Fatal(err)
-		}
+		goldentest.NoError(f, err)
 		f.Add(name, m.MetadataProps[0].Value)
 	}
 	f.Fuzz(func(t *testing.T, name, text string) {

@@ -7,18 +7,16 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"promptfed/runtime/filetest"
+	"promptfed/runtime/goldentest"
 )
 
 func open(t *testing.T, path, run string) *Noise {
 	t.Helper()
 	n, err := Open(path, run)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	return n
 }
 
@@ -44,9 +42,8 @@ func TestOpenKeepsTheKeyOfARun(t *testing.T) {
 		}
 	}
 	filetest.Write(t, path, "{")
-	if _, err := Open(path, "a"); err == nil || !strings.Contains(err.Error(), path) {
-		t.Errorf("%v", err)
-	}
+	_, err := Open(path, "a")
+	goldentest.WantError(t, err, path)
 	if open(t, "", "a"); len(open(t, "", "a").Key) != 32 {
 		t.Error("no key without a file")
 	}

@@ -11,6 +11,7 @@ import (
 	"promptfed/federation/method"
 	"promptfed/federation/methodtest"
 	"promptfed/federation/privacy/secure"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/tensor"
 )
 
@@ -83,9 +84,7 @@ func BenchmarkRound(b *testing.B) {
 				conf := secure.Defaults()
 				conf.Threshold = 0.6
 				l, err := secure.New(conf, c.weighting, nil, c.clients, c.clients)
-				if err != nil {
-					b.Fatal(err)
-				}
+				goldentest.NoError(b, err)
 				u.guard, cohort = l.Guard(), l.Wrap(u)
 			}
 			o := message.Instruction{Kind: message.Train, Total: c.clients, Shared: tensor.Map{"ctx": tensor.New(16,
@@ -97,9 +96,7 @@ func BenchmarkRound(b *testing.B) {
 			for i := range b.N {
 				o.Round = i
 				replies, err := cohort.Run(context.Background(), o)
-				if err != nil {
-					b.Fatal(err)
-				}
+				goldentest.NoError(b, err)
 				for _, r := range replies {
 					up, down = up+r.Up, down+r.Down
 				}

@@ -8,6 +8,7 @@ import (
 
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/onnx"
 )
 
@@ -15,9 +16,7 @@ import (
 func Marshal(t testing.TB, m *onnx.ModelProto) []byte {
 	t.Helper()
 	content, err := onnx.Marshal(m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	return content
 }
 

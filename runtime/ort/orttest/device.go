@@ -11,6 +11,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/onnx"
 	_ "promptfed/runtime/ops" // defines the operators
@@ -152,9 +153,7 @@ func RunFixed(t testing.TB, model *onnx.ModelProto, dir string, in tensor.Map) (
 	}
 
 	fixed, err := graph.FixSizes(model, shapes)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 
 	compute := func(m *onnx.ModelProto, level ort.OptLevel) tensor.Map {
 		return RunOnce(t, m, ort.Options{WeightsDir: dir, OptLevel: level}, in)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"testing"
 
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/grad"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/onnx"
@@ -15,9 +16,7 @@ import (
 func Model(t testing.TB, outputs ...graph.Output) *onnx.ModelProto {
 	t.Helper()
 	m, err := graph.Model(outputs...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	return m
 }
 
@@ -25,9 +24,7 @@ func Model(t testing.TB, outputs ...graph.Output) *onnx.ModelProto {
 func Gradients(t testing.TB, loss graph.Node, wrt ...graph.Node) []graph.Node {
 	t.Helper()
 	d, err := grad.Of(loss, wrt...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	return d
 }
 
@@ -35,9 +32,7 @@ func Gradients(t testing.TB, loss graph.Node, wrt ...graph.Node) []graph.Node {
 func Open(t testing.TB, m *onnx.ModelProto, o ort.Options) *ort.Session {
 	t.Helper()
 	s, err := ort.NewSession(m, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 
 	t.Cleanup(func() { s.Close() })
 	return s
@@ -47,8 +42,6 @@ func Open(t testing.TB, m *onnx.ModelProto, o ort.Options) *ort.Session {
 func RunOnce(t testing.TB, m *onnx.ModelProto, o ort.Options, in tensor.Map) tensor.Map {
 	t.Helper()
 	out, err := ort.RunOnce(context.Background(), m, o, in)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	return out
 }

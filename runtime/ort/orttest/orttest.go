@@ -11,6 +11,7 @@ import (
 	"promptfed/runtime/busytest"
 	"promptfed/runtime/filestamp"
 	"promptfed/runtime/filetest"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/ort"
 	"promptfed/runtime/safetensors"
 	"promptfed/runtime/tensor"
@@ -53,9 +54,7 @@ func RequireCPU(t testing.TB) {
 func Golden(t testing.TB, path string) tensor.Map {
 	t.Helper()
 	m, _, err := safetensors.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	return m
 }
 
@@ -84,17 +83,13 @@ func CheckClose(t testing.TB, what string, got, want *tensor.Tensor) {
 func Settle(t testing.TB, path string) {
 	t.Helper()
 	st, err := os.Stat(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 
 	probe := filepath.Join(t.TempDir(), "now")
 	busytest.Until(t, "a later time of the file system", func() bool {
 		filetest.Write(t, probe, "")
 		now, err := os.Stat(probe)
-		if err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, err)
 		return filestamp.Settled(st, now.ModTime())
 	})
 }

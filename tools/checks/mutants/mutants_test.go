@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"promptfed/runtime/filetest"
+	"promptfed/runtime/goldentest"
 )
 
 func TestSites(t *testing.T) {
@@ -29,9 +30,7 @@ func f(a, b int, s string) (int, error) {
 }
 `
 	sites, err := sitesOf("f.go", []byte(source))
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	var got []string
 	for _, s := range sites {
 		got = append(got, s.key())
@@ -102,13 +101,9 @@ func Test(t *testing.T) {
 	}
 	t.Chdir(dir)
 	target, sites, err := load(".")
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	target.scratch = t.TempDir()
-	if err := target.measure(); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, target.measure())
 	got := map[string]string{}
 	for _, s := range sites {
 		if got[s.function], err = target.try(s); err != nil {
@@ -145,9 +140,7 @@ func TestEquivalent(t *testing.T) {
 				continue
 			}
 			sites, err := sitesOf(filepath.Base(file), source)
-			if err != nil {
-				t.Fatal(err)
-			}
+			goldentest.NoError(t, err)
 			faults[file] = map[string]bool{}
 			for _, s := range sites {
 				faults[file]["promptfed/"+folder+"/"+s.key()] = true

@@ -20,6 +20,7 @@ import (
 	"promptfed/federation/engine/message"
 	"promptfed/runtime/busytest"
 	"promptfed/runtime/filetest"
+	"promptfed/runtime/goldentest"
 )
 
 // certs runs promptfed certs on the folder of the server.
@@ -55,9 +56,7 @@ func TestRevoked(t *testing.T) {
 	counted(t, s.recorded(1), 0, 1, 2)
 	stolen := s.tls(s.at("certs"), "client-0")
 	other, err := s.connect(stolen)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	first()
 	got := make(chan bool, 100)
 	stuck := s.background(part{client: 0, waits: func(ctx context.Context, o message.Instruction) error {
@@ -99,9 +98,7 @@ func TestRenewedServer(t *testing.T) {
 	s.runs()
 	serial := func() string {
 		c, err := s.connect(s.tls(s.at("certs"), "client-0"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, err)
 		defer c.Close()
 		return c.ConnectionState().PeerCertificates[0].SerialNumber.String()
 	}

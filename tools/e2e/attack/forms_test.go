@@ -16,6 +16,7 @@ import (
 
 	"promptfed/federation/net/certs"
 	"promptfed/federation/net/wire"
+	"promptfed/runtime/goldentest"
 )
 
 // envelope returns a message as gRPC sends it: a byte of flags, its length and its bytes.
@@ -76,9 +77,7 @@ func TestMessageFormats(t *testing.T) {
 			envelope(0, &wire.Part{Data: make([]byte, 1<<20)}), 200, connect.CodeResourceExhausted, nil},
 	} {
 		r, err := http.NewRequest(c.method, s.url()+c.path, bytes.NewReader(c.body))
-		if err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, err)
 		r.Header.Set("Te", "trailers")
 		if c.kind != "" {
 			r.Header.Set("Content-Type", c.kind)

@@ -14,6 +14,7 @@ import (
 	"promptfed/federation/net/certs"
 	"promptfed/federation/net/wire"
 	"promptfed/runtime/busytest"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/ort/orttest"
 	"promptfed/runtime/tensor"
 )
@@ -105,13 +106,9 @@ func TestLyingJoinRequests(t *testing.T) {
 	ask := func(change func(j *wire.JoinCall, fields map[string]any)) error {
 		t.Helper()
 		x, err := a.open(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, err)
 		j, fields := s.joinRequest(x.run), map[string]any{}
-		if err := json.Unmarshal(j.Request, &fields); err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, json.Unmarshal(j.Request, &fields))
 		change(j, fields)
 		if j.Request, err = json.Marshal(fields); err != nil {
 			t.Fatal(err)
@@ -139,13 +136,9 @@ func TestLyingJoinRequests(t *testing.T) {
 		code(t, say, ask(change), connect.CodePermissionDenied, say)
 	}
 	other, err := certs.FromTLS(s.tls(s.at("certs"), "client-1"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	proof, err := other.Proof()
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	if err := ask(set("proof", proof)); err != nil {
 		t.Errorf("a valid request: %v", err)
 	}
@@ -214,9 +207,7 @@ func TestStatusOfLiar(t *testing.T) {
 	}})
 	s.until("the limits of client 0 in the status", func() bool {
 		status, err := s.status()
-		if err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, err)
 		c := status.Clients[0]
 		return c.Examples == 150 && c.Counted == 40 && strings.Contains(c.Reason, "the loss 1e+300")
 	})

@@ -14,6 +14,7 @@ import (
 	"promptfed/federation/net/certs"
 	"promptfed/federation/net/wire"
 	"promptfed/runtime/busytest"
+	"promptfed/runtime/goldentest"
 )
 
 // A client with a certificate is the client of that certificate and nobody else: it cannot read the status, and its
@@ -81,9 +82,7 @@ func TestImpostor(t *testing.T) {
 		conf := s.tls(s.at(c.folder), c.name)
 		conf.NextProtos, conf.ClientAuth = []string{"h2"}, tls.RequireAnyClientCert
 		l, err := tls.Listen("tcp", s.address, conf)
-		if err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, err)
 		heard := make(chan int64, 1)
 		go func() {
 			conn, err := l.Accept()
@@ -117,9 +116,7 @@ func TestReplayedBytes(t *testing.T) {
 	t.Parallel()
 	s := serve(t, 3)
 	front, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	defer front.Close()
 	recorded := make(chan []byte, 1)
 	go func() {
@@ -147,9 +144,7 @@ func TestReplayedBytes(t *testing.T) {
 	<-done
 	text := <-recorded
 	conn, err := net.Dial("tcp", s.address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	defer conn.Close()
 	conn.Write(text)
 	if !cut(t, conn) || len(text) < 1000 {

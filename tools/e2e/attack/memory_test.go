@@ -19,6 +19,7 @@ import (
 	"promptfed/federation/net/certs"
 	"promptfed/federation/net/wire"
 	"promptfed/runtime/busytest"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/tensor"
 )
 
@@ -247,9 +248,7 @@ func TestMemoryMasked(t *testing.T) {
 		s := &server{t: t, dir: t.TempDir(), address: busytest.Address(t, "127.0.0.1"), rounds: 3}
 		call(t, "convert", "../../../models/bundle/converted/testdata/huggingface", "--out", s.at("bundle"))
 		err := os.WriteFile(s.at("attack.yaml"), []byte(strings.ReplaceAll(secureConfig, "DIR", s.dir)), 0o644)
-		if err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, err)
 		call(t, "certs", s.at("certs"), "--clients", "5")
 		s.process = launch(t, programs.Promptfed, "serve", s.at("attack.yaml"), "--out", s.at("out"), "--listen",
 			s.address, "--tls", s.at("certs"), "--quorum", "0.5", "--deadline", "0")

@@ -18,6 +18,7 @@ import (
 
 	"promptfed/federation/net/wire"
 	"promptfed/runtime/busytest"
+	"promptfed/runtime/goldentest"
 )
 
 // Nobody without a certificate, with one of another authority or with one that is not a client's or the status user's
@@ -96,9 +97,7 @@ func TestConnections(t *testing.T) {
 	}
 	for range 200 {
 		c, err := net.Dial("tcp", s.address)
-		if err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, err)
 		defer c.Close()
 	}
 	s.background(part{client: 1})
@@ -117,9 +116,7 @@ func TestIdleConnections(t *testing.T) {
 	s.runs()
 	for i := range 300 {
 		c, err := net.Dial("tcp", s.address)
-		if err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, err)
 		defer c.Close()
 		if i < 299 {
 			continue

@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"promptfed/runtime/busytest"
+	"promptfed/runtime/goldentest"
 )
 
 // picture is a PNG of one colour.
@@ -23,9 +24,7 @@ func picture(t *testing.T, width, height int) []byte {
 	t.Helper()
 	var b bytes.Buffer
 	err := png.Encode(&b, image.NewPaletted(image.Rect(0, 0, width, height), color.Palette{color.Gray{100}}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	return b.Bytes()
 }
 

@@ -12,6 +12,7 @@ import (
 	"promptfed/federation/engine/message"
 	"promptfed/federation/method"
 	"promptfed/runtime/busytest"
+	"promptfed/runtime/goldentest"
 )
 
 var dpFlags = []string{"--set", "with=[dp]", "--set", "options={tokens: 4, dp: {noise: 1, clip: 1, delta: 0.01}}"}
@@ -41,9 +42,7 @@ func TestNoiseIsSecret(t *testing.T) {
 		}()
 		s.joins(1, 2)
 		records := s.ends()
-		if err := <-done; err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, <-done)
 		before, after := seen[0].Shared["ctx"].Data, seen[1].Shared["ctx"].Data
 		r := method.Rand(s.terms.Seed, "dp", "0")
 		sum := 0.0

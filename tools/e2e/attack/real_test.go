@@ -11,6 +11,7 @@ import (
 	"promptfed/federation/engine/record"
 	"promptfed/federation/net/certs"
 	"promptfed/runtime/busytest"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/ort/orttest"
 	"promptfed/runtime/tensor"
 )
@@ -43,9 +44,7 @@ func openTrial(t *testing.T) *server {
 	s := &server{t: t, dir: t.TempDir(), address: busytest.Address(t, "127.0.0.1"), rounds: 6}
 	call(t, "convert", "../../../models/bundle/converted/testdata/huggingface", "--out", s.at("bundle"))
 	err := os.WriteFile(s.at("attack.yaml"), []byte(strings.ReplaceAll(realConfig, "DIR", s.dir)), 0o644)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	call(t, "certs", s.at("certs"), "--clients", "3")
 	return s
 }

@@ -4,6 +4,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"promptfed/runtime/goldentest"
 )
 
 // The program refuses keys and tokens that the group or others may read, before it sends or opens
@@ -12,9 +14,7 @@ import (
 func TestReadableSecrets(t *testing.T) {
 	t.Parallel()
 	s := openTrial(t)
-	if err := os.WriteFile(s.at("token"), []byte("secret\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, os.WriteFile(s.at("token"), []byte("secret\n"), 0o600))
 	s.process = launch(t, programs.Promptfed, "serve", s.at("attack.yaml"), "--out", s.at("plain"), "--listen",
 		s.address, "--token-file", s.at("token"))
 	s.says("waiting for clients")
@@ -44,21 +44,15 @@ func TestReadableSecrets(t *testing.T) {
 		{s.at("plain", "hub", "key.pem"), serve("plain", append(plain, "--resume")...)},
 	} {
 		for _, mode := range []os.FileMode{0o640, 0o604, 0o620} {
-			if err := os.Chmod(c.path, mode); err != nil {
-				t.Fatal(err)
-			}
+			goldentest.NoError(t, os.Chmod(c.path, mode))
 			if line := refuses(t, c.args...); !strings.Contains(line, "run chmod 600 "+c.path) {
 				t.Errorf("%s with mode %o: %s", c.path, mode, line)
 			}
 		}
-		if err := os.Chmod(c.path, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, os.Chmod(c.path, 0o600))
 	}
 	key := s.at("certs", "client-1-key.pem")
-	if err := os.Chmod(key, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, os.Chmod(key, 0o644))
 	call(t, "certs", s.at("certs"), "--renew", "client-1")
 	if st, err := os.Stat(key); err != nil || st.Mode().Perm() != 0o600 {
 		t.Errorf("a renewed key: %v, %v", st, err)

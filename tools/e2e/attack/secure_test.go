@@ -21,6 +21,7 @@ import (
 	"promptfed/federation/privacy/secure"
 	"promptfed/runtime/busytest"
 	"promptfed/runtime/filetest"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/tensor"
 	"promptfed/tools/e2e/proctest"
 )
@@ -61,18 +62,14 @@ func newLyingServer(t *testing.T) *lyingServer {
 	path := filetest.Write(t, s.at("attack.yaml"), strings.ReplaceAll(secureConfig, "DIR", s.dir))
 	call(t, "certs", s.at("certs"), "--clients", "5")
 	conf, err := configs.Load(path, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	if s.run, err = experiment.OpenServer(conf, false); err != nil {
 		t.Fatal(err)
 	}
 	log := slog.New(slog.NewTextHandler(&s.heard, nil))
 	with := s.tls(s.at("certs"), "server")
 	who, err := certs.FromTLS(with)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	set := netserver.Settings{Listen: s.address, ID: wire.NewID(), Dir: s.at("hub"), Clients: 5, Quorum: 0.5,
 		RunSpec: s.run.Experiment.RunSpec(), Method: s.run.Experiment.Method, Identity: who,
 		Masked: true, Log: log}
@@ -90,9 +87,7 @@ func newLyingServer(t *testing.T) *lyingServer {
 	})
 	s.join()
 	terms, err := s.hub.Wait(busytest.Context(t), 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	s.run = s.run.RunsAs(terms)
 	s.order = message.Instruction{Kind: message.Train, Total: 5, Shared: tensor.Map{}, Broadcast: tensor.Map{}}
 	for _, p := range s.run.Experiment.Method.Params(s.hub.Participants()[0].Task) {

@@ -36,6 +36,7 @@ import (
 	"promptfed/federation/privacy/secure"
 	"promptfed/runtime/busytest"
 	"promptfed/runtime/filetest"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/tensor"
 	"promptfed/tools/e2e/proctest"
 )
@@ -167,21 +168,15 @@ func serveAt(t *testing.T, address, certs string, rounds int, flags ...string) *
 		}
 	}
 	conf, err := configs.Load(path, sets)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	if certs != "" {
 		err = os.Symlink(certs, s.at("certs"))
 	} else {
 		call(t, "certs", s.at("certs"), "--clients", fmt.Sprint(conf.Partition.Clients))
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	p, err := experiment.OpenServer(conf, slices.Contains(flags, "--insecure-dp"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	s.terms = p.Experiment.RunSpec()
 	s.terms.Classes, s.terms.Template = []string{"circle", "square"}, "a {}."
 	if conf.SecureAggregation.Enabled() {

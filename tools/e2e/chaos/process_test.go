@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"promptfed/runtime/busytest"
+	"promptfed/runtime/goldentest"
 	"promptfed/tools/e2e/proctest"
 )
 
@@ -24,9 +25,7 @@ type process struct {
 func launch(t testing.TB, log string, command ...string) *process {
 	t.Helper()
 	f, err := os.OpenFile(log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	defer f.Close()
 	c := exec.Command(command[0], command[1:]...)
 	c.Stdout, c.Stderr = f, f

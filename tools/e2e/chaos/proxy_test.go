@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"promptfed/runtime/busytest"
+	"promptfed/runtime/goldentest"
 )
 
 // proxy is between clients and the server. It carries TLS connections in pieces that it delays, changes, repeats
@@ -41,9 +42,7 @@ type link struct {
 func newProxy(t testing.TB, to string, seed uint64) *proxy {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	p := &proxy{listener: l, to: to, rand: rand.New(rand.NewPCG(seed, 2)), links: map[*link]bool{},
 		did: map[string]int{}}
 	go func() {

@@ -18,6 +18,7 @@ import (
 	"promptfed/federation/net/authority"
 	"promptfed/federation/net/certs"
 	"promptfed/federation/net/wire"
+	"promptfed/runtime/goldentest"
 )
 
 // relay is between clients and the server and has the certificates of both. It passes their messages on, one at a time
@@ -51,19 +52,13 @@ func newRelay(t testing.TB, dir, server string, clients int, hook func(client in
 	r := &relay{clients: make([]relayed, clients), hook: hook, repeat: func() bool { return false }}
 	for k := range r.clients {
 		who, err := authority.Identity(dir, certs.UserOf(k))
-		if err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, err)
 		r.clients[k].server = caller(t, who, certs.UserOf(k), server)
 	}
 	who, err := authority.Identity(dir, certs.ServerName)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	conf, err := who.ServerTLS()
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	if r.listener, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
 		t.Fatal(err)
 	}

@@ -15,6 +15,7 @@ import (
 	"promptfed/federation/net/certs"
 	"promptfed/federation/net/wire"
 	"promptfed/runtime/busytest"
+	"promptfed/runtime/goldentest"
 )
 
 // rogue connects to the server and is no client. It repeats recorded connections, whole and damaged, and speaks as a
@@ -92,9 +93,7 @@ func replay(address string, text []byte) bool {
 // the server answers any of these calls.
 func impersonate(t testing.TB, address string, client int) error {
 	who, err := certs.Identity{}.WithKey("")
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	call, ctx, instance := caller(t, who, certs.UserOf(client), address), busytest.Context(t), wire.NewID()
 	_, joined := call.Join(ctx, &wire.JoinCall{Run: wire.NewID(), Instance: instance, Request: []byte("{}")})
 	stream, asked := call.Next(ctx, &wire.Ask{Instance: instance})
@@ -117,9 +116,7 @@ func impersonate(t testing.TB, address string, client int) error {
 func caller(t testing.TB, who certs.Identity, name, address string) wire.FederationClient {
 	t.Helper()
 	conf, err := who.ClientTLS(name, func() []byte { return nil })
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	var http2 http.Protocols
 	http2.SetHTTP2(true)
 	transport := &http.Transport{TLSClientConfig: conf, Protocols: &http2}

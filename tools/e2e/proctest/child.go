@@ -3,6 +3,8 @@ package proctest
 import (
 	"os/exec"
 	"testing"
+
+	"promptfed/runtime/goldentest"
 )
 
 // Child is a program that a test started.
@@ -16,9 +18,7 @@ type Child struct {
 func Start(t testing.TB, program *exec.Cmd) *Child {
 	t.Helper()
 	c := &Child{Cmd: program, Done: make(chan struct{})}
-	if err := c.Cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, c.Cmd.Start())
 
 	go func() {
 		c.Ending = c.Wait()

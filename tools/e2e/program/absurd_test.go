@@ -19,6 +19,7 @@ import (
 
 	"promptfed/runtime/busytest"
 	"promptfed/runtime/filetest"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/onnx"
 	"promptfed/runtime/onnx/onnxtest"
 	"promptfed/tools/promptfed/command"
@@ -108,9 +109,7 @@ func absurdProcess(t *testing.T, dir string) {
 	}
 	path := filepath.Join(dir, os.Getenv("PROMPTFED_TEST_ABSURD_FILE"))
 	m := &onnx.ModelProto{}
-	if err := proto.Unmarshal(read(t, path), m); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, proto.Unmarshal(read(t, path), m))
 	from, _ := strconv.Atoi(os.Getenv("PROMPTFED_TEST_ABSURD_FROM"))
 	step, err := strconv.Atoi(os.Getenv("PROMPTFED_TEST_ABSURD_STEP"))
 	if err != nil {
@@ -159,14 +158,10 @@ func absurdProcess(t *testing.T, dir string) {
 func quiet(t *testing.T, dir string, args []string) (code int, text string) {
 	t.Helper()
 	errs, err := os.Create(filepath.Join(dir, "stderr"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	defer errs.Close()
 	null, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	defer null.Close()
 	out, was := os.Stdout, os.Stderr
 	os.Stdout, os.Stderr = null, errs

@@ -11,6 +11,7 @@ import (
 
 	"promptfed/federation/data/datatest"
 	"promptfed/runtime/filetest"
+	"promptfed/runtime/goldentest"
 )
 
 // good is a correct configuration with a backbone in the program and few synthetic images.
@@ -75,9 +76,7 @@ func TestBadInputs(t *testing.T) {
 	}
 	for name, files := range badFolders {
 		filetest.Folder(t, dir, filepath.Dir(name))
-		if err := os.Rename(datatest.Tree(t, files...), filepath.Join(dir, name)); err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, os.Rename(datatest.Tree(t, files...), filepath.Join(dir, name)))
 	}
 	text := read(t, "testdata", "bad-inputs.txt")
 	lines := strings.Split(strings.TrimSpace(string(text)), "\n")

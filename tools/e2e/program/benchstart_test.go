@@ -5,6 +5,8 @@ import (
 	"math"
 	"path/filepath"
 	"testing"
+
+	"promptfed/runtime/goldentest"
 )
 
 // bench --start measures starts of the program itself. The parts add up to the time to the first step.
@@ -19,9 +21,7 @@ func TestBenchStart(t *testing.T) {
 	bundle := filepath.Join(t.TempDir(), "bundle")
 	mustRun(t, "convert", absolute(t, "../../..", "models/bundle/converted/testdata/huggingface"), "--out", bundle)
 	text := mustRun(t, "bench", "--start", "--quick", "--backbone", bundle, "--json")
-	if err := json.Unmarshal([]byte(text), &r); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, json.Unmarshal([]byte(text), &r))
 	if len(r.Tables) != 1 || len(r.Tables[0].Rows) != 4 {
 		t.Fatalf("%s: want a row for the first and the later starts of two backbones", text)
 	}

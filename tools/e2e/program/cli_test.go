@@ -98,9 +98,7 @@ func smoke(t *testing.T, path string) (out string) {
 	t.Helper()
 	if dir := os.Getenv("PROMPTFED_TEST_SMOKE"); dir != "" {
 		folder, err := filepath.Rel("../../../configs", strings.TrimSuffix(path, ".yaml"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, err)
 		return filepath.Join(dir, "runs", "smoke", folder)
 	}
 	out = filepath.Join(t.TempDir(), "out")

@@ -128,9 +128,7 @@ func TestPrintedSizesAgree(t *testing.T) {
 		"../../../configs/papers/fedappr/table-s1.yaml": func(s configs.CountedSet) int { return -s.Images },
 	} {
 		table, _, err := configs.LoadCounts(path, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, err)
 		for _, s := range table.Sets {
 			if slices.Contains([]string{"caltech101", "cifar10", "cifar100", "flowers102", "oxfordpets"}, s.Set) {
 				sizes[s.Set] += images(s)

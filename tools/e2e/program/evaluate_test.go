@@ -14,6 +14,7 @@ import (
 	"promptfed/federation/methods/fromfile"
 	"promptfed/federation/methodtest"
 	"promptfed/runtime/filetest"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/graph"
 )
 
@@ -49,9 +50,7 @@ type evaluated struct {
 func TestEvaluate(t *testing.T) {
 	t.Parallel()
 	e, err := evaluatePromptFL()
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	var r struct {
 		Score, Low *float64
 		Runs       []struct{ Accuracy, PromptFL float64 }
@@ -87,9 +86,7 @@ func TestEvaluateRefuses(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	content, err := methodtest.ONNXFiles["promptfl"]()
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	filetest.Write(t, filepath.Join(dir, "good.onnx"), content)
 	filetest.Write(t, filepath.Join(dir, "cut.onnx"), content[:len(content)/2])
 	filetest.Write(t, filepath.Join(dir, "text.onnx"), "no method")
@@ -129,8 +126,6 @@ func outerProducts(t *testing.T) []byte {
 		}
 		return []graph.Output{{Name: "logits", Node: z}, {Name: "loss", Node: all.Mean()}}
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	return content
 }

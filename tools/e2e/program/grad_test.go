@@ -39,13 +39,9 @@ func TestGradPage(t *testing.T) {
 		t.Error("the gradient has operators that are not ONNX's")
 	}
 	s, err := ort.Open(filepath.Join(home, "convnext-gradient.onnx"), ort.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	defer s.Close()
 	got, err := s.Run(context.Background(), tensor.Map{"x": want["x"], "cotangent/y": want["c"]})
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	orttest.CheckClose(t, "grad/x", got["grad/x"], want["grad"])
 }

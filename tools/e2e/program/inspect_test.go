@@ -7,15 +7,14 @@ import (
 	"testing"
 
 	"promptfed/runtime/filetest"
+	"promptfed/runtime/goldentest"
 )
 
 // inspect shows a checkpoint that cannot be converted, with the reason, and fails.
 func TestInspectRefuses(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "clip")
-	if err := os.CopyFS(dir, os.DirFS("../../../models/bundle/converted/testdata/huggingface")); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, os.CopyFS(dir, os.DirFS("../../../models/bundle/converted/testdata/huggingface")))
 	path := filepath.Join(dir, "config.json")
 	text := strings.Replace(string(read(t, path)), `"hidden_act"`, `"rope_theta":100,"hidden_act"`, 1)
 	filetest.Write(t, path, text)

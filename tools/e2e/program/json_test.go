@@ -16,6 +16,7 @@ import (
 
 	"promptfed/models/hub/hubtest"
 	"promptfed/runtime/filetest"
+	"promptfed/runtime/goldentest"
 	"promptfed/tools/lab/report"
 	"promptfed/tools/lab/results"
 	"promptfed/tools/promptfed/cli"
@@ -209,9 +210,7 @@ func TestJSON(t *testing.T) {
 		var code int
 		if c.form == "evaluate" {
 			e, err := evaluatePromptFL()
-			if err != nil {
-				t.Fatal(err)
-			}
+			goldentest.NoError(t, err)
 			stdout, stderr, code = e.stdout, e.stderr, e.code
 		} else {
 			stdout, stderr, code = callWith(f.dir, env, strings.Fields(line)...)
@@ -250,9 +249,7 @@ func TestJSON(t *testing.T) {
 func absolute(t *testing.T, path ...string) string {
 	t.Helper()
 	out, err := filepath.Abs(filepath.Join(path...))
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	return out
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"promptfed/runtime/busytest"
 	"promptfed/runtime/filetest"
+	"promptfed/runtime/goldentest"
 )
 
 // srun starts processes with the variables of a task each, as srun does.
@@ -68,14 +69,10 @@ func TestLaunchIsQueuedAgain(t *testing.T) {
 	at := func(name string) string { return filepath.Join(dir, name) }
 	long := strings.ReplaceAll(string(read(t, dir, "small.yaml")), "rounds: 6", "rounds: 40")
 	bin := at("bin")
-	if err := os.Mkdir(bin, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, os.Mkdir(bin, 0o755))
 	for name, text := range map[string]string{"long.yaml": long,
 		"bin/scontrol": "#!/bin/sh\necho \"$@\" >" + at("asked") + "\n"} {
-		if err := os.WriteFile(at(name), []byte(text), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, os.WriteFile(at(name), []byte(text), 0o755))
 	}
 	mustRun(t, "run", at("long.yaml"), "--out", at("alone"))
 	env := []string{"PATH=" + bin + ":" + os.Getenv("PATH")}

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"promptfed/runtime/filetest"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/onnx"
 )
 
@@ -19,14 +20,10 @@ import (
 func TestMalformedGraphsOnEveryWay(t *testing.T) {
 	dir := t.TempDir()
 	tower := filepath.Join(dir, "tower")
-	if err := os.CopyFS(tower, os.DirFS("../../../models/bundle/exported/testdata/hf-half")); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, os.CopyFS(tower, os.DirFS("../../../models/bundle/exported/testdata/hf-half")))
 	for _, file := range []string{"image.onnx", "text.onnx"} {
 		path, m := filepath.Join(tower, file), &onnx.ModelProto{}
-		if err := proto.Unmarshal(filetest.Read(t, path), m); err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, proto.Unmarshal(filetest.Read(t, path), m))
 		body := &onnx.GraphProto{Name: "body", Initializer: []*onnx.TensorProto{{Name: "go",
 			DataType: int32(onnx.TensorProto_BOOL), RawData: []byte{1}}}}
 		for _, name := range []string{"turn", "go"} {
@@ -36,9 +33,7 @@ func TestMalformedGraphsOnEveryWay(t *testing.T) {
 			Output: []string{"nothing"}, Attribute: []*onnx.AttributeProto{{Name: "body",
 				Type: onnx.AttributeProto_GRAPH, G: body}}})
 		b, err := onnx.Marshal(m)
-		if err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, err)
 		filetest.Write(t, path, b)
 	}
 	picture, config := filepath.Join(dir, "picture.png"), filepath.Join(dir, "run.yaml")

@@ -11,6 +11,7 @@ import (
 	"promptfed/federation/methodtest"
 	"promptfed/runtime/busytest"
 	"promptfed/runtime/filetest"
+	"promptfed/runtime/goldentest"
 )
 
 // A method from a file trains, and its run folder needs the file no more: the run is resumed and reported, classifies
@@ -22,13 +23,9 @@ func TestMethodFile(t *testing.T) {
 	dir := setup(t)
 	at := func(name string) string { return filepath.Join(dir, name) }
 	content, err := methodtest.ONNXFiles["scaffold"]()
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	other, err := methodtest.ONNXFiles["fedprox"]()
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	conf, file := at("small.yaml"), at("scaffold.onnx")
 	inGo := small[strings.Index(small, "method:"):strings.Index(small, "backbones:")]
 	text := strings.Replace(string(read(t, dir, "small.yaml")), inGo, "method: onnx\noptions: {file: "+file+
@@ -95,9 +92,7 @@ func TestMethodFile(t *testing.T) {
 		t.Error("server and clients learned something else than one process")
 	}
 
-	if err := os.Remove(file); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, os.Remove(file))
 	image := at("image.png")
 	drawImage(t, image)
 	want := mustRun(t, "predict", at("run"), "--client", "2", "--json", image)

@@ -14,6 +14,7 @@ import (
 	"promptfed/federation/experiment"
 	"promptfed/federation/methods"
 	"promptfed/federation/methods/parts/layer"
+	"promptfed/runtime/goldentest"
 )
 
 // papers are the files of configs/papers, one for each table and figure: sweeps, and tables of data-set sizes.
@@ -50,9 +51,7 @@ func bothForms(t *testing.T, path string) (plain, small *configs.Sweep) {
 		smoke bool
 	}{{&plain, false}, {&small, true}} {
 		s, err := configs.LoadSweep(path, configs.SweepOptions{Smoke: form.smoke})
-		if err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, err)
 		*form.to = s
 	}
 	forms[path] = [2]*configs.Sweep{plain, small}
@@ -206,13 +205,9 @@ func changedKeys(t *testing.T, c experiment.Config) map[string]string {
 		}
 	}
 	plain, err := methods.Resolve(c.Method, c.With, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	set, err := methods.Resolve(c.Method, c.With, c.Options)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	addOptions(out, plain.Options, set.Options)
 	return out
 }

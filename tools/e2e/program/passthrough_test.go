@@ -13,6 +13,7 @@ import (
 
 	"promptfed/runtime/busytest"
 	"promptfed/runtime/filetest"
+	"promptfed/runtime/goldentest"
 	"promptfed/tools/e2e/proctest"
 )
 
@@ -21,9 +22,7 @@ func TestRelay(t *testing.T) {
 	t.Parallel()
 	f := newFederation(t)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	t.Cleanup(func() { l.Close() })
 	var up atomic.Int32
 	go func() {
@@ -90,9 +89,7 @@ func TestNginx(t *testing.T) {
 	var log proctest.Output
 	proxy := exec.Command(path, "-c", f.at("nginx.conf"), "-e", "stderr")
 	proxy.Stderr = &log
-	if err := proxy.Start(); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, proxy.Start())
 	t.Cleanup(func() {
 		proxy.Process.Signal(os.Interrupt) // its other processes end, too
 		proxy.Wait()

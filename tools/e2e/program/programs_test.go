@@ -67,13 +67,9 @@ func TestProgramsPage(t *testing.T) {
 			continue
 		}
 		model, err := onnx.Unmarshal(read(t, home, "graphs", p.File))
-		if err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, err)
 		session, err := ort.NewSession(model, ort.Options{WeightsDir: index.Backbones[p.Backbone].Weights})
-		if err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, err)
 		defer session.Close()
 		prompt, momentum := numbers["init/ctx"].Clone(), (*tensor.Tensor)(nil)
 		for k := range 10 {
@@ -85,9 +81,7 @@ func TestProgramsPage(t *testing.T) {
 				}
 			}
 			out, err := session.Run(context.Background(), in)
-			if err != nil {
-				t.Fatal(err)
-			}
+			goldentest.NoError(t, err)
 			if d := math.Abs(float64(out["loss"].Data[0] - numbers[at+"loss"].Data[0])); !(d < 1e-5) {
 				t.Errorf("step %d: the loss differs by %v", k, d)
 			}
@@ -169,14 +163,10 @@ func TestRunWithPrograms(t *testing.T) {
 	whole := read(t, file)
 	change := func(do func(m *onnx.ModelProto)) {
 		m, err := onnx.Unmarshal(whole)
-		if err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, err)
 		do(m)
 		b, err := onnx.Marshal(m)
-		if err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, err)
 		filetest.Write(t, file, b)
 	}
 	change(func(m *onnx.ModelProto) { // a loss of twice its size shows that the file is used

@@ -54,9 +54,7 @@ func madeSweep(t *testing.T, dir, card string) {
 		madeRun(t, filepath.Join(dir, c.Folder), seed, base)
 	}
 	text, err := p.JSON()
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	filetest.Write(t, filepath.Join(dir, configs.PlanFile), text)
 }
 
@@ -140,9 +138,7 @@ func TestReportOfEveryKind(t *testing.T) {
 	dir := t.TempDir()
 	madeSweep(t, dir, everyKind)
 	made, err := writeReports([]string{dir}, dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	text := made.Text(tables.View{All: true, Definitions: true})
 	goldentest.Contains(t, text, "P, Table 9: all", "A       *57.00 ± 0.71 (60, −3.00)  *65.00 ± 0.71  *61.00 ± "+
 		"0.71", "Averaged over y (4, 8) and z (4, 8).")
@@ -194,9 +190,7 @@ func TestReportOfSeveral(t *testing.T) {
 	madeRun(t, filepath.Join(dir, "single", "seed-2"), 2, .5)
 	filetest.Write(t, filepath.Join(dir, "single", "seed-2", record.RoundsFile), "{\"format\":2}\n{\n")
 	made, err := writeReports([]string{filepath.Join(dir, "grid"), filepath.Join(dir, "single")}, out)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	text := made.Text(tables.View{All: true, Definitions: true})
 	goldentest.Contains(t, text, "made\nmethod", "Runs\nrun", "made  32.50 [1]",
 		"[1] 1 of 2 seeds; seed 2 failed: summary.json counts 3 rounds, rounds.jsonl has 1", "note: ")
@@ -255,9 +249,7 @@ func TestReportCommand(t *testing.T) {
 		t.Errorf("more was written than the CSV: %v", list)
 	}
 	lines, err := csv.NewReader(strings.NewReader(string(read(t, other, "tables.csv")))).ReadAll()
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	column := func(name string) int { return slices.Index(lines[0], name) }
 	for _, c := range []struct{ batch, method string }{{"4", "PromptFL"}, {"6", "FedPHA"}} {
 		var values []float64

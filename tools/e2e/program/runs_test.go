@@ -14,6 +14,7 @@ import (
 
 	"promptfed/runtime/busytest"
 	"promptfed/runtime/filetest"
+	"promptfed/runtime/goldentest"
 	"promptfed/tools/lab/results"
 	"promptfed/tools/promptfed/runfolder"
 )
@@ -26,9 +27,7 @@ func TestRuns(t *testing.T) {
 	madeRun(t, at("b"), 2, .6)
 	filetest.Write(t, filepath.Join(at("b"), runfolder.ConfigFile),
 		"name: made\nmethod: coop\nseed: 2\ntrain: {rounds: 9, lr: 0.1}\n")
-	if err := os.Remove(filepath.Join(at("b"), "summary.json")); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, os.Remove(filepath.Join(at("b"), "summary.json")))
 	want := func(parts []string, args ...string) {
 		t.Helper()
 		text := strings.Join(strings.Fields(mustRun(t, append([]string{"runs"}, args...)...)), " ")
@@ -74,12 +73,8 @@ func TestUI(t *testing.T) {
 	dir := t.TempDir()
 	c := exec.Command(programs.Promptfed, "ui", dir, "--port", "0")
 	out, err := c.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
+	goldentest.NoError(t, c.Start())
 	t.Cleanup(func() { c.Process.Kill() })
 	line, err := bufio.NewReader(out).ReadString('\n')
 	address, _, ok := strings.Cut(line, " ")
@@ -90,9 +85,7 @@ func TestUI(t *testing.T) {
 	ask := func(path string) io.ReadCloser {
 		t.Helper()
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, address+path, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, err)
 		resp, err := http.DefaultClient.Do(req)
 		if err != nil || resp.StatusCode != http.StatusOK {
 			t.Fatalf("%s: %v, %v", path, resp, err)
@@ -104,9 +97,7 @@ func TestUI(t *testing.T) {
 		body := ask(path)
 		defer body.Close()
 		text, err := io.ReadAll(body)
-		if err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, err)
 		return string(text)
 	}
 	first := page("/")
@@ -143,9 +134,7 @@ func TestUI(t *testing.T) {
 		"choose another with --port") {
 		t.Errorf("a taken port: exit %d, %q", code, errText)
 	}
-	if err := c.Process.Signal(syscall.SIGINT); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, c.Process.Signal(syscall.SIGINT))
 	if err := c.Wait(); err != nil {
 		t.Errorf("Ctrl-C: %v", err)
 	}

@@ -123,9 +123,7 @@ func together(t *testing.T, dirs ...string) []byte {
 		maps.Copy(all, m)
 	}
 	b, err := message.EncodeTensors(all)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	return b
 }
 
@@ -320,22 +318,17 @@ func TestJoinIsRefused(t *testing.T) {
 	for path, say := range map[string]string{"metrics": `promptfed_client_joined{client="0"} 1`,
 		"healthz": `"ok":true`} {
 		r, err := http.Get("http://" + metrics + "/" + path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, err)
 		b, err := io.ReadAll(r.Body)
 		r.Body.Close()
 		if err != nil || r.StatusCode != http.StatusOK || !strings.Contains(string(b), say) {
 			t.Errorf("%s: %v, %s\n%s", path, err, r.Status, b)
 		}
 		foreign, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+metrics+"/"+path, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, err)
 		foreign.Host = "evil.example" // a name that resolves to this machine
-		if r, err = http.DefaultClient.Do(foreign); err != nil {
-			t.Fatal(err)
-		}
+		r, err = http.DefaultClient.Do(foreign)
+		goldentest.NoError(t, err)
 		if r.Body.Close(); r.StatusCode != http.StatusForbidden {
 			t.Errorf("%s for another host: %s", path, r.Status)
 		}

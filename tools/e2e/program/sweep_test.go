@@ -61,9 +61,7 @@ func result(t *testing.T, dir string) string {
 func cells(t *testing.T, dir string) []string {
 	t.Helper()
 	p, err := configs.ReadPlan(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	var out []string
 	for _, c := range p.Cells {
 		out = append(out, c.Folder)
@@ -127,9 +125,7 @@ func TestSweepFolders(t *testing.T) {
 		t.Fatalf("cells %v", got)
 	}
 	summary, err := os.Stat(filepath.Join(out, "fedpha/6/seed-3", record.SummaryFile))
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	mustRun(t, "sweep", file, "--smoke", "--out", out, "--resume")
 	if again, err := os.Stat(filepath.Join(out, "fedpha/6/seed-3", record.SummaryFile)); err != nil ||
 		!again.ModTime().Equal(summary.ModTime()) {
@@ -191,9 +187,7 @@ func TestSweepRepair(t *testing.T) {
 	grid(good + ", " + bad + "1e30}}")
 	call(failed, "1 of 2 cells failed")
 	was, err := os.Stat(filepath.Join(out, "good", "seed-1", record.SummaryFile))
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	grid("{label: new}, " + good + ", " + bad + "0.1}}")
 	call(done, "", "--resume")
 	if now, err := os.Stat(filepath.Join(out, "good", "seed-1", record.SummaryFile)); err != nil ||
@@ -325,9 +319,7 @@ func TestSweepKillAndResume(t *testing.T) {
 		}
 		for _, f := range ready() {
 			st, err := os.Stat(filepath.Join(broken, f, record.SummaryFile))
-			if err != nil {
-				t.Fatal(err)
-			}
+			goldentest.NoError(t, err)
 			if before, ok := stamps[f]; ok && !before.Equal(st.ModTime()) {
 				t.Errorf("%s was done and ran again", f)
 			}

@@ -15,6 +15,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"promptfed/runtime/goldentest"
 )
 
 // inspector is a proxy that opens TLS connections, with an authority of its own, as companies use it.
@@ -120,16 +122,12 @@ func TestWrongServer(t *testing.T) {
 	f := newFederation(t)
 	pair, err := tls.LoadX509KeyPair(filepath.Join(f.at("certs"), "server.pem"), filepath.Join(f.at("certs"),
 		"server-key.pem"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	var read atomic.Int32
 	// serves answers at an address: with TLS unless conf is nil.
 	serves := func(conf *tls.Config, handler http.Handler) string {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, err)
 		s := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			read.Add(1)
 			handler.ServeHTTP(w, r)
@@ -144,9 +142,7 @@ func TestWrongServer(t *testing.T) {
 		return l.Addr().String()
 	}
 	smtp, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	t.Cleanup(func() { smtp.Close() })
 	go func() {
 		for {

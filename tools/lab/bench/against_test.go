@@ -28,9 +28,7 @@ func TestComparePyTorch(t *testing.T) {
 	t.Chdir("../../..")
 	o := quick(Options{Classes: []string{"cifar100"}, Threads: []int{1}}) // names of one to three tokens
 	r, err := ComparePyTorch(context.Background(), o, torchPython)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	if len(r.Tables[0].Rows) != 1 || len(r.Tables[1].Rows) != 3 || strings.Contains(r.Title, "PyTorch ,") {
 		t.Fatalf("%s: %+v", r.Title, r.Tables)
 	}
@@ -63,9 +61,7 @@ func TestComparePyTorchOnDevice(t *testing.T) {
 	o.precisions = []string{"float32", "bfloat16"} // which ONNX Runtime has on no CPU
 	o.images = map[string]clip.VisionArch{"vit-b16": vit, "rn50": rn}
 	r, err := ComparePyTorch(context.Background(), o, torchPython)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	measured := 0
 	for i, row := range r.Tables[0].Rows {
 		if row[2] == "float32" {
@@ -143,9 +139,7 @@ func TestCompareSimulator(t *testing.T) {
 			t.Setenv("TMPDIR", dir)
 			t.Chdir("../../..")
 			r, err := CompareSimulator(context.Background(), quick(Options{Rounds: 2}), name, "python3")
-			if err != nil {
-				t.Fatal(err)
-			}
+			goldentest.NoError(t, err)
 			for i := range 2 {
 				if d := cell(t, r, 0, i, "prompts differ"); !(d > 0 && d < 1e-3) ||
 					cell(t, r, 0, i, "ours faster") <= 0 || cell(t, r, 0, i, "our MB") <= 0 ||

@@ -65,9 +65,7 @@ func TestRun(t *testing.T) {
 		seen[what] = done == total
 	}})
 	r, err := Run(context.Background(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	for what, ended := range seen {
 		if !ended {
 			t.Errorf("progress of %q never ended", what)
@@ -107,18 +105,14 @@ func TestRun(t *testing.T) {
 // CIFAR-100's are 117 tokens, as openai/CLIP's simple_tokenizer cuts them.
 func TestRows(t *testing.T) {
 	tower, err := randomTower("random", small, clip.VisionArch{}, t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	names := 0
 	for _, c := range clip.CIFAR100 {
 		names += len(c.IDs)
 	}
 	for want, classes := range map[int]clip.NamedClasses{17 + 10*3: clip.CIFAR10, 17 + names + 200: clip.CIFAR100} {
 		s, err := promptFL(tower, classes.Names(), ort.Options{}, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, err)
 		defer s.close()
 		if s.rows != want {
 			t.Errorf("%d rows, want %d", s.rows, want)
@@ -200,9 +194,8 @@ func TestRefuses(t *testing.T) {
 		"a memory limit of 1 bytes on p": {Classes: []string{"cifar10"}, Threads: []int{1}, arch: small,
 			Session: ort.Options{MemoryLimit: 1}},
 	} {
-		if _, err := Run(context.Background(), o); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%v instead of an error with %q", err, want)
-		}
+		_, err := Run(context.Background(), o)
+		goldentest.WantError(t, err, want)
 	}
 }
 
@@ -210,9 +203,7 @@ func TestRefuses(t *testing.T) {
 func TestSimulationStops(t *testing.T) {
 	w := workload{Clients: 2, Cohort: 1, Train: 2, Test: 1, Batch: 2, TestEvery: 9, Rounds: 9}
 	tower, err := randomTower("random", small, clip.VisionArch{}, t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	experiment, err := w.experiment(tower)
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithCancel(context.Background())
@@ -233,9 +224,8 @@ func TestStops(t *testing.T) {
 			stop()
 		}
 	}})
-	if _, err := Run(ctx, o); err == nil || !strings.Contains(err.Error(), context.Canceled.Error()) {
-		t.Errorf("stopped with %v", err)
-	}
+	_, err := Run(ctx, o)
+	goldentest.WantErrorOf(t, "stopped", err, context.Canceled.Error())
 }
 
 // TestRatio checks ratios computed by hand.
@@ -295,28 +285,18 @@ func testInterleave(t *testing.T) {
 // BenchmarkStep measures the step of a federation at ViT-B/16 size.
 func BenchmarkStep(b *testing.B) {
 	o, _, err := Options{}.complete()
-	if err != nil {
-		b.Fatal(err)
-	}
+	goldentest.NoError(b, err)
 	t, remove, err := openTower(o)
-	if err != nil {
-		b.Fatal(err)
-	}
+	goldentest.NoError(b, err)
 	defer remove()
 	for _, set := range sets {
 		b.Run(set.name, func(b *testing.B) {
 			s, err := promptFL(t, set.classes.Names(), ort.Options{Prepack: true}, nil)
-			if err != nil {
-				b.Fatal(err)
-			}
+			goldentest.NoError(b, err)
 			defer s.close()
-			if err := s.run(context.Background()); err != nil {
-				b.Fatal(err)
-			}
+			goldentest.NoError(b, s.run(context.Background()))
 			for b.Loop() {
-				if err := s.run(context.Background()); err != nil {
-					b.Fatal(err)
-				}
+				goldentest.NoError(b, s.run(context.Background()))
 			}
 			b.ReportMetric(s.flops/(b.Elapsed().Seconds()/float64(b.N))/1e9, "GFLOP/s")
 		})
@@ -333,9 +313,7 @@ func TestDeviceFeatures(t *testing.T) {
 	o := Options{Quick: true, Session: ort.Options{Provider: ort.CPU, Bind: true, Devices: 2},
 		Progress: func(string, int, int) {}}
 	r, err := o.deviceFeatures(t.Context(), nil, 2)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	for name, v := range map[string]clip.VisionArch{
 		"vit": {Width: 32, Layers: 2, Heads: 2, Patch: 16, Image: 32, EmbedDim: 16},
 		"rn":  {Width: 64, Heads: 1, Stages: []int{1, 1, 1, 1}, Patch: 32, Image: 32, EmbedDim: 8}} {

@@ -24,9 +24,8 @@ func TestFullTowers(t *testing.T) {
 			t.Errorf("%s: %+v %+v %v", name, text, vision, err)
 		}
 	}
-	if _, _, err := fullTowers("vit-l15"); err == nil || !strings.Contains(err.Error(), "take rn50") {
-		t.Error(err)
-	}
+	_, _, err := fullTowers("vit-l15")
+	goldentest.WantError(t, err, "take rn50")
 }
 
 // TestExperiment runs the quick form: 1 + 2 rounds of Table S5's protocol with CIFAR-100's classes and the cost of
@@ -38,9 +37,7 @@ func TestExperiment(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	r, err := Experiment(context.Background(), Options{Quick: true, Rounds: 2, Workers: 1,
 		Classes: []string{"cifar100", "cifar10"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	if len(r.Tables) != 3 || len(r.Tables[0].Rows) != 4 || len(r.Targets) != 2 {
 		t.Fatalf("%+v", r)
 	}
@@ -102,9 +99,7 @@ func TestMethods(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	only := []string{"promptfl", "fedvpt", "fedotp", "gptfl", "zeroshot", "ggtpc"}
 	r, err := Methods(context.Background(), Options{Quick: true, Only: only})
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	for i, row := range r.Tables[0].Rows {
 		if only[i] == "zeroshot" {
 			if !strings.Contains(fmt.Sprint(row...), "learns nothing") {

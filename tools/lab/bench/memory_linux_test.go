@@ -14,6 +14,7 @@ import (
 	"promptfed/federation/method"
 	"promptfed/models/clip"
 	"promptfed/runtime/busytest"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/ort"
 )
@@ -28,9 +29,7 @@ func TestStepMemory(t *testing.T) {
 	text := clip.TextArch{Width: 128, Layers: 4, Heads: 2, Context: 77, EmbedDim: 128}
 	vision := clip.VisionArch{Width: 128, Layers: 4, Heads: 2, Patch: 16, Image: 224, EmbedDim: 128}
 	tower, err := randomTower("random", text, vision, t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	tower.tokens = nil
 	oneTemplate := map[string]any{"ensemble": []string{}}
 	for place, c := range []struct {
@@ -50,9 +49,7 @@ func TestStepMemory(t *testing.T) {
 		p := protocol{method: c.method, options: c.options, classes: sets[c.set].classes.Names(), batch: c.images,
 			clients: 1, participation: 1, rounds: 3, testEvery: 3}
 		e, err := p.describe()
-		if err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, err)
 		e.Training.Memory = c.memory << 20
 		data := examples{}.of(tower.Task(), 0, "train", make([]int64, c.images), e.Reads(tower))
 		e.Clients = []*spec.Client{{Backbone: tower, Train: data, Test: data}}
@@ -75,9 +72,7 @@ func TestStepMemory(t *testing.T) {
 		s.Graph().UseKernels(graph.CPUKernels)
 		loss := e.Method.Loss(s, e.Method.Logits(s))
 		m, err := spec.MemoryOf(tower, e.Classes, e.Training.Memory, loss)
-		if err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, err)
 		told := m.Bytes(m.StepRows(e.Training, loss))
 		for range 3 {
 			before = 0

@@ -14,6 +14,7 @@ import (
 	"promptfed/federation/method"
 	"promptfed/federation/methodtest"
 	"promptfed/models/clip"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/ort"
 	"promptfed/runtime/tensor"
 )
@@ -23,9 +24,7 @@ var fileSteps = flag.Int("filesteps", 0, "measure so many steps of methods from 
 // processorTime is what this process has taken so far: other programs on the machine do not count.
 func processorTime(t *testing.T) time.Duration {
 	var use syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &use); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, syscall.Getrusage(syscall.RUSAGE_SELF, &use))
 	return time.Duration(use.Utime.Nano() + use.Stime.Nano())
 }
 
@@ -39,9 +38,7 @@ func TestMethodFileSteps(t *testing.T) {
 	text, vision := clip.TextB, fullBackbones["vit-b16"]
 	text.EmbedDim = vision.EmbedDim
 	tower, err := randomTower("random", text, vision, t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	for file, twin := range map[string]protocol{
 		"promptfl":    {method: "promptfl", options: map[string]any{"tokens": 16}},
 		"promptfl-l2": {method: "promptfl", options: map[string]any{"tokens": 16}},
@@ -54,9 +51,7 @@ func TestMethodFileSteps(t *testing.T) {
 		for i, p := range []protocol{twin, ours} {
 			p.classes, p.batch, p.rounds = clip.CIFAR10.Names(), batch, 1
 			e, err := p.describe()
-			if err != nil {
-				t.Fatal(err)
-			}
+			goldentest.NoError(t, err)
 			rows := examples{}.of(tower.Task(), 0, "train", inTurn(len(p.classes)), e.Reads(tower))
 			e.Clients = []*spec.Client{{ID: 0, Backbone: tower, Train: rows, Test: rows}}
 			w := client.NewWorker(e, client.Settings{Session: ort.Options{IntraThreads: 1}, PrefixBytes: -1})

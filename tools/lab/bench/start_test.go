@@ -7,23 +7,18 @@ import (
 	"promptfed/models/bundle"
 	"promptfed/models/clip"
 	"promptfed/models/tokenizer"
+	"promptfed/runtime/goldentest"
 )
 
 // The bundle that Start writes has the vocabulary of CLIP's size and towers of the given sizes.
 func TestWriteBundle(t *testing.T) {
 	vision := clip.VisionArch{Width: 64, Layers: 1, Heads: 1, Image: 32, Patch: 16, EmbedDim: small.EmbedDim}
 	out := filepath.Join(t.TempDir(), "bundle")
-	if err := writeBundle(t.TempDir(), out, small, vision); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, writeBundle(t.TempDir(), out, small, vision))
 	b, err := bundle.Open(out)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	words, err := b.Tokenizer()
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	if n := tokenizer.CLIPMerges + 2*256 + 2; words.VocabSize() != n || b.TokenRows != n {
 		t.Errorf("%d tokens and %d embeddings, want %d", words.VocabSize(), b.TokenRows, n)
 	}

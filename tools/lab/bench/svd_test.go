@@ -5,14 +5,13 @@ import (
 	"testing"
 
 	"promptfed/federation/methods/parts/projection"
+	"promptfed/runtime/goldentest"
 )
 
 // Every projector has a row for both lengths of prompts, and all times are measured.
 func TestSVD(t *testing.T) {
 	r, err := SVD(context.Background(), Options{Quick: true, Progress: func(string, int, int) {}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	rows := r.Tables[0].Rows
 	if want := 2 * len(projection.Kinds()); len(rows) != want {
 		t.Errorf("%d rows, want %d", len(rows), want)

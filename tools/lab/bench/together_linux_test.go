@@ -16,6 +16,7 @@ import (
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/spec"
 	"promptfed/models/clip"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/ort"
 )
 
@@ -30,9 +31,7 @@ func TestTogether(t *testing.T) {
 		t.Skip("BENCH_TOGETHER is not a number of turns")
 	}
 	tower, err := randomTower("random", clip.TextB, clip.VisionArch{}, t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	sizes := []int{1, 2, 4, 8}
 	o := ort.Options{IntraThreads: 1, Prepack: true}
 	for name, classes := range map[string][]string{"cifar10": clip.CIFAR10.Names(), "cifar100": clip.CIFAR100.Names()} {
@@ -40,13 +39,9 @@ func TestTogether(t *testing.T) {
 			continue
 		}
 		s, err := promptFL(tower, classes, o, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, err)
 		bare, err := towerProducts(tower, s.rows, true, o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, err)
 		runs := []func(context.Context) error{bare.run}
 		first := client.NewWorker(s.experiment, client.Settings{Session: o})
 		var made atomic.Int64
@@ -74,9 +69,7 @@ func TestTogether(t *testing.T) {
 		}
 		for i, k := range slices.Concat([]int{0}, sizes, sizes) { // compiles
 			before := resident()
-			if err := runs[i](t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			goldentest.NoError(t, runs[i](t.Context()))
 			t.Logf("%s, K=%d: %d MB more are resident", name, k, (resident()-before)>>20)
 		}
 		clock, used := make([][2][]float64, len(runs)), make([][2][]float64, len(runs))
@@ -102,9 +95,7 @@ func TestTogether(t *testing.T) {
 			}()
 		}
 		for range 2 {
-			if err := <-failed; err != nil {
-				t.Fatal(err)
-			}
+			goldentest.NoError(t, <-failed)
 		}
 		median := func(v [2][]float64) float64 {
 			all := slices.Sorted(slices.Values(slices.Concat(v[0], v[1])))
@@ -120,12 +111,8 @@ func TestTogether(t *testing.T) {
 			t.Logf("K=%d, %s: %.1f ms by the clock, %.1f ms of a processor a client step, %.0f %% of its products", k,
 				what, median(clock[i+1])/float64(k), own, 100*products/own)
 		}
-		if err := errors.Join(s.close(), first.Close()); err != nil {
-			t.Fatal(err)
-		}
-		if err := bare.close(); err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, errors.Join(s.close(), first.Close()))
+		goldentest.NoError(t, bare.close())
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"promptfed/federation/experiment"
 	"promptfed/federation/methods"
 	"promptfed/runtime/filetest"
+	"promptfed/runtime/goldentest"
 )
 
 func files(t testing.TB, names ...string) []File {
@@ -103,9 +104,7 @@ func TestImport(t *testing.T) {
 func TestEverySettingIsCarriedOverOrSaid(t *testing.T) {
 	base := files(t, "coop.sh", "coop.yaml")
 	before, err := Import(base, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	for opt, want := range map[string]string{"OPTIM.MOMENTUM 0.5": "momentum: 0.5",
 		"OPTIM.SGD_NESTEROV True":        "nesterov: true",
 		"DATASET.SUBSAMPLE_CLASSES base": "classes: base", "OPTIM.NAME rmsprop": "OPTIM.NAME = rmsprop: supported",
@@ -132,9 +131,7 @@ func TestFilesThatContradict(t *testing.T) {
 	trainer := File{"coop.yaml", []byte("TRAINER:\n  NAME: PromptFL\nOPTIM:\n  LR: 0.05\n  ROUND: 5\n")}
 	said := func(sets []string, list ...File) (lines []string) {
 		r, err := Import(list, sets)
-		if err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, err)
 		for _, l := range r.Unconverted {
 			if strings.Contains(l.String(), "later file counts") {
 				lines = append(lines, l.String())
@@ -167,9 +164,7 @@ func TestProximalTerm(t *testing.T) {
 	const line = "python federated_main.py --trainer PROMPTFL --dataset dtd --root /data --mu 0.25 --model "
 	for model, want := range map[string]any{"fedprox": 0.25, "fedavg": nil} {
 		r, err := Import([]File{{"a.sh", []byte(line + model)}}, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, err)
 		if got := opened(t, r)["options"].(map[string]any)["mu"]; got != want {
 			t.Errorf("--model %s: mu is %v, want %v", model, got, want)
 		}
@@ -215,9 +210,7 @@ func TestBadInputs(t *testing.T) {
 		{"a.sh", "python a.py OPTIM.LR\n", "neither a flag"},
 	} {
 		_, err := Import([]File{{c.name, []byte(c.text)}}, nil)
-		if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
-			t.Errorf("%q: error %v, want %q on one line", c.text, err, c.want)
-		}
+		goldentest.WantErrorOf(t, c.text, err, c.want)
 	}
 	if _, err := Import([]File{{"a.yaml", []byte(good)}}, []string{"x"}); err == nil {
 		t.Error("a set without a value passes")

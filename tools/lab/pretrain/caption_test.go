@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/tensor"
 )
 
@@ -21,9 +22,7 @@ func TestCareless(t *testing.T) {
 		text, err := w.write(rng, "owl", classes, func(class string) string {
 			return word(templates[rng.IntN(2)], class)
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, err)
 		switch text {
 		case "a photo of an owl":
 			careless++

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"promptfed/models/clip"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/ort"
 	"promptfed/runtime/ort/orttest"
 	"promptfed/runtime/tensor"
@@ -76,13 +77,9 @@ func checkStep(t *testing.T, file string, image clip.VisionArch) {
 	in[inTargets] = Targets([]string{"a", "b", "a", "c", "b"}, make([]string, 5), 0)
 
 	model, err := stepGraph(text, image, weights, 5, 6)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	got, err := ort.RunOnce(context.Background(), model, ort.Options{}, in)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	want := orttest.Golden(t, "testdata/"+file)
 	if n := len(weights) + 1 + len(freshMoments(image)); len(want) != n || len(got) != n {
 		t.Fatalf("%s: %d golden tensors and %d outputs, want %d of each", file, len(want), len(got), n)

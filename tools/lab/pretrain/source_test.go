@@ -109,9 +109,7 @@ func TestKeep(t *testing.T) {
 	s := Source{Share: 1, Keep: 4, Data: sets.Config{Set: "folder", Root: folder(t, 20)},
 		Captions: map[string][]string{"any": {"a photo of {a}"}}}
 	l, err := openLister(s, preprocess.CLIP(8))
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	var got []string
 	for _, e := range l.list {
 		got = append(got, strings.TrimSuffix(e.ID, ".png"))
@@ -145,10 +143,8 @@ func TestCaptionsOfDomains(t *testing.T) {
 		t.Errorf("templates %q", l.templates)
 	}
 	s.Captions["phto"] = []string{"{}"}
-	if _, err := openLister(s, preprocess.CLIP(8)); err == nil || !strings.Contains(err.Error(),
-		"no domain phto; the domains are Art, Real World") {
-		t.Error(err)
-	}
+	_, err = openLister(s, preprocess.CLIP(8))
+	goldentest.WantError(t, err, "no domain phto; the domains are Art, Real World")
 }
 
 func small(t *testing.T, out string) Config {
@@ -174,25 +170,15 @@ func TestSourceNamesItsImages(t *testing.T) {
 func TestBatch(t *testing.T) {
 	cfg := small(t, t.TempDir())
 	tok, err := cfg.vocabulary()
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	b, err := newBatches(cfg, tok)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	one, err := b.batch(context.Background(), 3, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	many, err := b.batch(context.Background(), 3, 4)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	other, err := b.batch(context.Background(), 4, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	if !slices.Equal(one[inPixels].Data, many[inPixels].Data) || !slices.Equal(one[inTokens].Ints,
 		many[inTokens].Ints) {
 		t.Error("the batch depends on the number of workers")
@@ -214,7 +200,5 @@ func TestCaptionsAreUnambiguous(t *testing.T) {
 	text := "sources:\n- share: 1\n  captions:\n    Art: [a]\n    art: [b]\n"
 	filetest.Write(t, path, text)
 	err := configs.DecodeFile(&c, path, nil)
-	if err == nil || !strings.Contains(err.Error(), "sources[0].captions.art is given twice") {
-		t.Error(err)
-	}
+	goldentest.WantError(t, err, "sources[0].captions.art is given twice")
 }

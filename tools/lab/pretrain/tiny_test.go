@@ -15,15 +15,11 @@ import (
 // bundled converts an embedded backbone.
 func bundled(t *testing.T, name string) *bundle.Bundle {
 	files, err := tiny.FS(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	dir := t.TempDir()
 	goldentest.NoError(t, os.CopyFS(dir, files))
 	b, err := converted.Convert(dir, filepath.Join(t.TempDir(), "bundle"), converted.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	return b
 }
 
@@ -52,13 +48,9 @@ func TestBundled(t *testing.T) {
 				}
 			}
 			s, err := sets.Open(cfg)
-			if err != nil {
-				t.Fatal(err)
-			}
+			goldentest.NoError(t, err)
 			acc, err := accuracies(t.Context(), b, s, 1)
-			if err != nil {
-				t.Fatal(err)
-			}
+			goldentest.NoError(t, err)
 			right, all := 0.0, 0
 			for _, a := range acc {
 				right += a.Correct * float64(a.Images)

@@ -14,6 +14,7 @@ import (
 	"promptfed/federation/data"
 	"promptfed/models/checkpoint"
 	"promptfed/runtime/filetest"
+	"promptfed/runtime/goldentest"
 )
 
 // A run that is stopped after its second step and continued ends with the same bytes as an uninterrupted run.
@@ -22,9 +23,7 @@ func TestResume(t *testing.T) {
 	parts.Sources, parts.Out = whole.Sources, filepath.Join(t.TempDir(), "parts")
 	steps := 0
 	res, err := Run(context.Background(), whole, func(Progress) { steps++ })
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	if steps != 4 || len(res.Accuracy) != 7 {
 		t.Errorf("%d steps and %d accuracies, want 4 and 7 (six synthetic domains and the folder's)", steps,
 			len(res.Accuracy))
@@ -54,10 +53,8 @@ func TestResume(t *testing.T) {
 	}
 	other := parts
 	other.Seed++
-	if _, err := Run(context.Background(), other, nil); err == nil || !strings.Contains(err.Error(),
-		"another configuration") {
-		t.Errorf("another seed in the same folder gives %v", err)
-	}
+	_, err = Run(context.Background(), other, nil)
+	goldentest.WantErrorOf(t, "another seed in the same folder", err, "another configuration")
 }
 
 // A training continues only with the images that it began with: changed files under the same paths are refused, since
@@ -73,12 +70,9 @@ func TestResumeWithOtherFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	image := filepath.Join(c.Sources[1].Data.Root, "photo", "cat", "a.png")
-	if err := os.Rename(image, filepath.Join(filepath.Dir(image), "zz.png")); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := Run(t.Context(), c, nil); err == nil || !strings.Contains(err.Error(), "other images") {
-		t.Errorf("another image: %v", err)
-	}
+	goldentest.NoError(t, os.Rename(image, filepath.Join(filepath.Dir(image), "zz.png")))
+	_, err := Run(t.Context(), c, nil)
+	goldentest.WantErrorOf(t, "another image", err, "other images")
 }
 
 // Export writes an OpenCLIP folder in which nothing must be guessed.
@@ -89,14 +83,10 @@ func TestExport(t *testing.T) {
 		t.Fatal(err)
 	}
 	c, err := checkpoint.Open(cfg.Out, checkpoint.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	defer c.Close()
 	w, err := checkpoint.CLIP(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	a := w.Arch
 	if len(a.Warnings) > 0 {
 		t.Errorf("the reader had to guess: %v", a.Warnings)
@@ -112,24 +102,16 @@ func TestExport(t *testing.T) {
 func TestStart(t *testing.T) {
 	first := small(t, t.TempDir())
 	tok, err := first.vocabulary()
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	trained := fresh(first.text(), first.image(), tok.VocabSize(), 5)
-	if err := Export(first, trained); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, Export(first, trained))
 	for _, w := range trained { // as stored in a folder
-		if err := data.RoundHalf(w); err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, data.RoundHalf(w))
 	}
 	second := small(t, t.TempDir())
 	second.Start, second.EmbedDim = first.Out, 4
 	got, err := newTrainer(second)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	defer got.session.Close()
 	for _, name := range []string{tokenTable, "transformer.resblocks.0.attn.in_proj_weight", "visual.conv1.weight"} {
 		same := slices.Equal(got.weights[name].Data, trained[name].Data)
@@ -137,20 +119,16 @@ func TestStart(t *testing.T) {
 			t.Errorf("%s: taken over is %v", name, same)
 		}
 	}
-	if err := Export(first, fresh(first.text(), first.image(), tok.VocabSize(), 6)); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, Export(first, fresh(first.text(), first.image(), tok.VocabSize(), 6)))
 	if other, err := newTrainer(second); err != nil || other.fingerprint() == got.fingerprint() {
 		t.Errorf("a training from other weights has the checkpoints of the first: %v", err)
 	}
 	second.Take = takeAll
-	if _, err := newTrainer(second); err == nil || !strings.Contains(err.Error(), "text_projection") {
-		t.Errorf("another embedding dimension gives %v", err)
-	}
+	_, err = newTrainer(second)
+	goldentest.WantErrorOf(t, "another embedding dimension", err, "text_projection")
 	second.Take, second.Text.Layers = takeText, 2
-	if _, err := newTrainer(second); err == nil || !strings.Contains(err.Error(), "same architecture") {
-		t.Errorf("another text tower gives %v", err)
-	}
+	_, err = newTrainer(second)
+	goldentest.WantErrorOf(t, "another text tower", err, "same architecture")
 }
 
 // Training lowers the loss: with 12 pairs in a batch, guessing costs at most ln 12.
@@ -167,9 +145,7 @@ func TestLearns(t *testing.T) {
 			first = p.Loss
 		}
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	if !(first < 2*math.Log(12)) || !(r.Loss < first) {
 		t.Errorf("the loss went from %.3f to %.3f", first, r.Loss)
 	}
@@ -205,8 +181,6 @@ func TestRefusals(t *testing.T) {
 		}
 		change(&cfg)
 		_, err := Run(context.Background(), cfg, nil)
-		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
-			t.Errorf("want one line with %q, got %v", want, err)
-		}
+		goldentest.WantError(t, err, want)
 	}
 }

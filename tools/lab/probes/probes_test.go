@@ -7,6 +7,7 @@ import (
 
 	"promptfed/federation/data/datatest"
 	"promptfed/federation/method"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/tensor"
 )
 
@@ -29,24 +30,16 @@ func TestAUC(t *testing.T) {
 func TestInversion(t *testing.T) {
 	os.Setenv("XDG_CACHE_HOME", cache)
 	p, err := open(t.Context(), 12)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	defer p.source.Close()
 	var one, mean found
-	if err := p.invert(t.Context(), protections[0], 1, 1, &one); err != nil {
-		t.Fatal(err)
-	}
-	if err := p.invert(t.Context(), protection{blind: true}, 1, 1, &mean); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, p.invert(t.Context(), protections[0], 1, 1, &one))
+	goldentest.NoError(t, p.invert(t.Context(), protection{blind: true}, 1, 1, &mean))
 	if one.images != 2 || one.cosine < 1.95 || one.right != 2 || mean.cosine > one.cosine-0.01 {
 		t.Errorf("reconstructed %+v; by class means %+v", one, mean)
 	}
 	v, err := p.victim(t.Context(), 1, tensor.Map{"ctx": method.Draw(1, -1, "ctx", []int{4, 96}, 0.02)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	r := method.Rand(1)
 	u, g := make([]float64, 2*v.dim), make([]float64, 4*96)
 	for i := range u {

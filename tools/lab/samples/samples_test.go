@@ -18,6 +18,7 @@ import (
 	"promptfed/federation/data/datatest"
 	"promptfed/federation/engine/metrics"
 	"promptfed/runtime/filetest"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/ort"
 	"promptfed/tools/lab/results"
 	"promptfed/tools/lab/samples"
@@ -43,9 +44,7 @@ func trained(t *testing.T) (results.Run, string) {
 	t.Helper()
 	t.Setenv("XDG_CACHE_HOME", cache)
 	library, _, err := ort.Library()
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	t.Setenv("ONNXRUNTIME_LIB", library)
 	root, out := t.TempDir(), filepath.Join(t.TempDir(), "run")
 	for c, class := range []string{"cat", "dog", "owl"} {
@@ -59,13 +58,9 @@ func trained(t *testing.T) (results.Run, string) {
 		}
 	}
 	here, err := os.Getwd()
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	relative, err := filepath.Rel(here, root)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	conf := filepath.Join(t.TempDir(), "photos.yaml")
 	text := "name: photos\nmethod: promptfl\nbackbones: [tiny-vit-b16]\ndata: {set: folder, root: " + relative +
 		", shots: 4, duplicates: keep}\npartition: {kind: dirichlet, beta: 0.5, clients: 2}\n" +
@@ -76,9 +71,7 @@ func trained(t *testing.T) (results.Run, string) {
 		t.Fatalf("exit code %d", code)
 	}
 	all, err := results.Load(out)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	t.Chdir(t.TempDir()) // the relative root of the configuration names no folder from here
 	return *all.Groups[0].Runs[0], root
 }
@@ -91,9 +84,7 @@ func TestSamples(t *testing.T) {
 	for view, e := range map[string]*metrics.Evaluation{"global": e.Global, "personal": e.Personal, "": e.Global} {
 		for k, accuracy := range e.PerClient {
 			s, err := samples.Of(t.Context(), run, k, view)
-			if err != nil {
-				t.Fatal(err)
-			}
+			goldentest.NoError(t, err)
 			if s.View != cmp.Or(view, "global") || s.Tested != s.Of || s.Of < 1 ||
 				math.Abs(float64(s.Correct)/float64(s.Of)-accuracy) > 1e-9 {
 				t.Errorf("client %d, %s: %d of %d right, the run measured %v", k, view, s.Correct, s.Of, accuracy)
@@ -105,21 +96,12 @@ func TestSamples(t *testing.T) {
 		"client 2 does not exist: the run has clients 0 to 1": func() error { return asked(t, run, 2, "") },
 		"expected global or personal":                         func() error { return asked(t, run, 0, "other") },
 	} {
-		if err := ask(); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%v, want %s", err, want)
-		}
+		goldentest.WantError(t, ask(), want)
 	}
 	photo(t, filepath.Join(root, "test", "cat", "0.png"), 20, color.White)
-	if err := asked(t, run, 0, ""); err == nil || !strings.Contains(err.Error(),
-		"no longer here: "+root+" has others") {
-		t.Errorf("a changed image: %v", err)
-	}
-	if err := os.RemoveAll(root); err != nil {
-		t.Fatal(err)
-	}
-	if err := asked(t, run, 0, ""); err == nil || !strings.Contains(err.Error(), "cannot be read here") {
-		t.Errorf("without images: %v", err)
-	}
+	goldentest.WantErrorOf(t, "a changed image", asked(t, run, 0, ""), "no longer here: "+root+" has others")
+	goldentest.NoError(t, os.RemoveAll(root))
+	goldentest.WantErrorOf(t, "without images", asked(t, run, 0, ""), "cannot be read here")
 }
 
 func asked(t *testing.T, run results.Run, client int, view string) error {
@@ -145,13 +127,9 @@ func check(t *testing.T, s *samples.Samples) {
 			t.Errorf("image %d is not in order: %s as %s, %v", i, a.Class, a.Predicted, a.Probability)
 		}
 		raw, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(a.Source, "data:image/png;base64,"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, err)
 		img, err := png.Decode(bytes.NewReader(raw))
-		if err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, err)
 		if size := img.Bounds().Size(); size != image.Pt(20, 10) && size != image.Pt(160, 80) {
 			t.Errorf("an image has %v pixels", size)
 		}

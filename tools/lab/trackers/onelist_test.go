@@ -74,15 +74,11 @@ func TestOneList(t *testing.T) {
 	store := t.TempDir()
 	l, err := trackers.Open([]string{trackers.TensorBoard, trackers.MLflow + store},
 		trackers.Run{Dir: dir, Name: "one"}, func(s string) { t.Error(s) })
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	l.Round(r)
 	goldentest.NoError(t, l.Close(nil))
 	made, err := report.New([]string{dir}, dir, report.Standard())
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	if _, err := made.Write(); err != nil {
 		t.Fatal(err)
 	}
@@ -92,9 +88,7 @@ func TestOneList(t *testing.T) {
 	run := made.Groups[0].Runs[0]
 	sent := tracked(t, store)
 	listed, err := numbers.Parse(everything)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	events, page := read(t, dir, filepath.Join(trackers.TensorBoard, tensorboard.FileName)), read(t, dir, report.Page)
 	shown := regexp.MustCompile(`"metrics":(\[[^]]*\])`).FindStringSubmatch(page)
 	var export struct {
@@ -102,9 +96,7 @@ func TestOneList(t *testing.T) {
 	}
 	goldentest.NoError(t, json.Unmarshal([]byte(read(t, dir, "report.json")), &export))
 	cells, err := csv.NewReader(strings.NewReader(read(t, dir, "tables.csv"))).ReadAll()
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	column := slices.Index(cells[0], "metric")
 	arguments := map[string]string{metrics.Domain: "Art", metrics.Set: "dtd", metrics.New: "10",
 		metrics.Note: "epsilon", metrics.RoundsTo: "50", metrics.BytesTo: "50",
@@ -116,9 +108,7 @@ func TestOneList(t *testing.T) {
 			name += ":" + arguments[q.Name]
 		}
 		m, err := results.ParseMetric(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, err)
 		v, ok := m.Value(run)
 		if !ok {
 			t.Errorf("%s has no value: it has no reader, or the round above lacks it", name)
@@ -179,9 +169,7 @@ func tracked(t *testing.T, store string) []float64 {
 		out = append(out, v)
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	return out
 }
 

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"promptfed/runtime/busytest"
+	"promptfed/runtime/goldentest"
 	"promptfed/tools/lab/page"
 	"promptfed/tools/lab/results"
 )
@@ -80,21 +81,15 @@ func serve(t *testing.T, s Source) string {
 func get(t *testing.T, address, host string) (int, string) {
 	t.Helper()
 	req, err := http.NewRequest(http.MethodGet, address, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	if host != "" {
 		req.Host = host
 	}
 	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	return resp.StatusCode, string(body)
 }
 
@@ -125,9 +120,7 @@ func TestOtherHostsAreRefused(t *testing.T) {
 	}
 	// a web page of another site starts no work
 	req, err := http.NewRequest(http.MethodPost, address+"/samples?run=a&client=0", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	req.Header.Set("Origin", "http://runs.example")
 	if resp, err := http.DefaultClient.Do(req); err != nil || resp.StatusCode != http.StatusForbidden {
 		t.Errorf("POST from another site: %v, %v", resp, err)
@@ -142,9 +135,7 @@ func TestStalledBody(t *testing.T) {
 	m := &made{}
 	address := serve(t, m.source())
 	c, err := net.Dial("tcp", strings.TrimPrefix(address, "http://"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	defer c.Close()
 	fmt.Fprint(c, "POST /samples HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n"+
 		"Content-Type: application/x-www-form-urlencoded\r\n\r\nrun=a")
@@ -181,13 +172,9 @@ type stream struct {
 func listen(t *testing.T, address string) *stream {
 	t.Helper()
 	req, err := http.NewRequestWithContext(busytest.Context(t), http.MethodGet, address, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	t.Cleanup(func() { resp.Body.Close() })
 	if kind := resp.Header.Get("Content-Type"); kind != "text/event-stream" {
 		t.Fatalf("events are %s", kind)

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"promptfed/federation/method"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/ort/orttest"
 	"promptfed/runtime/tensor"
@@ -20,9 +21,7 @@ func valueOf(t *testing.T, n graph.Node, params tensor.Map) *tensor.Tensor {
 		in[method.Input{Kind: method.ParamInput, Name: name}.String()] = v
 	}
 	model, err := graph.Model(graph.Output{Name: "value", Node: n})
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	return orttest.Run(t, model, "", in)["value"]
 }
 

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/ort/orttest"
 	"promptfed/runtime/tensor"
@@ -21,9 +22,7 @@ func planOf(t *testing.T, m Entropic, k []float64, shape ...int) []float32 {
 	g := graph.New()
 	in := g.Input("sim", graph.Float, graph.Static(shape...))
 	model, err := graph.Model(graph.Output{Name: "plan", Node: m.Plan(in)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	return orttest.Run(t, model, "", tensor.Map{"sim": sim})["plan"].Data
 }
 

@@ -305,9 +305,8 @@ func TestProjectBehindByHand(t *testing.T) {
 		t.Errorf("no column depends on a choice: %+v, %v", none, err)
 	}
 	// Of the prompt diag(2, 1) the first direction is kept: Q_12 changes by (pᵀ dp + dpᵀ p)_12 / (4-1).
-	if q, err = ProjectColumns(tensor.Of([]float32{2, 0, 0, 0, 1, 0}, 2, 3), fixed(0, 1)); err != nil {
-		t.Fatal(err)
-	}
+	q, err = ProjectColumns(tensor.Of([]float32{2, 0, 0, 0, 1, 0}, 2, 3), fixed(0, 1))
+	goldentest.NoError(t, err)
 	dp, err := q.vjpOf(tensor.Of([]float32{0, 1, 0, 0, 0, 0, 0, 0, 0}, 3, 3))
 	for i, want := range []float64{0, 2. / 3, 0, 1. / 3, 0, 0} {
 		if err != nil || !(math.Abs(float64(dp.Data[i])-want) <= 1e-6) {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/ort/orttest"
 	"promptfed/runtime/tensor"
@@ -100,9 +101,7 @@ func TestMatching(t *testing.T) {
 func valueOf(t *testing.T, n graph.Node, in tensor.Map) *tensor.Tensor {
 	t.Helper()
 	model, err := graph.Model(graph.Output{Name: "value", Node: n})
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	return orttest.Run(t, model, "", in)["value"]
 }
 

@@ -11,6 +11,7 @@ import (
 	"promptfed/federation/methods/parts/layer"
 	"promptfed/federation/methods/text/averaged"
 	"promptfed/federation/methodtest"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/tensor"
 )
 
@@ -196,9 +197,7 @@ func TestFedAPTStarts(t *testing.T) {
 	m := methodtest.Build(t, "fedapt", nil, options{"domains": 2, "tokens": 3})
 	g := &method.Global{Seed: 5, Shared: tensor.Map{"query": tensor.New(2, 9)}, Width: 4, Broadcast: tensor.Map{},
 		Task: method.ClientSpec{Clients: 2}}
-	if err := m.Start(g); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, m.Start(g))
 	unit := method.DrawUniform(5, "query", []int{1, 18}).Data
 	for i, v := range g.Shared["query"].Data {
 		if !(math.Abs(float64(v)-float64(unit[i])/3) <= 1e-7) {

@@ -3,7 +3,6 @@ package averaged_test
 import (
 	"math"
 	"slices"
-	"strings"
 	"testing"
 
 	"promptfed/federation/method"
@@ -78,9 +77,7 @@ func TestTRIPRefuses(t *testing.T) {
 			m.Logits(s)
 			err = s.Graph().Err()
 		}
-		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
-			t.Errorf("%v, want %q", err, want)
-		}
+		goldentest.WantError(t, err, want)
 	}
 	for average, says := range map[string]string{"none": "", "ema": "set options.average: none"} {
 		m := methodtest.Build(t, "trip", nil, map[string]any{"average": average})

@@ -1,13 +1,14 @@
 package personalized_test
 
 import (
+	"fmt"
 	"math"
-	"strings"
 	"testing"
 
 	"promptfed/federation/method"
 	"promptfed/federation/methods/text/personalized"
 	"promptfed/federation/methodtest"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/tensor"
 )
 
@@ -208,9 +209,7 @@ func TestPowderByHand(t *testing.T) {
 	for _, bad := range []*tensor.Tensor{nil, use(1), use(1, 2, 3), use(1, -1), use(2, -1),
 		use(12.5, 12.5), use(0, 0), use(float32(math.NaN()), 1)} {
 		err := m.Merge(g, []method.Upload{up(1, 2, use(1, 0)), up(3, 6, bad)})
-		if err == nil || !strings.Contains(err.Error(), "as powder/use; it must hold 2 numbers of at least 0") {
-			t.Errorf("%v: %v", bad, err)
-		}
+		goldentest.WantErrorOf(t, fmt.Sprint(bad), err, "as powder/use; it must hold 2 numbers of at least 0")
 	}
 	if e := m.Extras(method.ClientSpec{}); len(e) != 1 || e[0].Name != "powder/use" || e[0].Shape[0] != 2 ||
 		method.PropertiesOf(m).Needs == "" {

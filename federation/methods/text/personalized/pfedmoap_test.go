@@ -6,6 +6,7 @@ import (
 
 	"promptfed/federation/method"
 	"promptfed/federation/methodtest"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/tensor"
 )
 
@@ -16,9 +17,7 @@ func startPFedMoAP(t *testing.T, experts, clients int) (method.Method, *method.G
 	built := methodtest.Build(t, "pfedmoap", nil, map[string]any{"tokens": 1, "experts": experts})
 	g := &method.Global{Clients: clients, Width: 1, Shared: tensor.Map{"ctx": tensor.New(1, 1)}, State: tensor.Map{},
 		PerClient: map[int]tensor.Map{}}
-	if err := built.Start(g); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, built.Start(g))
 	return built, g, func(client int, at float32) method.Upload {
 		return method.Upload{Client: client, N: 1, Shared: tensor.Map{"ctx": tensor.Of([]float32{at}, 1, 1)}}
 	}
@@ -29,9 +28,7 @@ func startPFedMoAP(t *testing.T, experts, clients int) (method.Method, *method.G
 func TestPFedMoAPChoosesTheNearest(t *testing.T) {
 	built, g, upload := startPFedMoAP(t, 3, 6)
 	for _, round := range [][]method.Upload{{upload(0, 0), upload(1, 9)}, {upload(2, 1), upload(3, 5), upload(4, 6)}} {
-		if err := built.Merge(g, round); err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, built.Merge(g, round))
 	}
 	for client, want := range map[int][]float32{0: {1, 5}, 1: {6, 5}, 2: {0, 5}, 3: {6, 9}, 4: {5, 9}, 5: {0, 0}} {
 		got, known := g.PerClient[client]["moap/experts"], g.PerClient[client]["moap/known"]
@@ -53,9 +50,7 @@ func TestPFedMoAPTestsWithTheTurn(t *testing.T) {
 		{[]method.Upload{upload(0, 3), upload(1, 4), upload(2, 9)}, []float32{4, 3, 4}, []float32{0, 0, 0}},
 		{[]method.Upload{upload(0, 5), upload(1, 8)}, []float32{8, 9, 8}, []float32{4, 3, 8}},
 	} {
-		if err := built.Merge(g, c.ups); err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, built.Merge(g, c.ups))
 		for k := range 3 {
 			next, mixed := g.PerClient[k]["moap/experts"].Data[0], g.PerClient[k]["moap/tested"].Data[0]
 			if known := g.PerClient[k]["moap/tested_known"].Data[0]; next != c.next[k] || mixed != c.tested[k] ||

@@ -1,8 +1,8 @@
 package loss_test
 
 import (
+	"fmt"
 	"reflect"
-	"strings"
 	"testing"
 
 	"promptfed/federation/engine"
@@ -13,6 +13,7 @@ import (
 	"promptfed/federation/method"
 	"promptfed/federation/methods"
 	"promptfed/federation/methodtest"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/optim"
 	"promptfed/runtime/tensor"
 )
@@ -66,9 +67,8 @@ func TestApprRefuses(t *testing.T) {
 		{"fedtpg", []string{"appr"}, methodtest.Options{"prompts": []string{"generator/cross/ff/out/w"}},
 			"generator/cross/ff/out/w is [8,32]; the discriminator reads prompts of width 8"},
 	} {
-		if _, err := methods.Build(c.name, c.with, c.options); err == nil || !strings.Contains(err.Error(), c.words) {
-			t.Errorf("%s %v %v: %v", c.name, c.with, c.options, err)
-		}
+		_, err := methods.Build(c.name, c.with, c.options)
+		goldentest.WantErrorOf(t, fmt.Sprint(c.name, c.with, c.options), err, c.words)
 	}
 }
 

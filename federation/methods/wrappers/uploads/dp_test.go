@@ -7,7 +7,6 @@ import (
 	"math/rand/v2"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 
 	"promptfed/federation/engine"
@@ -191,9 +190,7 @@ func TestDPRefusesRounds(t *testing.T) {
 	}
 	says := func(err error, words string) {
 		t.Helper()
-		if err == nil || !strings.Contains(err.Error(), words) {
-			t.Errorf("%v; want %q", err, words)
-		}
+		goldentest.WantError(t, err, words)
 	}
 	says(build(methodtest.Options{"delta": 0.01}).Start(state(100, false)), "must be below 1/100")
 	client := build(methodtest.Options{"where": "client"})
@@ -286,10 +283,7 @@ func TestDPAdapts(t *testing.T) {
 		t.Errorf("epsilon %v and %v, %v", same.Notes, g.Notes, err)
 	}
 	m := methodtest.Build(t, "promptfl", []string{"dp"}, methodtest.Options{"adapt": 0.2, "noise": 0.4})
-	if err := m.Start(g); err == nil || !strings.Contains(err.Error(), "with noise 0.4 a round needs more than 4 "+
-		"clients, it has 4") {
-		t.Errorf("%v", err)
-	}
+	goldentest.WantError(t, m.Start(g), "with noise 0.4 a round needs more than 4 clients, it has 4")
 }
 
 // The server's record has the epsilon of the actual noise of each sum; with where: client that is the noise of the

@@ -18,6 +18,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"promptfed/runtime/filetest"
+	"promptfed/runtime/goldentest"
 )
 
 var (
@@ -32,28 +33,20 @@ var (
 func TestFolder(t *testing.T) {
 	root := filepath.Join(t.TempDir(), "mlruns")
 	s, err := Open(root)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	id, err := s.Begin(ctx, "", one)
 	if err != nil || !regexp.MustCompile(`^[0-9a-f]{32}$`).MatchString(id) {
 		t.Fatal(id, err)
 	}
 	for step, v := range []float64{0.5, 0.75} {
-		if err := s.Log(ctx, id, []Metric{{"evaluations/global/accuracy", v, step, at.UnixMilli()}}); err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, s.Log(ctx, id, []Metric{{"evaluations/global/accuracy", v, step, at.UnixMilli()}}))
 	}
-	if err := s.End(ctx, id, Finished, at.Add(time.Second)); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, s.End(ctx, id, Finished, at.Add(time.Second)))
 	again, err := s.Begin(ctx, id, one)
 	if err != nil || again != id {
 		t.Errorf("went on with %q: %v", again, err)
 	}
-	if err := s.End(ctx, id, Killed, at.Add(time.Second)); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, s.End(ctx, id, Killed, at.Add(time.Second)))
 	other, err := s.Begin(ctx, strings.Repeat("0", 32), one)
 	if err != nil || other == id || len(other) != 32 {
 		t.Errorf("a run that is not there became %q: %v", other, err)
@@ -75,9 +68,7 @@ func TestFolder(t *testing.T) {
 		if err == nil {
 			err = yaml.Unmarshal(b, &m)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, err)
 		return m
 	}
 	run, experiment := meta(runs[0]), meta(filepath.Dir(runs[0]))
@@ -174,12 +165,9 @@ func TestServer(t *testing.T) {
 	web := httptest.NewServer(f)
 	defer web.Close()
 	s, err := Open(web.URL + "/")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := s.Begin(ctx, "", one); err == nil || !strings.Contains(err.Error(), "UNAUTHENTICATED: no") {
-		t.Errorf("without credentials: %v", err)
-	}
+	goldentest.NoError(t, err)
+	_, err = s.Begin(ctx, "", one)
+	goldentest.WantErrorOf(t, "without credentials", err, "UNAUTHENTICATED: no")
 	t.Setenv("MLFLOW_TRACKING_USERNAME", "me")
 	t.Setenv("MLFLOW_TRACKING_PASSWORD", "xx")
 	r := one
@@ -214,9 +202,7 @@ func TestServer(t *testing.T) {
 		t.Error(err)
 	}
 	web.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "<html>") })
-	if err := s.End(ctx, id, Finished, at); err == nil || !strings.Contains(err.Error(), "of an MLflow server") {
-		t.Error(err)
-	}
+	goldentest.WantError(t, s.End(ctx, id, Finished, at), "of an MLflow server")
 }
 
 func TestOpen(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 
 	"promptfed/runtime/convert"
 	"promptfed/runtime/filetest"
+	"promptfed/runtime/goldentest"
 	"promptfed/tools/lab/results"
 )
 
@@ -28,9 +29,7 @@ const round = `{"format":2,"round":0,"loss":1.5,"tested":true,"accuracy":0.5,"pe
 // Every number of the round, by hand: lists by client have the right clients.
 func TestParse(t *testing.T) {
 	list, err := Parse([]byte(round), "round")
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	got := convert.Slice(list, func(n Number) string { return fmt.Sprint(n.Name("."), " ", n.Client, " ", n.Value) })
 	want := []string{"accuracy -1 0.5", "answered 0 1", "answered 2 1", "clients 2 1", "cut.claimed 1 9",
 		"cut.counted 1 3", "evaluations.global.accuracy -1 0.5", "evaluations.global.per_client 0 0.25",
@@ -46,9 +45,7 @@ func TestParse(t *testing.T) {
 // Names that differ only in a separator stay different: otherwise one column of a table would hold both numbers.
 func TestNames(t *testing.T) {
 	list, err := Parse([]byte(`{"per_domain":{"a_b":1,"a.b":2,"a/b":3,"a%2Eb":4}}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	for _, separator := range []string{".", "/"} {
 		seen := map[string]float64{}
 		for _, n := range list {
@@ -76,14 +73,10 @@ func TestWrite(t *testing.T) {
 		}
 	}
 	all, err := results.Load(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	var text, binary bytes.Buffer
 	counted, err := Write(&text, CSV, all, dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	if n, err := Write(&binary, Parquet, all, dir); err != nil || n != counted {
 		t.Fatal(n, counted, err)
 	}
