@@ -11,6 +11,7 @@ import (
 	"promptfed/federation/method"
 	"promptfed/federation/methods/parts/check"
 	"promptfed/federation/methods/parts/layer"
+	"promptfed/runtime/convert"
 )
 
 // Stack is a base method inside its wrappers.
@@ -35,7 +36,7 @@ func Resolve(name string, with []string, options map[string]any) (Stack, error) 
 		return Stack{}, err
 	}
 
-	out := Stack{Options: resolved(defs, layers)}
+	out := Stack{Options: joined(defs, convert.Slice(layers, valuesOf))}
 	for i, l := range layers {
 		if out.Method, err = build(defs[i], l, out.Method); err != nil {
 			return Stack{}, ofLayer(defs[i].Name, err)
@@ -108,11 +109,10 @@ func checkCovered(m, inner method.Method) error {
 	return nil
 }
 
-// resolved returns Stack.Options.
-func resolved(defs []layer.Def, layers []any) map[string]any {
+// joined returns the options of all layers in the form of Stack.Options.
+func joined(defs []layer.Def, own []map[string]any) map[string]any {
 	out := map[string]any{}
-	for i, l := range layers {
-		values := valuesOf(reflect.ValueOf(l).Elem())
+	for i, values := range own {
 		if i > 0 {
 			if len(values) > 0 {
 				out[defs[i].Name] = values
@@ -135,9 +135,10 @@ func resolved(defs []layer.Def, layers []any) map[string]any {
 	return out
 }
 
-func valuesOf(v reflect.Value) map[string]any {
+// valuesOf returns the options of a layer that are set.
+func valuesOf(options any) map[string]any {
 	out := map[string]any{}
-	for _, k := range configtags.Keys(v) {
+	for _, k := range configtags.Keys(reflect.ValueOf(options).Elem()) {
 		if unset, may := k.Field.Tag.Lookup("unset"); may && fmt.Sprint(k.Value) == unset {
 			continue
 		}

@@ -119,9 +119,29 @@ func EmbedFiles(name string, options map[string]any, read func(path string) ([]b
 	return options, nil
 }
 
-// decode sets the options of each layer. A plain key belongs to the one layer that defines it; a map below a layer's
-// name has options of that layer. The same option in both forms is an error.
-func decode(stack []layer.Def, layers []any, options map[string]any) error {
+// MergeOptions returns options with changes of them, in the form of Stack.Options. Either may have an option as a plain
+// key or below the name of its layer. Where one of them is not valid, Resolve does not accept the result either.
+func MergeOptions(name string, with []string, options, changes map[string]any) map[string]any {
+	defs, _, err := decoded(name, with, nil)
+	merged, e := byLayer(defs, options)
+	changed, e2 := byLayer(defs, changes)
+	if errors.Join(err, e, e2) != nil {
+		out := map[string]any{}
+		maps.Copy(out, options)
+		maps.Copy(out, changes)
+		return out
+	}
+
+	for i, values := range changed {
+		maps.Copy(merged[i], values)
+	}
+
+	return joined(defs, merged)
+}
+
+// byLayer returns the options of each layer. A plain key belongs to the one layer that defines it; a map below a
+// layer's name has options of that layer. The same option in both forms is an error.
+func byLayer(stack []layer.Def, options map[string]any) ([]map[string]any, error) {
 	own := make([]map[string]any, len(stack))
 	for i := range own {
 		own[i] = map[string]any{}
@@ -129,27 +149,27 @@ func decode(stack []layer.Def, layers []any, options map[string]any) error {
 
 	for _, key := range slices.Sorted(maps.Keys(options)) {
 		if err := readable(key); err != nil {
-			return err
+			return nil, err
 		}
 
 		at := "options." + key
 		if i := slices.IndexFunc(stack, func(d layer.Def) bool { return d.Name == key }); i >= 0 {
 			nested, ok := options[key].(map[string]any)
 			if !ok {
-				return configtags.KeyErrorf(at, "expected options of %s below it, such as %s", key,
+				return nil, configtags.KeyErrorf(at, "expected options of %s below it, such as %s", key,
 					strings.Join(stack[i].OptionNames(), ", "))
 			}
 
 			for name, value := range nested {
 				if err := readable(name); err != nil {
-					return err
+					return nil, err
 				}
 				if !slices.Contains(stack[i].OptionNames(), name) {
-					return configtags.KeyErrorf(at+"."+name, "unknown; the options of %s are %s", key,
+					return nil, configtags.KeyErrorf(at+"."+name, "unknown; the options of %s are %s", key,
 						list(stack[i].OptionNames()))
 				}
 				if value == nil {
-					return noValue(at + "." + name)
+					return nil, noValue(at + "." + name)
 				}
 				own[i][name] = value
 			}
@@ -158,7 +178,7 @@ func decode(stack []layer.Def, layers []any, options map[string]any) error {
 		}
 
 		if options[key] == nil {
-			return noValue(at)
+			return nil, noValue(at)
 		}
 
 		var takers []int
@@ -172,8 +192,8 @@ func decode(stack []layer.Def, layers []any, options map[string]any) error {
 		case 1:
 			name := stack[takers[0]].Name
 			if nested, _ := options[name].(map[string]any); nested[key] != nil {
-				return &configtags.KeyError{Key: at, Err: fmt.Errorf("options.%[1]s and options.%[2]s.%[1]s are the "+
-					"same option; give it once, as options.%[2]s.%[1]s", key, name)}
+				return nil, &configtags.KeyError{Key: at, Err: fmt.Errorf("options.%[1]s and options.%[2]s.%[1]s are "+
+					"the same option; give it once, as options.%[2]s.%[1]s", key, name)}
 			}
 			own[takers[0]][key] = options[key]
 		case 0:
@@ -183,13 +203,23 @@ func decode(stack []layer.Def, layers []any, options map[string]any) error {
 				known = append(known, e.Name+": "+list(e.OptionNames()))
 			}
 			if similar := configtags.Similar(key, offered); len(similar) > 0 {
-				return configtags.KeyErrorf(at, "unknown; did you mean %s?", configtags.Alternatives(similar))
+				return nil, configtags.KeyErrorf(at, "unknown; did you mean %s?", configtags.Alternatives(similar))
 			}
-			return configtags.KeyErrorf(at, "unknown; known options are %s", strings.Join(known, "; "))
+			return nil, configtags.KeyErrorf(at, "unknown; known options are %s", strings.Join(known, "; "))
 		default:
-			return configtags.KeyErrorf(at, "more than one method or wrapper has it; write it under a name, such as "+
-				"options.%s.%s", stack[takers[0]].Name, key)
+			return nil, configtags.KeyErrorf(at, "more than one method or wrapper has it; write it under a name, such "+
+				"as options.%s.%s", stack[takers[0]].Name, key)
 		}
+	}
+
+	return own, nil
+}
+
+// decode sets the options of each layer.
+func decode(stack []layer.Def, layers []any, options map[string]any) error {
+	own, err := byLayer(stack, options)
+	if err != nil {
+		return err
 	}
 
 	for i, l := range layers {

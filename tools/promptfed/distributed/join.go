@@ -393,11 +393,20 @@ func (f joinFlags) configuration(inv *netclient.Invitation) (experiment.Config, 
 		return conf, err
 	}
 
-	if err := configs.DecodeOptionalFile(&conf, f.config, f.sets); err != nil {
-		return conf, cli.Usage(err)
+	err = change(&conf, f.config, f.sets)
+	return conf, err
+}
+
+// change changes a configuration of another machine by the keys of this machine's file and flags.
+func change(conf *experiment.Config, path string, sets []string) error {
+	theirs := conf.Options
+	conf.Options = nil
+	if err := configs.DecodeOptionalFile(conf, path, sets); err != nil {
+		return cli.Usage(err)
 	}
 
-	return conf, nil
+	conf.Options = methods.MergeOptions(conf.Method, conf.With, theirs, conf.Options)
+	return nil
 }
 
 // invited returns the configuration of the server.

@@ -2,6 +2,7 @@ package distributed
 
 import (
 	"cmp"
+	"fmt"
 	"log/slog"
 	"net"
 	"path/filepath"
@@ -12,7 +13,9 @@ import (
 
 	"promptfed/configs"
 	"promptfed/federation/experiment"
+	netclient "promptfed/federation/net/client"
 	"promptfed/runtime/filetest"
+	"promptfed/runtime/goldentest"
 	"promptfed/tools/promptfed/cli"
 )
 
@@ -114,6 +117,30 @@ func TestEndures(t *testing.T) {
 		silent, lying := endures(set, p)
 		if !strings.Contains(silent, c.silent) || !strings.Contains(lying, c.lying) {
 			t.Errorf("%s %+v:\n%s\n%s", c.set, c.flags, silent, lying)
+		}
+	}
+}
+
+// A client may have the server's own file, in whatever form the file has its options: it changes no option.
+func TestJoinWithTheServersFile(t *testing.T) {
+	paths, _ := filepath.Glob(filepath.Join("..", "..", "..", "configs", "methods", "*.yaml"))
+	for _, path := range append(paths, filetest.Write(t, filepath.Join(t.TempDir(), "nested.yaml"),
+		"method: promptfl\nwith: [dp]\noptions: {promptfl: {tokens: 2}, dp: {noise: 2, delta: 0.01}}")) {
+		conf, err := configs.Load(path, nil)
+		goldentest.NoError(t, err)
+		p, err := experiment.OpenServer(conf, false)
+		if err != nil {
+			continue // it runs in one process alone
+		}
+		want := fmt.Sprint(p.Config.Options)
+		text, err := configs.YAML(p.Config.Invitation())
+		goldentest.NoError(t, err)
+		f := joinFlags{config: path, state: t.TempDir()}
+		conf, err = f.configuration(&netclient.Invitation{Config: text, Clients: 8})
+		goldentest.NoError(t, err)
+		p, err = experiment.OpenServer(conf, false)
+		if err != nil || fmt.Sprint(p.Config.Options) != want {
+			t.Errorf("%s: not %s: %v", path, want, err)
 		}
 	}
 }

@@ -177,8 +177,8 @@ func (f workOptions) prepare(ctx context.Context, config []byte) (*task, error) 
 		}
 	}
 
-	if err := configs.DecodeOptionalFile(&conf, f.config, f.sets); err != nil {
-		return nil, cli.Usage(err)
+	if err := change(&conf, f.config, f.sets); err != nil {
+		return nil, err
 	}
 
 	conf.Runtime.Workers = cmp.Or(f.jobs, conf.Runtime.Workers)
