@@ -323,20 +323,14 @@ func runNoise(set Settings) (*noise.Noise, error) {
 		return noise.Open("", "")
 	}
 
-	dir := filepath.Join(set.Dir, record.CheckFolder)
-	path := filepath.Join(dir, noiseFile)
-	_, err := os.Stat(path)
-	switch none := errors.Is(err, fs.ErrNotExist); {
-	case err != nil && !none:
-		return nil, err
-	case !set.Resume && !none:
-		if err := os.Remove(path); err != nil {
+	path := filepath.Join(set.Dir, record.CheckFolder, noiseFile)
+	if set.Resume && state.HasCheckpoint(set.Dir) {
+		return noise.Reopen(path, "")
+	}
+
+	if !set.Resume {
+		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, err
-		}
-	case set.Resume && none:
-		if _, err := os.Stat(filepath.Join(dir, state.CheckpointFile)); err == nil {
-			return nil, fmt.Errorf("cannot resume: %s is missing, which has the key of the noise and of the draw of "+
-				"clients so far; choose another --out", path)
 		}
 	}
 

@@ -113,7 +113,7 @@ func TestSecureResumes(t *testing.T) {
 		}
 		goldentest.NoError(t, os.Remove(filepath.Join(parts, key)))
 		refused(t, withSampling(t, "promptfl", secretNoise(where)), set, "cannot resume", "noise.json is missing",
-			"choose another --out")
+			"restore the file")
 	}
 }
 

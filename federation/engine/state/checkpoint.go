@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"maps"
 	"math"
+	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -23,6 +24,12 @@ import (
 
 // The server's state is one file. Its atomic replacement at the end of a round commits the round.
 const CheckpointFile = "server.safetensors"
+
+// HasCheckpoint reports whether a run folder holds a checkpoint, so that at least one round is finished.
+func HasCheckpoint(runFolder string) bool {
+	_, err := os.Stat(filepath.Join(runFolder, record.CheckFolder, CheckpointFile))
+	return err == nil
+}
 
 // version is that of the checkpoint.
 const version = 2

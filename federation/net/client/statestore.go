@@ -2,6 +2,7 @@ package client
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -97,6 +98,14 @@ func FinishedRun(dir string) string {
 		return ""
 	}
 	return o.Run
+}
+
+// HasStates reports whether a client's folder holds states of a run, so that the client may have sent uploads.
+func HasStates(dir, run string) bool {
+	store := stateStore{dir: dir}
+	there, err := atomicfile.ReadJSON(filepath.Join(dir, StoreFile), &store.storeHeader)
+	files, _, unread := store.files()
+	return there && errors.Join(err, unread) == nil && store.Run == run && len(files) > 0
 }
 
 // openStateStore makes or opens the folder. It refuses a folder of another run, client or server; server is the

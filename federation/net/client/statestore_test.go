@@ -44,6 +44,9 @@ func TestStateStore(t *testing.T) {
 		t.Errorf("%v, %v", s, err)
 	}
 	has(ids...)
+	if !HasStates(dir, run) || HasStates(dir, wire.NewID()) || HasStates(t.TempDir(), run) {
+		t.Error("a folder with states of the run, of another, and without states")
+	}
 	order := func(round int, kind message.Kind, accepted, safe string) *wire.Instruction {
 		return &wire.Instruction{Round: int64(round), Kind: string(kind), Accepted: accepted, Safe: safe,
 			Id: wire.NewID()}

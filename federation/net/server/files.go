@@ -139,6 +139,12 @@ func (h *Server) readAgreement() error {
 			"began it", path, decision.Version, agreementVersion)
 	}
 
+	if h.set.Agreed != nil {
+		if err := h.set.Agreed(decision.RunSpec); err != nil {
+			return err
+		}
+	}
+
 	if err := h.set.RunSpec.FixedBy(decision.RunSpec).Mismatch(decision.RunSpec); err != nil {
 		return fmt.Errorf("the server's folder does not match what its clients have: %w; choose another --out", err)
 	}

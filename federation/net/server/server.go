@@ -42,7 +42,9 @@ type Settings struct {
 	Facts      json.RawMessage // the experiment and the protection of clients, for the status
 	// RunSpec holds the terms that clients must agree to. Where it has no classes, template or evaluation sets, the
 	// majority of the clients that joined before the start decides.
-	RunSpec   spec.RunSpec
+	RunSpec spec.RunSpec
+	// Agreed checks the terms that the clients of a resumed run agreed on, before the server listens; may be nil.
+	Agreed    func(terms spec.RunSpec) error
 	Backbones map[string]spec.OwnBackbone // by name; the majority decides about others
 	Method    method.Method
 	Identity  certs.Identity // of the server; it recognises clients

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"io"
 	mathrand "math/rand/v2"
 	"slices"
@@ -43,18 +44,32 @@ func (n *Noise) Client(id int) *Noise {
 // Open reads the file of a run. If there is none, or if it belongs to another run, Open writes one with a new
 // key. A key without a path is in no file.
 func Open(path, run string) (*Noise, error) {
-	noise := &Noise{path: path}
-	if _, err := atomicfile.ReadJSON(path, &noise.noiseFile); err != nil {
-		return nil, err
-	}
-
-	if noise.Run == run && len(noise.Key) == sha256.Size && noise.Released != nil {
-		return noise, nil
+	noise, there, err := read(path, run)
+	if err != nil || there {
+		return noise, err
 	}
 
 	noise.noiseFile = noiseFile{Run: run, Key: make([]byte, sha256.Size), Released: map[int][]string{}}
 	rand.Read(noise.Key)
 	return noise, noise.write()
+}
+
+// Reopen reads the file of a run that may have released noise. It never makes a new key: a repeated release would get
+// other noise, which epsilon does not count.
+func Reopen(path, run string) (*Noise, error) {
+	noise, there, err := read(path, run)
+	if err == nil && !there {
+		err = fmt.Errorf("cannot resume: %s is missing or of another run; it has the key of the noise so far: restore "+
+			"the file, or start another run", path)
+	}
+	return noise, err
+}
+
+// read reads a file and reports whether it has the key of a run.
+func read(path, run string) (noise *Noise, there bool, err error) {
+	noise = &Noise{path: path}
+	_, err = atomicfile.ReadJSON(path, &noise.noiseFile)
+	return noise, noise.Run == run && len(noise.Key) == sha256.Size && noise.Released != nil, err
 }
 
 func (n *Noise) write() error {

@@ -63,6 +63,9 @@ func TestPrivateNoise(t *testing.T) {
 				}
 				goldentest.Contains(t, clients[0].said(), "what leaves this machine", "parameters that leave",
 					"insecure: encrypted, but no", "the server sees each upload", protection)
+				resumed := append(set("serve", at("small.yaml"), "--out", out, "--listen", addr, "--resume"), flag...)
+				_, text, _ = call(append(resumed, "--clients", "3")...)
+				goldentest.Contains(t, text, "cannot resume: ", "partition.clients is 2 there, 3 now")
 				summary := string(read(t, out, "summary.json"))
 				if real := strings.Contains(summary, `"epsilon":`); real == insecure ||
 					strings.Contains(summary, `"epsilon_nominal":`) != insecure {
@@ -76,6 +79,11 @@ func TestPrivateNoise(t *testing.T) {
 					if st, err := os.Stat(path); insecure != (err != nil) || err == nil && st.Mode().Perm() != 0o600 {
 						t.Errorf("%s: %v, %v", path, st, err)
 					}
+				}
+				if !insecure {
+					goldentest.NoError(t, os.Remove(filepath.Join(out, "hub", "noise.json")))
+					_, text, _ = call(resumed...)
+					goldentest.Contains(t, text, "cannot resume: ", "noise.json is missing")
 				}
 			}
 			if strings.Contains(string(read(t, at("run"), "summary.json")), `"epsilon":`) {

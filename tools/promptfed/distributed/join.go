@@ -275,7 +275,7 @@ func (f joinFlags) prepare(ctx context.Context, inv *netclient.Invitation, log *
 	set := federation.Settings().Client
 	set.Guard = guard
 	if private && !f.insecureDP {
-		own, err := noise.Open(filepath.Join(f.state, noiseFile), inv.Run)
+		own, err := openNoise(f.state, inv.Run, netclient.HasStates(f.state, inv.Run))
 		if err != nil {
 			return nil, nil, err
 		}

@@ -18,8 +18,10 @@ import (
 	"promptfed/federation/engine"
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/record"
+	"promptfed/federation/engine/spec"
 	"promptfed/federation/engine/state"
 	"promptfed/federation/experiment"
+	"promptfed/federation/experiment/identity"
 	"promptfed/federation/net/certs"
 	"promptfed/federation/net/server"
 	"promptfed/federation/net/wire"
@@ -244,6 +246,14 @@ func serve(ctx context.Context, path string, flags serveFlags) error {
 		display.Turn(instruction, client)
 	}
 
+	set.Agreed = func(terms spec.RunSpec) error {
+		_, err := flags.identify(dir, protocol.RunsAs(terms))
+		if err == nil {
+			_, err = flags.serverNoise(dir, set, protocol)
+		}
+		return err
+	}
+
 	server, err := server.Open(set)
 	if err != nil {
 		return err
@@ -292,6 +302,23 @@ func serve(ctx context.Context, path string, flags serveFlags) error {
 	return nil
 }
 
+// identify returns the identity of a run, whose folder holds no other experiment.
+func (f serveFlags) identify(dir string, protocol *experiment.Protocol) (identity.Identity, error) {
+	id, err := protocol.Identity()
+	if err == nil {
+		err = runfolder.CheckExperiment(dir, id, runfolder.Use{Resume: f.resume})
+	}
+	return id, err
+}
+
+// serverNoise opens the secret noise of the server; nil if there is none.
+func (f serveFlags) serverNoise(dir string, set server.Settings, protocol *experiment.Protocol) (*noise.Noise, error) {
+	if !protocol.Private() || f.insecureDP {
+		return nil, nil
+	}
+	return openNoise(set.Dir, set.ID, f.resume && state.HasCheckpoint(dir))
+}
+
 // train waits for clients and runs the rounds.
 func (f serveFlags) train(ctx context.Context, server *server.Server, served server.Settings,
 	protocol *experiment.Protocol,
@@ -308,11 +335,7 @@ func (f serveFlags) train(ctx context.Context, server *server.Server, served ser
 		return err
 	}
 
-	id, err := protocol.Identity()
-	if err == nil {
-		err = runfolder.CheckExperiment(dir, id, runfolder.Use{Resume: f.resume})
-	}
-
+	id, err := f.identify(dir, protocol)
 	if err == nil {
 		err = errors.Join(cli.WriteConfig(dir, protocol.Config), id.Write(dir))
 	}
@@ -334,10 +357,8 @@ func (f serveFlags) train(ctx context.Context, server *server.Server, served ser
 	set := protocol.Config.Settings()
 	set.Dir, set.Resume, set.Remote, set.Wrap = dir, f.resume, server, wrap
 	set.OnRound, set.OnWarning = round, display.Warn
-	if protocol.Private() && !f.insecureDP {
-		if set.ServerNoise, err = noise.Open(filepath.Join(served.Dir, noiseFile), served.ID); err != nil {
-			return err
-		}
+	if set.ServerNoise, err = f.serverNoise(dir, served, protocol); err != nil {
+		return err
 	}
 
 	display.Start(protocol.Config.Train.Rounds, f.clients)

@@ -108,7 +108,7 @@ func begun(dir string) (bool, error) {
 	info, err := os.Stat(filepath.Join(dir, record.RoundsFile))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return hasCheckpoint(dir), nil
+		return state.HasCheckpoint(dir), nil
 	case err != nil:
 		if e := writable(dir); e != nil {
 			err = e
@@ -118,12 +118,7 @@ func begun(dir string) (bool, error) {
 		return false, err
 	}
 
-	return info.Size() > 0 || hasCheckpoint(dir), nil
-}
-
-func hasCheckpoint(dir string) bool {
-	_, err := os.Stat(filepath.Join(dir, record.CheckFolder, state.CheckpointFile))
-	return err == nil
+	return info.Size() > 0 || state.HasCheckpoint(dir), nil
 }
 
 // writable checks that the folder, or its nearest existing parent, can be written.
