@@ -103,6 +103,7 @@ func (h *Server) collect(ctx context.Context, instruction message.Instruction, q
 	tries int) ([]message.Reply, error) {
 	collection := newCollection(instruction)
 	h.current.Store(collection)
+	h.round.Store(int64(instruction.Round))
 	defer h.end(collection)
 	for k, m := range h.members.roster().clients {
 		if m.lapsed != "" {

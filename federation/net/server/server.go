@@ -97,6 +97,7 @@ type Server struct {
 	mail    *mailboxes
 	counts  *counters
 	current atomic.Pointer[collection] // nil between instructions
+	round   atomic.Int64               // of the newest instruction
 	status  shownStatus
 
 	troubles rate.Sometimes // logs errors of the server's own files

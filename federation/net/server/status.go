@@ -32,12 +32,12 @@ func (s *shownStatus) encode(status func() wire.Status) (text []byte, err error)
 
 // Status returns the state of the run.
 func (h *Server) Status() wire.Status {
-	status := wire.Status{Name: h.set.Name, Run: h.set.ID, Facts: h.set.Facts, Insecure: !h.identity.Certified()}
+	status := wire.Status{Name: h.set.Name, Run: h.set.ID, Round: int(h.round.Load()), Facts: h.set.Facts,
+		Insecure: !h.identity.Certified()}
 	current := h.current.Load()
 	if current != nil {
 		instruction := current.instruction
-		status.Round, status.Kind, status.Set, status.Statistic = instruction.Round, string(instruction.Kind),
-			instruction.Set, instruction.Statistic
+		status.Kind, status.Set, status.Statistic = string(instruction.Kind), instruction.Set, instruction.Statistic
 	}
 
 	for i, m := range h.members.roster().clients {

@@ -8,9 +8,9 @@ import (
 // Status describes the state of a run.
 type Status struct {
 	Name      string         `json:"name"`
-	Run       string         `json:"run"` // identity
-	Round     int            `json:"round"`
-	Kind      string         `json:"kind"` // of the current instruction; empty between instructions
+	Run       string         `json:"run"`   // identity
+	Round     int            `json:"round"` // of the newest instruction
+	Kind      string         `json:"kind"`  // of the current instruction; empty between instructions
 	Set       string         `json:"set,omitempty"`
 	Statistic string         `json:"statistic,omitempty"`
 	Clients   []ClientStatus `json:"clients"`
