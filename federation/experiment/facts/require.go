@@ -38,6 +38,10 @@ func ParseRequirements(text string) ([]Requirement, error) {
 		out = append(out, r)
 	}
 
+	if text != "" && len(out) == 0 {
+		return nil, fmt.Errorf("--require %q has no condition; write KEY or KEY=VALUE, or leave it out", text)
+	}
+
 	return out, nil
 }
 
@@ -101,6 +105,9 @@ func (r Requirement) equals(value any) bool {
 	return fmt.Sprint(value) == r.Value
 }
 
+// onOff are the values that a condition on a switch may have.
+var onOff = []string{"on", "off", "true", "false"}
+
 func on(value any) bool {
 	switch v := value.(type) {
 	case nil:
@@ -143,7 +150,10 @@ func (f Facts) Meets(list []Requirement, keys map[string]any, whose string) erro
 			}
 		}
 		_, isNumber := number(fact.Value)
-		if _, ok := numeral(r.Value); isNumber && !ok && r.Op != "" && r.Value != "none" {
+		_, isSwitch := fact.Value.(bool)
+		if isSwitch && r.Op != "" && !slices.Contains(onOff, r.Value) {
+			errs = append(errs, fmt.Errorf("--require %s: %s is on or off, %q is neither", r, r.Key, r.Value))
+		} else if _, ok := numeral(r.Value); isNumber && !ok && r.Op != "" && r.Value != "none" {
 			errs = append(errs, fmt.Errorf("--require %s: %s is a number, %q is none", r, r.Key, r.Value))
 		} else if !r.Holds(fact.Value) {
 			errs = append(errs, fmt.Errorf("--require %s does not hold: %s has %s: %s", r, whose, r.Key, fact.Text()))

@@ -17,7 +17,7 @@ func TestParseRequirements(t *testing.T) {
 		}
 	}
 	for text, says := range map[string]string{"Dp": `"Dp" is not a condition; write KEY for what must be on`,
-		"dp=": "is not a condition", "a==b": "is not a condition",
+		" ,": `" ," has no condition`, "dp=": "is not a condition", "a==b": "is not a condition",
 		"epsilon<x": `"epsilon<x" compares with "x", which is not a number`, "dp,a>y": `"a>y" compares with "y"`} {
 		if got, err := ParseRequirements(text); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%q: %v, %v", text, got, err)
@@ -70,6 +70,7 @@ func TestMeets(t *testing.T) {
 		"train.epochs>2,dp,dp=off": "--require train.epochs>2 does not hold: the server has train.epochs: 2\n" +
 			"--require dp=off does not hold: the server has dp: on",
 		"train.epochs!=ten": `--require train.epochs!=ten: train.epochs is a number, "ten" is none`,
+		"dp!=none":          `--require dp!=none: dp is on or off, "none" is neither`,
 		"x": "--require x: unknown key; known are dp, epsilon, and all keys of the " +
 			"configuration, such as train.epochs or options.NAME"} {
 		list, err := ParseRequirements(text)

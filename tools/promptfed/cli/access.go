@@ -1,9 +1,11 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"strings"
+	"unicode"
 
 	"github.com/spf13/cobra"
 
@@ -22,14 +24,44 @@ const tokenVariable = "PROMPTFED_TOKEN"
 // Add adds the flags to a command, with the help texts of the token and of the folder.
 func (a *Access) Add(c *cobra.Command, token, tls string) {
 	l := c.Flags()
-	l.StringVar(&a.token, "token", "", token+"; other users of this machine can see it; they cannot with "+
+	l.Var((*NonEmpty)(&a.token), "token", token+"; other users of this machine can see it; they cannot with "+
 		"--token-file or "+tokenVariable)
-	l.StringVar(&a.tokenFile, "token-file", "", "file with the token")
-	l.StringVar(&a.TLS, "tls", "", tls)
+	l.Var((*NonEmpty)(&a.tokenFile), "token-file", "file with the token")
+	l.Var((*NonEmpty)(&a.TLS), "tls", tls)
 }
+
+// NonEmpty is the value of a flag that protects something. An empty one, as from a variable of a script that is not
+// set, is an error.
+type NonEmpty string
+
+// Set sets the value.
+func (n *NonEmpty) Set(text string) error {
+	if text == "" {
+		return errors.New("the value is empty; give one, or leave the flag out")
+	}
+	*n = NonEmpty(text)
+	return nil
+}
+
+// Type returns the name of the type in help texts.
+func (n *NonEmpty) Type() string { return "string" }
+
+func (n *NonEmpty) String() string { return string(*n) }
+
+// maxToken is the size of the longest token, in bytes: it is in the header of every request.
+const maxToken = 1 << 10
 
 // Token returns the token of the flag, the file or the environment; empty for none.
 func (a Access) Token() (string, error) {
+	token, err := a.readToken()
+	if err == nil && (len(token) > maxToken || strings.ContainsFunc(token, unicode.IsControl)) {
+		err = Usagef("the token has %d bytes, a line break or another control character, and cannot be sent: use one "+
+			"line of at most %d bytes", len(token), maxToken)
+	}
+	return token, err
+}
+
+func (a Access) readToken() (string, error) {
 	switch {
 	case a.token != "" && a.tokenFile != "":
 		return "", Usagef("--token and --token-file: give only one of them")

@@ -70,7 +70,7 @@ func joinCommand() *cobra.Command {
 		"promptfed run does, instead of all of the data")
 
 	flagSet.StringVar(&flags.domain, "domain", "", "domain of this client's data, for reports")
-	flagSet.StringVar(&flags.require, "require", "", "conditions for joining, as in "+
+	flagSet.Var((*cli.NonEmpty)(&flags.require), "require", "conditions for joining, as in "+
 		"dp.epsilon<=8,secure_aggregation,method=fedpha (docs/distributed.md)")
 	check := flagSet.Bool("check", false,
 		"compare this site's data and settings with the server's, and end before anything "+
