@@ -16,8 +16,8 @@ const text = `
 name: Test
 train: {lr: 0.5, rounds: 3, schedule: {kind: cosine, t_max: 7}}
 backbones: [a, b]
-options: {tokens: 4, fedprox: {mu: 2}}
-data: {set: synthetic, generator: {classes: [star]}}
+options: {tokens: 4, fedprox: {mu: 2}, attributes: {v1.0: [new]}}
+data: {set: synthetic, generator: {classes: [star]}, class_names: {St. Bernard: big dog, 0.5: half}}
 `
 
 func file(t *testing.T, text string) string {
@@ -55,7 +55,8 @@ func TestOrder(t *testing.T) {
 		[]string{"heart", "key"}) {
 		t.Errorf("backbones %v, classes %v", c.Backbones, c.Data.Generator.Classes)
 	}
-	if want := map[string]any{"tokens": 8, "fedprox": map[string]any{"mu": 2}}; !reflect.DeepEqual(c.Options, want) {
+	if want := map[string]any{"tokens": 8, "fedprox": map[string]any{"mu": 2},
+		"attributes": map[string]any{"v1.0": []any{"new"}}}; !reflect.DeepEqual(c.Options, want) {
 		t.Errorf("options %v, want %v: a changed option must leave the others", c.Options, want)
 	}
 	t.Setenv("PROMPTFED_RUNTIME_WORKERS", "3")
@@ -98,8 +99,8 @@ func TestErrors(t *testing.T) {
 func TestRoundTrip(t *testing.T) {
 	c := loaded(t, text)
 	b, err := YAML(c)
-	if err != nil {
-		t.Fatal(err)
+	if err != nil || c.Data.ClassNames["st. bernard"]+c.Data.ClassNames["0.5"] != "big doghalf" {
+		t.Fatal(c.Data.ClassNames, err)
 	}
 	back := loaded(t, string(b))
 	again, err := YAML(back)

@@ -80,12 +80,33 @@ func layered(out any, file parsed, env bool) (settings, error) {
 		}
 	}
 
-	if err := registry.MergeConfigMap(file.keys); err != nil {
+	keys := plain(file.keys).(map[string]any)
+	if err := registry.MergeConfigMap(merged.renamed("", keys, ".", dotStandIn)); err != nil {
 		return merged, fmt.Errorf("%s: %s", file.path, oneline.Error(err))
 	}
 
-	merged.all = registry.AllSettings()
+	merged.all = merged.renamed("", registry.AllSettings(), dotStandIn, ".")
 	return merged, nil
+}
+
+// dotStandIn replaces the dots in free keys, such as names of classes, at which viper would split them.
+const dotStandIn = "\x00"
+
+// renamed replaces a text in the free keys of nested maps. at is the section of the keys.
+func (s settings) renamed(at string, keys map[string]any, old, replacement string) map[string]any {
+	out := make(map[string]any, len(keys))
+	for key, value := range keys {
+		path := strings.TrimPrefix(at+"."+strings.ToLower(key), ".")
+		if below, isMap := value.(map[string]any); isMap {
+			value = s.renamed(path, below, old, replacement)
+		}
+		if at != "" && !s.section(at) {
+			key = strings.ReplaceAll(key, old, replacement)
+		}
+		out[key] = value
+	}
+
+	return out
 }
 
 // parse parses changes "key=value" of the command line.

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -671,11 +672,12 @@ func (c *compiler) handText(backbone spec.Backbone, wanted method.HandTexts) (*t
 			if wanted.Of == nil {
 				continue
 			}
-			if wanted.Of[name] == "" {
+			own := cmp.Or(wanted.Of[name], wanted.Of[strings.ToLower(name)]) // keys of a file lose their case
+			if own == "" {
 				return nil, fmt.Errorf("the texts by class %q have none for class %q; add it to the options",
 					template, name)
 			}
-			texts[i] = strings.ReplaceAll(texts[i], "{of}", wanted.Of[name])
+			texts[i] = strings.ReplaceAll(texts[i], "{of}", own)
 		}
 
 		one, err := backbone.Sentences(g, texts)
