@@ -135,6 +135,22 @@ func TestBestRoundResumed(t *testing.T) {
 		"eval.select")
 }
 
+// TestExtended: results of a finished run stay until its first further round is done.
+func TestExtended(t *testing.T) {
+	dir, e := t.TempDir(), toy(t)
+	e.Plan.Rounds = 1
+	mustRun(t, e, engine.Settings{Dir: dir})
+	e = toy(t)
+	e.Plan.Rounds = 2
+	mustRun(t, e, engine.Settings{Dir: dir, Resume: true, OnRound: func(r record.Record) {
+		for _, name := range []string{record.SummaryFile, record.PromptsFile} {
+			if _, err := os.Stat(filepath.Join(dir, name)); (err == nil) != (r.Round == 0) {
+				t.Errorf("after round %d: %s: %v", r.Round, name, err)
+			}
+		}
+	}})
+}
+
 // summary returns summary.json without times.
 func summary(t *testing.T, dir string) []byte {
 	t.Helper()

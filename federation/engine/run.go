@@ -233,6 +233,12 @@ func (s *server) commit(rec record.Record) (err error) {
 		pos.Infos = s.known
 	}
 
+	for _, name := range []string{record.SummaryFile, record.PromptsFile, record.EmbeddingsFile} { // of fewer rounds
+		if err := os.Remove(filepath.Join(s.settings.Dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("cannot remove results of fewer rounds: %w; make the folder writable and --resume", err)
+		}
+	}
+
 	if err := state.SaveCheckpoint(filepath.Join(s.settings.Dir, record.CheckFolder), &s.global, pos); err != nil {
 		return err
 	}
