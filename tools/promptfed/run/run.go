@@ -242,6 +242,14 @@ func (f flags) run(ctx context.Context, args []string) error {
 
 	series := progress.NewSeries(convert.Slice(confs, func(l configs.Loaded) experiment.Config { return l.Config }))
 	for i, conf := range confs {
+		if f.use.Force {
+			named := folders[i]
+			if len(f.seeds) > 0 {
+				named = filepath.Dir(named)
+			}
+			f.use.Replaced = runfolder.SeedsIn(named, folders...)
+		}
+
 		err := f.one(ctx, conf.Config, folders[i], others, series)
 		if err == nil && folders[i] != folder { // the report below is that of a single run
 			_, err = f.outputs.Report([]string{folders[i]}, folders[i])

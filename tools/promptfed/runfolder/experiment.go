@@ -28,7 +28,7 @@ func CheckExperiment(dir string, id identity.Identity, use Use) error {
 	}
 
 	for _, beside := range seedsBeside(dir) {
-		if slices.Contains(use.Changed, beside) {
+		if slices.Contains(use.Changed, beside) || slices.Contains(use.Replaced, beside) {
 			continue
 		}
 		if err := id.CheckSeeds(beside); err != nil {
@@ -42,24 +42,26 @@ func CheckExperiment(dir string, id identity.Identity, use Use) error {
 // seedsBeside returns the folders that reports group with dir: seed-N beside it or below it, and the folder above
 // seed-N.
 func seedsBeside(dir string) []string {
-	above := dir
+	above := filepath.Clean(dir)
 	if SeedFolder.MatchString(filepath.Base(dir)) {
-		above = filepath.Dir(dir)
+		above = filepath.Dir(above)
 	}
 
-	out := []string{above}
-	entries, _ := os.ReadDir(above) // a missing folder has no entries
+	return slices.DeleteFunc(SeedsIn(above, filepath.Clean(dir)), holdsSweep)
+}
+
+// SeedsIn returns a folder and the folders of seeds in it, without some and those that hold neither a run nor a sweep.
+func SeedsIn(dir string, without ...string) []string {
+	out := []string{dir}
+	entries, _ := os.ReadDir(dir) // a missing folder has no entries
 	for _, e := range entries {
 		if e.IsDir() && SeedFolder.MatchString(e.Name()) {
-			out = append(out, filepath.Join(above, e.Name()))
+			out = append(out, filepath.Join(dir, e.Name()))
 		}
 	}
 
-	return slices.DeleteFunc(out, func(other string) bool {
-		if filepath.Clean(other) == filepath.Clean(dir) {
-			return true
-		}
-		there, err := begun(other)
-		return err == nil && !there
+	return slices.DeleteFunc(out, func(folder string) bool {
+		there, err := begun(folder)
+		return slices.Contains(without, folder) || !there && err == nil && !holdsSweep(folder)
 	})
 }

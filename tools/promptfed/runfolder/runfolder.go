@@ -25,7 +25,9 @@ type Use struct {
 	Part string
 	// Changed lists folders that this process resumes or starts over. CheckExperiment ignores their current content.
 	Changed []string
-	Cell    bool // the run is a cell of a sweep, in its folder
+	// Replaced lists folders whose runs and sweeps Claim removes beside that of the folder (SeedsIn).
+	Replaced []string
+	Cell     bool // the run is a cell of a sweep, in its folder
 }
 
 // Names of files and folders of a run folder that neither the engine nor the experiment defines.
@@ -71,8 +73,9 @@ func Check(dir string, use Use) error {
 			"another --out", dir)}
 	}
 
-	if _, err := os.Stat(filepath.Join(dir, configs.PlanFile)); err == nil {
-		return Occupied{fmt.Errorf("%s holds a sweep, not a single run; use another --out", dir)}
+	if holdsSweep(dir) && !use.Force {
+		return Occupied{fmt.Errorf("%s holds a sweep, not a single run; use --force to replace it, or another --out",
+			dir)}
 	}
 
 	if sweep := sweepOf(dir); sweep != "" && !use.Cell {
@@ -81,6 +84,11 @@ func Check(dir string, use Use) error {
 	}
 
 	return writable(dir)
+}
+
+func holdsSweep(dir string) bool {
+	_, err := os.Stat(filepath.Join(dir, configs.PlanFile))
+	return err == nil
 }
 
 // sweepOf returns the folder of the sweep that has dir as a cell, or "".
@@ -155,13 +163,24 @@ func writable(dir string) error {
 	return os.Remove(f.Name())
 }
 
-// Claim creates the folder and locks it for this process until release is called. It removes an earlier run unless use
-// resumes it.
+// Claim creates the folder and locks it for this process until release is called. It removes an earlier run or sweep
+// unless use resumes it, and those in use.Replaced.
 func Claim(dir string, use Use) (release func(), err error) {
 	if err := Check(dir, use); err != nil {
 		return nil, err
 	}
-	return claim(dir, use, Clear)
+
+	for _, other := range use.Replaced {
+		release, err := claim(other, Use{}, clearSweep)
+		if err != nil {
+			return nil, err
+		}
+		os.Remove(filepath.Join(other, LockFile))
+		release()
+		syscall.Rmdir(other) // unless it holds other files or is a link
+	}
+
+	return claim(dir, use, clearSweep)
 }
 
 // claim creates and locks a folder: for this process, or for processes that run different parts of a sweep. It clears
@@ -205,7 +224,7 @@ func Remove(dirs []string) error {
 	for _, dir := range dirs {
 		held = append(held, dir)
 		for up := filepath.Dir(dir); up != filepath.Dir(up); up = filepath.Dir(up) {
-			if _, err := os.Stat(filepath.Join(up, configs.PlanFile)); err == nil {
+			if holdsSweep(up) {
 				held = append(held, up)
 			}
 		}

@@ -67,10 +67,12 @@ func TestClaim(t *testing.T) {
 }
 
 // Only the cell may use the folder of a cell of a sweep: a table would show any other run with the labels of the cell.
+// --force replaces the whole sweep by a run.
 func TestCellsFolder(t *testing.T) {
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, configs.PlanFile), `{"name":"s","cells":[{"folder":"p/seed-1"}]}`)
 	cell := filepath.Join(dir, "p", "seed-1")
+	write(t, filepath.Join(cell, record.RoundsFile), "{}\n")
 	err := Check(cell, Use{Force: true})
 	if !errors.As(err, new(Occupied)) || !strings.Contains(err.Error(), "is a cell of the sweep in "+dir) {
 		t.Errorf("a run in a cell's folder: %v", err)
@@ -82,6 +84,12 @@ func TestCellsFolder(t *testing.T) {
 		if err := Check(c.dir, c.use); err != nil {
 			t.Errorf("%s: %v", c.dir, err)
 		}
+	}
+	if _, err := Claim(dir, Use{}); err == nil || !strings.Contains(err.Error(), "--force to replace it") {
+		t.Errorf("a run in a sweep's folder: %v", err)
+	}
+	if _, err := Claim(dir, Use{Force: true}); err != nil || there(cell) || there(dir, configs.PlanFile) {
+		t.Errorf("a run in place of a sweep: %v", err)
 	}
 }
 
