@@ -59,7 +59,7 @@ func (Config) LongHelp() map[string]string {
 type DataSection struct {
 	sets.Config `config:",squash"`
 	Shots       int             `config:"shots" in:"0.." help:"training examples per class and client; 0: all"`
-	Views       int             `config:"views" in:"0.."`
+	Views       int             `config:"views" in:"0..1000"`
 	Classes     string          `config:"classes" in:"all|base|new"`
 	Duplicates  string          `config:"duplicates" in:"keep|drop|error"`
 	Precision   string          `config:"precision" in:"half|float"`

@@ -87,7 +87,7 @@ func (x Extractor) contents(ctx context.Context, list []data.Example) ([]data.Co
 	}
 
 	if len(unknown) == 0 {
-		return out, nil
+		return out, ctx.Err()
 	}
 
 	read, err := x.Cache.ContentHashes(ctx, unknown, x.Workers, nil)

@@ -212,4 +212,11 @@ func TestStorage(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(dir, "contents")); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("known hashes are computed: %v", err)
 	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	list[0].ContentHash = data.ContentHash{1}
+	r.List = list[:1]
+	if _, err := x.Storage(ended, []features.Request{r}); !errors.Is(err, context.Canceled) {
+		t.Errorf("stopped: %v", err)
+	}
 }

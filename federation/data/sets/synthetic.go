@@ -28,12 +28,11 @@ func openSynthetic(cfg Config) (*data.Set, error) {
 		generator.Train, generator.Test = d.Train, d.Test
 	}
 
-	for i, short := range []bool{generator.Train < 1, generator.Val < 0, generator.Test < 1} {
-		if short {
-			key := "data.generator." + []string{"train", "val", "test"}[i]
-			return nil, &configtags.KeyError{Key: key, Err: fmt.Errorf("data.generator: train %d, val %d, test %d: "+
-				"train and test need at least 1 image per class and domain", generator.Train, generator.Val,
-				generator.Test)}
+	for i, count := range []int{generator.Train, generator.Test} {
+		if count < 1 {
+			key := "data.generator." + []string{"train", "test"}[i]
+			return nil, &configtags.KeyError{Key: key, Err: fmt.Errorf("data.generator: train %d, test %d: both need "+
+				"at least 1 image per class and domain", generator.Train, generator.Test)}
 		}
 	}
 

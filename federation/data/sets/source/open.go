@@ -35,10 +35,10 @@ func (Config) LongHelp() map[string]string {
 type Generator struct {
 	Classes    []string `config:"classes" help:"classes; empty: all objects; patterns are also allowed"`
 	Domains    []string `config:"domains" help:"domains; empty: all"`
-	Train      int      `config:"train" help:"images per class and domain"`
-	Val        int      `config:"val" help:"images per class and domain"`
-	Test       int      `config:"test" help:"images per class and domain"`
-	Size       int      `config:"size" help:"side of an image in pixels"`
+	Train      int      `config:"train" in:"0..10000" help:"images per class and domain"`
+	Val        int      `config:"val" in:"0..10000" help:"images per class and domain"`
+	Test       int      `config:"test" in:"0..10000" help:"images per class and domain"`
+	Size       int      `config:"size" in:"0..4096" help:"side of an image in pixels"`
 	Difficulty float64  `config:"difficulty" help:"difficulty, from 0 (clean) to 1 (hard)"`
 }
 
@@ -113,7 +113,8 @@ func (c Config) CheckSet(kinds []Kind) error {
 func (c Config) CheckOptions() error {
 	c = c.filled()
 	return cmp.Or(data.OneOf("data.split", c.Split, "given", "pooled", "pooled-no-val"),
-		data.OneOf("data.corrupt", c.Corrupt, data.Refuse, data.Skip))
+		data.OneOf("data.corrupt", c.Corrupt, data.Refuse, data.Skip),
+		configtags.Check("data.generator.", c.Generator))
 }
 
 // OpenIn lists the set that cfg describes, which is of one of the kinds. It decodes no image; files that are not images
