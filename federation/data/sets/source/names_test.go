@@ -94,9 +94,10 @@ func TestFinder(t *testing.T) {
 	}
 }
 
-// Hidden files and what desktops leave are not listed; the order ignores case.
+// Hidden files, what desktops leave and what runs wrote are not listed; the order ignores case.
 func TestEntries(t *testing.T) {
-	root := datatest.Tree(t, ".hidden", "Thumbs.DB", "b.txt", "A.png", "a.png", "c/x.JPG", "c/e/", "__macosx/")
+	root := datatest.Tree(t, ".hidden", "Thumbs.DB", "b.txt", "A.png", "a.png", "c/x.JPG", "c/e/", "__macosx/",
+		"runs/new/seed-1/experiment.json", "runs/comparison/a.png", "run/experiment.json", "sweep/sweep.json")
 	list, err := Entries(root)
 	var names []string
 	for _, e := range list {

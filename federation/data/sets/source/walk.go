@@ -43,8 +43,21 @@ type Found struct {
 var clutter = []string{"thumbs.db", "desktop.ini", "Icon\r", "__MACOSX", "@eaDir", "$RECYCLE.BIN",
 	"System Volume Information", "lost+found"}
 
-// Entries returns the files and folders in a folder, sorted case-insensitively, without hidden files and clutter. It
-// follows links.
+// isOutput reports whether a folder is that of a run, of its seeds or of a sweep, or the folder runs with one of these.
+func isOutput(dir string) bool {
+	for _, pattern := range []string{"experiment.json", "sweep.json", "seed-*/experiment.json"} {
+		if filepath.Base(dir) == "runs" {
+			pattern = "*/" + pattern
+		}
+		if found, err := fs.Glob(os.DirFS(dir), pattern); err == nil && len(found) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// Entries returns the files and folders in a folder, sorted case-insensitively, without hidden files, clutter and what
+// runs wrote. It follows links.
 func Entries(dir string) ([]fs.FileInfo, error) {
 	list, err := os.ReadDir(dir)
 	switch {
@@ -67,7 +80,9 @@ func Entries(dir string) ([]fs.FileInfo, error) {
 		if err != nil {
 			return nil, fmt.Errorf("cannot read a folder entry: %w", err)
 		}
-		out = append(out, info)
+		if !info.IsDir() || !isOutput(filepath.Join(dir, e.Name())) {
+			out = append(out, info)
+		}
 	}
 
 	slices.SortFunc(out, func(a, b fs.FileInfo) int { return compare(a.Name(), b.Name()) })
