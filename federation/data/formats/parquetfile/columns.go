@@ -13,9 +13,9 @@ import (
 	"promptfed/runtime/oneline"
 )
 
-// pqColumns are the columns of a file that the reader uses; Domain is nil if there is none.
+// pqColumns are the columns of a file that the reader uses; Domain and Split are nil if there are none.
 type pqColumns struct {
-	Image, Label, Domain *parquet.Column
+	Image, Label, Domain, Split *parquet.Column
 }
 
 var (
@@ -42,7 +42,7 @@ func (f *File) columns(features map[string]Feature) (columns pqColumns, err erro
 	}
 
 	for _, name := range slices.Sorted(maps.Keys(features)) {
-		if len(features[name].Names) > 0 && name != "coarse_label" && name != "domain" {
+		if len(features[name].Names) > 0 && !slices.Contains([]string{"coarse_label", "domain", "split"}, name) {
 			labels = append(labels, name)
 		}
 	}
@@ -53,7 +53,7 @@ func (f *File) columns(features map[string]Feature) (columns pqColumns, err erro
 	}
 
 	columns.Label, err = f.column("label", "whole numbers or text", top, pqLabels, labels, valueLeaf)
-	columns.Domain = valueLeaf(top["domain"])
+	columns.Domain, columns.Split = valueLeaf(top["domain"]), valueLeaf(top["split"])
 	return columns, err
 }
 
@@ -105,7 +105,7 @@ func valueLeaf(c *parquet.Column) *parquet.Column {
 	return nil
 }
 
-// Values is a column of labels or domains: Rows holds for every row the index of its value, or -1 for none.
+// Values is a column of labels, domains or splits: Rows holds for every row the index of its value, or -1 for none.
 type Values struct {
 	Rows   []int32
 	Values []Value
@@ -129,7 +129,7 @@ func (v Value) Name(names []string) string {
 	return strconv.FormatInt(v.Number, 10)
 }
 
-// Values reads a column of labels or domains.
+// Values reads a column of labels, domains or splits.
 func (f *File) Values(column *parquet.Column) (out Values, err error) {
 	at := map[Value]int32{}
 	for g := range f.File.RowGroups() {

@@ -25,7 +25,7 @@ var Kind = source.Kind{Name: "parquet", About: "any images in Parquet files, as 
 	Source:  "Hugging Face data sets with image and label columns, or your own", Open: openParquet}
 
 const parquetExpects = "Hugging Face's *.parquet, such as train-00000-of-00001.parquet, in it, in data/ or in one " +
-	"folder per configuration: columns image (bytes), label, and if wanted domain"
+	"folder per configuration: columns image (bytes), label, and if wanted domain, split"
 
 // openParquet reads Parquet files in the folders of Hugging Face data sets. Images stay in the files and are read one
 // page at a time.
@@ -229,6 +229,22 @@ func (x *pqSet) add(file, split string) error {
 		}
 	}
 
+	splits := parquetfile.Values{Rows: make([]int32, len(labels.Rows)), Values: []parquetfile.Value{{Word: split}}}
+	if columns.Split != nil {
+		if splits, err = opened.Values(columns.Split); err != nil {
+			return err
+		}
+		for i, value := range splits.Values {
+			word := value.Name(features[columns.Split.Name()].Names)
+			named := cmp.Or(source.SplitName(word), split)
+			if named == "" || split != "" && named != split {
+				return fmt.Errorf("%s: column %s: split %q: expected train, val or test, as in the file's name if it "+
+					"has one: rename the column or the file", file, columns.Split.Name(), word)
+			}
+			splits.Values[i].Word = named
+		}
+	}
+
 	rel, err := filepath.Rel(x.root, file)
 	if err != nil {
 		return err
@@ -238,13 +254,13 @@ func (x *pqSet) add(file, split string) error {
 	for g, group := range opened.File.RowGroups() {
 		where := parquetfile.ChunkID{File: opened, Group: g, Column: columns.Image.Index()}
 		for i := range group.NumRows() {
-			if row >= min(len(labels.Rows), len(domains.Rows)) {
+			if row >= min(len(labels.Rows), len(domains.Rows), len(splits.Rows)) {
 				return fmt.Errorf("%s: the file is damaged: columns end at row %d", file, row)
 			}
 
-			label, domain := labels.Rows[row], domains.Rows[row]
-			if label < 0 || domain < 0 {
-				return fmt.Errorf("%s: row %d has no label or no domain", file, row)
+			label, domain, split := labels.Rows[row], domains.Rows[row], splits.Rows[row]
+			if min(label, domain, split) < 0 {
+				return fmt.Errorf("%s: row %d has no label, no domain or no split", file, row)
 			}
 
 			id := fmt.Sprintf("%s#%08d", filepath.ToSlash(rel), row)
@@ -256,9 +272,9 @@ func (x *pqSet) add(file, split string) error {
 				return raw, nil
 			}}
 
-			x.listing.Items = append(x.listing.Items, source.Item{Path: id, Label: numbers[label], Split: split,
-				Example: &e,
-				Domain:  place(x.domains, domains.Values[domain].Name(domainNames))})
+			x.listing.Items = append(x.listing.Items, source.Item{Path: id, Label: numbers[label],
+				Split: splits.Values[split].Word, Example: &e,
+				Domain: place(x.domains, domains.Values[domain].Name(domainNames))})
 			row++
 		}
 	}
@@ -343,6 +359,11 @@ func (x *pqSet) set(cfg source.Config) (*data.Set, error) {
 		}
 		it.Domain = domain[it.Domain]
 		splits[it.Split] = true
+	}
+
+	if len(splits) > 1 && splits[""] {
+		return nil, fmt.Errorf("%s: only some images have a split: expected a value in every row of a column split",
+			x.root)
 	}
 
 	if len(splits) == 1 {

@@ -25,6 +25,27 @@ func wordParquet(t *testing.T, path string, labels ...string) {
 	goldentest.NoError(t, parquet.WriteFile(path, rows))
 }
 
+// A column of splits decides where the file's name does not, and must not name another split than the file's name.
+func TestColumnOfSplits(t *testing.T) {
+	type row struct{ Image, Label, Split string }
+	for _, c := range []struct{ file, split, wrong string }{{"all", "test", ""}, {"train", "fold 3", ""},
+		{"all", "fold 3", `column Split: split "fold 3": expected train`},
+		{"train", "Validation", `split "Validation": expected`}} {
+		root := t.TempDir()
+		rows := []row{{"", "a", "train"}, {"", "b", "train"}, {"", "a", c.split}, {"", "b", "train"}}
+		goldentest.NoError(t, parquet.WriteFile(filepath.Join(root, c.file+".parquet"), rows))
+		set, err := openSet(source.Config{Set: "parquet", Root: root})
+		if c.wrong != "" {
+			goldentest.WantError(t, err, c.wrong)
+			continue
+		}
+		goldentest.NoError(t, err)
+		if got := settest.IDs(set.Test); c.split == "test" && !slices.Equal(got, []string{"all.parquet#00000002=0.0"}) {
+			t.Errorf("%v", got)
+		}
+	}
+}
+
 // One class in two spellings is refused, as in lists and folders: underscores in names are read as spaces, and texts
 // are converted to lower case.
 func TestSpelling(t *testing.T) {
