@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"image"
 	"io"
@@ -54,6 +55,20 @@ func (e Example) Image(decode Decoder) (image.Image, error) {
 	}
 
 	return img, nil
+}
+
+// Unchanged is Image with an error if the bytes of the image file are not those of ContentHash.
+func (e Example) Unchanged(decode Decoder) (image.Image, error) {
+	sum := sha256.New()
+	img, err := e.Image(func(r io.Reader) (image.Image, error) { // decode reads all bytes
+		return decode(io.TeeReader(r, sum))
+	})
+
+	if err == nil && e.Load == nil && e.ContentHash != (ContentHash{}) && ContentHash(sum.Sum(nil)) != e.ContentHash {
+		err = MachineError{errors.New("it changed after the run began; start the run again")}
+	}
+
+	return img, err
 }
 
 // open returns the bytes of the image file.

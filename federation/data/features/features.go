@@ -224,7 +224,7 @@ func (e *encoder) decode(ctx context.Context, batches []batch, workers int, to f
 			measured := example
 			measured.Load = func() (image.Image, error) {
 				defer e.decoding.begin()()
-				return example.Image(preprocess.Decode)
+				return example.Unchanged(preprocess.Decode)
 			}
 			list, views = append(list, measured), append(views, b.view)
 		}

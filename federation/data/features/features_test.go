@@ -14,6 +14,7 @@ import (
 	"promptfed/models/bundle/converted"
 	"promptfed/models/synthetic"
 	"promptfed/runtime/filetest"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/nn"
 	"promptfed/runtime/ort"
@@ -181,6 +182,7 @@ func TestViews(t *testing.T) {
 	}
 }
 
+// An image that is no image, or another one than when the set was opened, is an error and not in the cache.
 func TestBrokenImage(t *testing.T) {
 	b := small(t)
 	p := filetest.Write(t, filepath.Join(t.TempDir(), "broken.png"), "no image")
@@ -189,6 +191,11 @@ func TestBrokenImage(t *testing.T) {
 		Bundle: b, List: list, What: method.ImageInput}); err == nil {
 		t.Error("a broken image has features")
 	}
+	list = images(t, 1)
+	list[0].ContentHash = data.ContentHash{1}
+	_, err := features.Extractor{Cache: data.Cache{Dir: t.TempDir()}}.Rows(context.Background(), features.Request{
+		Bundle: b, List: list, What: method.ImageInput})
+	goldentest.WantError(t, err, list[0].Path+": it changed after the run began")
 }
 
 // The features follow from the tokens after the last block: the class token with the last norm and the projection is

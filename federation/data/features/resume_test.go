@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"io/fs"
 	"maps"
@@ -21,6 +22,7 @@ import (
 	"promptfed/federation/data/features"
 	"promptfed/federation/method"
 	"promptfed/runtime/busytest"
+	"promptfed/runtime/filetest"
 	"promptfed/runtime/goldentest"
 	"promptfed/runtime/ort"
 )
@@ -167,7 +169,7 @@ func TestKilled(t *testing.T) {
 func TestStorage(t *testing.T) {
 	b, list, dir := small(t), images(t, 150), t.TempDir()
 	for i := range list {
-		list[i].ContentHash[0] = byte(1 + i)
+		list[i].ContentHash = sha256.Sum256(filetest.Read(t, list[i].Path))
 	}
 	size := b.Preprocess.Size
 	want := int64(150*3*size*size*2 + 3*(168+32))
