@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"syscall"
 	"time"
@@ -104,6 +105,23 @@ func (k Key) shard(i int) Key {
 	return sha256.Sum256(binary.LittleEndian.AppendUint64(k[:], uint64(i)))
 }
 
+// mapped is a file in memory. Where the file was cut off after it was opened, a read is an error.
+type mapped struct {
+	*mmap.ReaderAt
+	path string
+}
+
+func (m mapped) ReadAt(p []byte, off int64) (n int, err error) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		if fault := recover(); fault != nil {
+			err = fmt.Errorf("%s was cut off during the run, or its disk failed; start the run again", m.path)
+		}
+	}()
+
+	return m.ReaderAt.ReadAt(p, off)
+}
+
 // open maps a shard into memory and verifies its checksum once. It returns nil if the shard is absent or damaged, or
 // has another shape.
 func (c Cache) open(path string, k Key, shape []int) (*shard, error) {
@@ -116,7 +134,7 @@ func (c Cache) open(path string, k Key, shape []int) (*shard, error) {
 		return nil, unusable(err)
 	}
 
-	s, err := readRows(file, int64(file.Len()), k, dtypeOf(c.Precision))
+	s, err := readRows(mapped{file, path}, int64(file.Len()), k, dtypeOf(c.Precision))
 	if err == nil && !slices.Equal(s.Shape, shape) {
 		err = fmt.Errorf("holds rows %v instead of %v", s.Shape, shape)
 	}

@@ -138,7 +138,7 @@ func TestMatrixInPieces(t *testing.T) {
 }
 
 // TestShards: rows of lost or damaged shards are missing, and no others; MissingBytes returns their size on disk; after
-// they are appended again, in order, the matrix is the same as before.
+// they are appended again, in order, the matrix is the same as before. A shard that is cut off later is an error.
 func TestShards(t *testing.T) {
 	told := 0
 	c := Cache{Dir: t.TempDir(), Damaged: func(string, error) { told++ }}
@@ -207,6 +207,9 @@ func TestShards(t *testing.T) {
 	if bad, err := c.Matrix(k, []int{10, 2, 2}, 3); err != nil || len(bad.Missing()) != 1 {
 		t.Errorf("rows of 4 pass for rows of 2 by 2: %v", err)
 	}
+	goldentest.NoError(t, os.Truncate(c.path(k, 1), 0))
+	_, err = m.Read([]int{4})
+	goldentest.WantError(t, err, "row 4: "+c.path(k, 1)+" was cut off")
 }
 
 // TestCacheDetectsDamage flips a bit in every byte of a small file and truncates it at every length: the file always
