@@ -218,8 +218,8 @@ func TestConfig(t *testing.T) {
 		`data.class_names: class "dog" becomes "Cat", which is empty or used twice`: func(c *Config) {
 			c.ClassNames = map[string]string{"DOG": "Cat"}
 		},
-		`data.class_names: class "Cat" becomes "", which is empty`: func(c *Config) {
-			c.ClassNames = map[string]string{"cat": ""}
+		`data.class_names: class "Cat" becomes " ", which is empty`: func(c *Config) {
+			c.ClassNames = map[string]string{"cat": " "}
 		},
 		"failed": func(c *Config) { c.Set, c.Root = "synthetic", "" },
 	} {

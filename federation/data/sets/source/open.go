@@ -154,7 +154,7 @@ func rename(set *data.Set, names map[string]string) error {
 			set.Classes[i] = n
 			delete(to, key)
 		}
-		if set.Classes[i] == "" || seen[set.Classes[i]] {
+		if strings.TrimSpace(set.Classes[i]) == "" || seen[set.Classes[i]] {
 			return configtags.KeyErrorf("data.class_names", "class %q becomes %q, which is empty or used twice: give "+
 				"every class its own name", c, set.Classes[i])
 		}

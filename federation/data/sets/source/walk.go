@@ -77,6 +77,9 @@ func Entries(dir string) ([]fs.FileInfo, error) {
 			continue
 		}
 		info, err := os.Stat(filepath.Join(dir, e.Name()))
+		if errors.Is(err, fs.ErrNotExist) && isImage(e.Name()) {
+			info, err = e.Info() // of a link, which Images refuses or skips
+		}
 		if err != nil {
 			return nil, fmt.Errorf("cannot read a folder entry: %w", err)
 		}
@@ -114,11 +117,16 @@ func Folders(dir string) ([]string, error) {
 	return out, nil
 }
 
+// isImage reports whether a file has the extension of an image.
+func isImage(name string) bool {
+	return slices.Contains(Extensions, strings.ToLower(filepath.Ext(name)))
+}
+
 // FirstImage returns the path of the first image file in dir, or "".
 func FirstImage(dir string) (string, error) {
 	list, err := Entries(dir)
 	for _, e := range list {
-		if !e.IsDir() && slices.Contains(Extensions, strings.ToLower(filepath.Ext(e.Name()))) {
+		if !e.IsDir() && isImage(e.Name()) {
 			return filepath.Join(dir, e.Name()), err
 		}
 	}
@@ -139,7 +147,9 @@ func (w *Walk) Images(dir string) ([]data.Example, error) {
 		switch {
 		case entry.IsDir():
 			reason = "is a folder inside a class folder"
-		case !slices.Contains(Extensions, strings.ToLower(filepath.Ext(entry.Name()))):
+		case entry.Mode()&fs.ModeSymlink != 0:
+			reason = "is a link to a file that does not exist"
+		case !isImage(entry.Name()):
 			reason = "is not an image file (" + strings.Join(Extensions, ", ") + ")"
 		case entry.Size() == 0:
 			reason = "is empty"
