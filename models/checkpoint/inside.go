@@ -38,7 +38,7 @@ func (s scheme) insideOpenCLIP(ckpt *Checkpoint) scheme {
 	if ckpt.Has(bertInside + wordEmbeddings) {
 		s = s.withBERT(bertInside)
 		s.textProjection = "text.proj.weight"
-		text := section(section(ckpt.config, "model_cfg"), "text_cfg")
+		text := section(openclipModel(ckpt.config), "text_cfg")
 		s.context, _ = setting(text, "context_length", 77)
 		s.pooler = text["hf_pooler_type"] == "cls_pooler" && ckpt.Has(bertInside+"pooler.dense.weight")
 	}
@@ -99,11 +99,7 @@ var textKinds = []string{"bert", "roberta", "xlm-roberta"}
 // checkInside refuses unsupported towers inside OpenCLIP models, by their names or by tensors that no plain vision
 // transformer and no BERT has.
 func checkInside(ckpt *Checkpoint, names []string) error {
-	model := section(ckpt.config, "model_cfg")
-	if ckpt.format == OpenCLIP && section(ckpt.config, "vision_cfg") != nil {
-		model = ckpt.config
-	}
-
+	model := openclipModel(ckpt.config)
 	if name, ok := section(model, "vision_cfg")["timm_model_name"].(string); ok && ckpt.format == OpenCLIP {
 		if _, err := timmNamed(name); err != nil {
 			return fmt.Errorf("%s: model_cfg.vision_cfg.%w", openclipConfig, err)

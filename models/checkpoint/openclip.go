@@ -13,6 +13,15 @@ import (
 var plainBlock = map[string][]string{"block_type": {"default"}, "qk_norm": {"false"}, "scaled_cosine_attn": {"false"},
 	"scale_heads": {"false"}, "scale_attn_inner": {"false"}, "scale_attn": {"false"}, "scale_fc": {"false"}}
 
+// openclipModel returns the object of an OpenCLIP configuration that holds vision_cfg and text_cfg: its model_cfg, or
+// the configuration itself if that is only the model_cfg.
+func openclipModel(config map[string]any) map[string]any {
+	if model := section(config, "model_cfg"); model != nil {
+		return model
+	}
+	return config
+}
+
 // fromOpenCLIP reads model_cfg of an open_clip_config.json: CLIPVisionCfg and CLIPTextCfg of OpenCLIP 3.3, with their
 // defaults for missing fields. The package preprocess reads preprocess_cfg.
 func fromOpenCLIP(ckpt *Checkpoint, scheme scheme, arch *Arch) error {

@@ -44,11 +44,7 @@ func ParseTexts(data []byte) (Texts, error) {
 		return Texts{}, nil
 	}
 
-	if model := section(cfg, "model_cfg"); model != nil {
-		cfg = model
-	}
-
-	return openCLIPTreatment("", section(cfg, "text_cfg"))
+	return openCLIPTreatment("", section(openclipModel(cfg), "text_cfg"))
 }
 
 // openCLIPTreatment reads hf_tokenizer_name, tokenizer_mode and tokenizer_kwargs of the text_cfg in where, as

@@ -102,6 +102,21 @@ func TestArchitectures(t *testing.T) {
 	}
 }
 
+// A configuration that is only the model_cfg has the same meaning as the whole one.
+func TestBareModelConfig(t *testing.T) {
+	orttest.RequireLibrary(t)
+	all := readArchitectures(t)
+	const config = "open_clip_config.json"
+	at := slices.IndexFunc(all.Entries, func(a architecture) bool { return a.Name == "BERT, pooling layer" })
+	a := all.Entries[at]
+	var whole map[string]json.RawMessage
+	goldentest.NoError(t, json.Unmarshal(a.Files[config], &whole))
+	a.Files[config] = whole["model_cfg"]
+	b, err := a.convert(t)
+	goldentest.NoError(t, err)
+	a.compare(t, all, b)
+}
+
 func readArchitectures(t *testing.T) (all architectures) {
 	goldentest.ReadJSON(t, "testdata/architectures.json.gz", &all)
 	return all
