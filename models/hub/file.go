@@ -201,8 +201,6 @@ func (h *Hub) download(ctx context.Context, wanted file, part string, progress P
 		from = 0
 	}
 
-	ctx, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
 	answer, err := h.send(ctx, http.MethodGet, wanted.address, wanted.what, from)
 	if errors.Is(err, errRange) {
 		out.Truncate(0)
@@ -237,10 +235,7 @@ func (h *Hub) download(ctx context.Context, wanted file, part string, progress P
 		return err
 	}
 
-	timer := time.AfterFunc(h.stall, func() { stop(errStalled) })
-	defer timer.Stop()
 	counter := &counter{Writer: out, done: from, report: func(done int64) {
-		timer.Reset(h.stall)
 		progress(wanted.what, done, max(done, total))
 	}}
 	most := wanted.limit
@@ -270,8 +265,6 @@ func (h *Hub) download(ctx context.Context, wanted file, part string, progress P
 		fmt.Errorf("the connection broke at %d of %d bytes, which are "+
 			"kept: %w", counter.done, total, causeOf(ctx, err)))
 }
-
-var errStalled = errors.New("no byte for a long time")
 
 // counter counts the bytes that arrive in a file, and keeps the error of writing.
 type counter struct {

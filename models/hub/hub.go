@@ -2,8 +2,10 @@ package hub
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"os"
@@ -87,19 +89,50 @@ func isTrue(value string) bool {
 // own reports whether an address is on the hub itself, which may see the token.
 func (h *Hub) own(u *url.URL) bool { return u.Scheme == h.endpoint.Scheme && u.Host == h.endpoint.Host }
 
-// authorized adds the token to the requests to the hub itself. The rules of http.Client would also pass it to hosts
-// below the hub's.
+// authorized adds the token to the requests to the hub itself, and gives up an answer that stops. The rules of
+// http.Client would also pass the token to hosts below the hub's.
 type authorized struct {
 	hub  *Hub
 	base http.RoundTripper
 }
 
 func (a authorized) RoundTrip(r *http.Request) (*http.Response, error) {
+	ctx, stop := context.WithCancelCause(r.Context())
+	r = r.Clone(ctx)
 	if a.hub.token != "" && a.hub.own(r.URL) {
-		r = r.Clone(r.Context())
 		r.Header.Set("Authorization", "Bearer "+a.hub.token)
 	}
-	return a.base.RoundTrip(r)
+
+	answer, err := a.base.RoundTrip(r)
+	if err != nil {
+		stop(nil)
+		return nil, err
+	}
+
+	answer.Body = &body{answer.Body, ctx, stop, a.hub.stall}
+	return answer, nil
+}
+
+// body is the content of an answer. A read that waits longer than stall for a byte ends the request.
+type body struct {
+	io.ReadCloser
+	ctx   context.Context // of the request
+	stop  context.CancelCauseFunc
+	stall time.Duration
+}
+
+var errStalled = errors.New("no byte for a long time")
+
+func (b *body) Read(p []byte) (int, error) {
+	timer := time.AfterFunc(b.stall, func() { b.stop(errStalled) })
+	defer timer.Stop()
+	n, err := b.ReadCloser.Read(p)
+	return n, causeOf(b.ctx, err)
+}
+
+func (b *body) Close() error {
+	defer b.stop(nil)
+	return b.ReadCloser.Close()
 }
 
 var errRedirect = errors.New("redirects that are not followed")

@@ -56,9 +56,7 @@ func serve(t *testing.T) *hubtest.Server {
 func client(t *testing.T) *Hub {
 	t.Helper()
 	h, err := New()
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	h.pause = time.Millisecond
 	return h
 }
@@ -105,9 +103,7 @@ func silent(string, int64, int64) {}
 func pull(t *testing.T, h *Hub, name string) (*bundle.Bundle, error) {
 	t.Helper()
 	m, err := Parse(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	b, _, err := h.Pull(context.Background(), m, silent)
 	return b, err
 }
@@ -319,29 +315,34 @@ func blobOf(t *testing.T, s *hubtest.Server, h *Hub, name string) string {
 	return filepath.Join(snap.folder(), "blobs", f.sum)
 }
 
-// A connection without a byte for a long time is given up, and the download continues on another one.
+// A connection without a byte for a long time is given up, and the download continues on another one. This also holds
+// for answers about the repository and for refusals.
 func TestStalled(t *testing.T) {
-	s := serve(t)
-	synctest.Test(t, func(t *testing.T) {
-		h := inBubble(t, s)
-		var once atomic.Bool
-		s.Refuse = func(w http.ResponseWriter, r *http.Request) bool {
-			if r.URL.Path != "/"+weights || once.Swap(true) {
-				return false
+	statuses := []int{http.StatusOK, http.StatusServiceUnavailable, http.StatusOK}
+	for i, path := range []string{"/" + weights, "/" + weights, "/api/models/ORG/NAME/revision/main"} {
+		s := serve(t)
+		synctest.Test(t, func(t *testing.T) {
+			h := inBubble(t, s)
+			var once atomic.Bool
+			s.Refuse = func(w http.ResponseWriter, r *http.Request) bool {
+				if r.URL.Path != path || once.Swap(true) {
+					return false
+				}
+				w.Header().Set("Content-Length", "50676")
+				w.WriteHeader(statuses[i])
+				w.Write(s.Files[weights][:1000])
+				w.(http.Flusher).Flush()
+				<-r.Context().Done()
+				return true
 			}
-			w.Header().Set("Content-Length", "50676")
-			w.Write(s.Files[weights][:1000])
-			w.(http.Flusher).Flush()
-			<-r.Context().Done()
-			return true
-		}
-		began := time.Now()
-		_, err := pull(t, h, "ORG/NAME")
-		if took := time.Since(began); err != nil || s.Asked("GET /"+weights+" bytes=1000-") != 1 || took < h.stall ||
-			took > 2*h.stall {
-			t.Errorf("%v after %v, %v", err, took, s.Requests)
-		}
-	})
+			began := time.Now()
+			_, err := pull(t, h, "ORG/NAME")
+			took := time.Since(began)
+			if err != nil || s.Asked("GET "+path) != 2 || took < h.stall || took > 2*h.stall {
+				t.Errorf("%s: %v after %v, %v", path, err, took, s.Requests)
+			}
+		})
+	}
 }
 
 // Content with a wrong checksum is refused, and not kept. Damage in the cache is found and mended.
