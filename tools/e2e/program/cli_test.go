@@ -220,8 +220,12 @@ func TestErrorsAreOneLine(t *testing.T) {
 			[]string{"cuda"}},
 		{"no command", []string{"fly"}, 2, []string{"fly"}},
 		{"no list", []string{"list", "fedpha"}, 2, []string{"promptfed list methods fedpha"}},
-		{"gradient of nothing", []string{"grad", filepath.Join(dir, "bundle", "text.onnx"), "--of", "text", "--wrt",
-			"image", "--out", filepath.Join(dir, "bundle", "g.onnx")}, 1, []string{"image", "embeddings"}},
+		{"gradient of nothing", []string{"grad", out("bundle/text.onnx"), "--of", "text", "--wrt", "image", "--out",
+			out("bundle/g.onnx")}, 1, []string{"image", "embeddings"}},
+		{"gradient over its model", []string{"grad", out("bundle/text.onnx"), "--of", "text", "--wrt", "embeddings",
+			"--out", out("bundle/text.onnx")}, 2, []string{"would overwrite"}},
+		{"gradient over weights", []string{"grad", out("bundle/text.onnx"), "--of", "text", "--wrt", "embeddings",
+			"--out", out("bundle/model.safetensors")}, 2, []string{"would overwrite"}},
 	} {
 		_, text, code := call(c.args...)
 		if code != c.code {

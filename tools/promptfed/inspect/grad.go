@@ -2,7 +2,9 @@ package inspect
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -44,6 +46,10 @@ func gradCommand() *cobra.Command {
 				args[0], filepath.Dir(args[0]))
 		}
 
+		if overwrites(out, args[0], f.Proto) {
+			return cli.Usagef("--out %s would overwrite %s or its weights: give the name of another file", out, args[0])
+		}
+
 		m, err := grad.VJPModel(f, outputs, wrt)
 		if err != nil {
 			return fmt.Errorf("%s: %w", args[0], err)
@@ -70,6 +76,20 @@ type gradFile struct {
 	File string   `json:"file"`
 	Of   []string `json:"of"`
 	WRT  []string `json:"wrt"`
+}
+
+// overwrites reports whether out is the file of a model, or one of those with its weights.
+func overwrites(out, model string, proto *onnx.ModelProto) bool {
+	there, err := os.Stat(out)
+	if err != nil {
+		return false
+	}
+
+	files, err := onnx.ExternalFiles(proto)
+	return err != nil || slices.ContainsFunc(append(files, filepath.Base(model)), func(name string) bool {
+		info, err := os.Stat(filepath.Join(filepath.Dir(model), name))
+		return err == nil && os.SameFile(there, info)
+	})
 }
 
 func sameFolder(a, b string) bool {
