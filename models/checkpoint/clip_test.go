@@ -209,35 +209,37 @@ func TestCustomTextNames(t *testing.T) {
 	}
 }
 
-// A state dict determines its activation only in part: exact GELU in place of quick GELU changes features by up to
-// 1.6e-2. In the layout that OpenAI's convert_weights writes, the activation is OpenAI's quick GELU without a warning.
-// In float32, or completely in half precision, it is a guess with a warning. Tensors that a training loop saved, or
-// with OpenCLIP's custom text names, are OpenCLIP's, whose default is GELU.
-func TestActivationOfStateDicts(t *testing.T) {
+// Weights do not determine their activation: exact GELU in place of quick GELU changes features by up to 1.6e-2. Only
+// OpenAI's archives, which hold sizes as tensors (clip/model.py of OpenAI), have its quick GELU without a warning.
+// Tensors that a training loop saved, or with OpenCLIP's custom text names, are OpenCLIP's, whose default is GELU.
+func TestActivationOfWeights(t *testing.T) {
 	for _, c := range []struct {
-		what     string
-		name     func(string) string
-		dtype    func(name string) string
-		training bool
-		want     string
-		warnings int
+		what            string
+		format          Format
+		name            func(string) string
+		sizes, training bool
+		want            string
+		warnings        int
 	}{
-		{"float32", same, func(string) string { return "F32" }, false, QuickGELU, 1},
-		{"half", same, func(string) string { return "F16" }, false, QuickGELU, 1},
-		{"OpenAI's mixed half", same, func(n string) string {
-			if strings.Contains(n, "ln_") || strings.Contains(n, "embedding") || n == "logit_scale" {
-				return "F32"
-			}
-			return "F16"
-		}, false, QuickGELU, 0},
-		{"a training checkpoint", same, func(string) string { return "F32" }, true, GELU, 1},
-		{"custom text", custom, func(string) string { return "F32" }, false, GELU, 1},
+		{"a state dict", StateDict, same, false, false, QuickGELU, 1},
+		{"a script", OpenAI, same, false, false, QuickGELU, 1},
+		{"OpenAI's archive", OpenAI, same, true, false, QuickGELU, 0},
+		{"OpenAI's state dict", StateDict, same, true, false, QuickGELU, 0},
+		{"OpenAI's after training", StateDict, same, true, true, QuickGELU, 1},
+		{"a training checkpoint", StateDict, same, false, true, GELU, 1},
+		{"custom text", StateDict, custom, false, false, GELU, 1},
 	} {
-		ckpt := fromMap(t, StateDict, renamed(t, "testdata/openclip", c.name), nil, Options{VisionHeads: 3,
-			TextHeads: 2})
+		m := renamed(t, "testdata/openclip", c.name)
+		if c.sizes {
+			m["input_resolution"], m["vocab_size"] = tensor.Scalar(8), tensor.Scalar(20)
+		}
+		ckpt := fromMap(t, c.format, m, nil, Options{VisionHeads: 3, TextHeads: 2})
 		ckpt.training = c.training
-		for name, h := range ckpt.handles {
-			h.DType = c.dtype(name)
+		for _, h := range ckpt.handles {
+			h.DType = "F16"
+			if strings.Contains(h.Name, "ln_") || strings.Contains(h.Name, "embedding") {
+				h.DType = "F32" // as convert_weights of OpenAI and of OpenCLIP
+			}
 		}
 		a, err := Detect(ckpt)
 		if err != nil || a.Text.Activation != c.want || a.Vision.Activation != c.want || len(a.Warnings) != c.warnings {

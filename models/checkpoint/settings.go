@@ -49,7 +49,8 @@ func settings(ckpt *Checkpoint, s scheme, arch *Arch) error {
 }
 
 // fromNothing sets the properties of a checkpoint without configuration. OpenAI's code defines those of OpenAI's
-// archives and state dicts; those of other files are guessed. Each guess is noted with the option that overrides it.
+// archives, which hold the sizes of images and of the vocabulary as tensors. Those of other files are guessed, and so
+// are those of an archive that was trained further. Each guess is noted with the option that overrides it.
 func fromNothing(ckpt *Checkpoint, scheme scheme, arch *Arch) error {
 	if scheme.trunk || scheme.bert && !scheme.huggingface {
 		return fmt.Errorf("weights do not determine how towers of timm or transformers inside an OpenCLIP "+
@@ -58,10 +59,11 @@ func fromNothing(ckpt *Checkpoint, scheme scheme, arch *Arch) error {
 	}
 
 	act, epsilon := QuickGELU, 1e-5
+	openAI := ckpt.Has("input_resolution") && ckpt.Has("vocab_size")
 	switch {
 	case scheme.siglip:
 		act, epsilon = GELUTanh, 1e-6
-	case !scheme.huggingface && (ckpt.training || strings.HasPrefix(scheme.tokens, "text.")):
+	case !scheme.huggingface && !openAI && (ckpt.training || strings.HasPrefix(scheme.tokens, "text.")):
 		act = GELU // as trained by OpenCLIP
 	}
 
@@ -79,7 +81,7 @@ func fromNothing(ckpt *Checkpoint, scheme scheme, arch *Arch) error {
 		arch.Vision.Activation, arch.Vision.Eps = "", normEpsilon
 	}
 
-	if ckpt.format == OpenAI || ckpt.Has("input_resolution") && ckpt.Has("vocab_size") || ckpt.mixedHalf(scheme) {
+	if openAI && !ckpt.training {
 		return nil
 	}
 
@@ -110,14 +112,6 @@ func fromNothing(ckpt *Checkpoint, scheme scheme, arch *Arch) error {
 
 // headsOf returns the number of heads by the rule of OpenAI's code: heads have width 64.
 func headsOf(width int) int { return max(1, width/64) }
-
-// mixedHalf reports whether the text tower's matrices are in half precision and its normalisations in float32, as after
-// OpenAI's convert_weights and in its state dict.
-func (c *Checkpoint) mixedHalf(s scheme) bool {
-	is := func(name, dtype string) bool { return c.Has(name) && c.handles[name].DType == dtype }
-	return !s.huggingface && is(s.textBlocks+"0."+s.text.up+"weight", "F16") && is(s.textFinal+"weight", "F32") &&
-		is(s.tokens, "F32")
-}
 
 // margin checks that an image of the configured size has the patches for which the weights have positions. Pixels
 // beyond the last whole patch are ignored, as in a convolution without padding.
