@@ -44,7 +44,7 @@ func TestDetect(t *testing.T) {
 		{"huggingface", Options{}, ending(small(QuickGELU, 2, 3, 2), 49407), nil},
 		{"sharded", Options{}, ending(small(QuickGELU, 2, 3, 2), 49407), nil},
 		{"openclip", Options{}, ending(small(GELU, 2, 3, 2), LargestToken), nil},
-		{"openclip", Options{Activation: QuickGELU}, ending(small(QuickGELU, 2, 3, 2), LargestToken), nil},
+		{"openclip", Options{Activation: GELU, TextHeads: 2}, ending(small(GELU, 2, 3, 2), LargestToken), nil},
 		{"training.pt", Options{VisionHeads: 3, TextHeads: 2}, small(GELU, 1, 3, 2),
 			[]string{"guessed, because the weights do not determine it: activation gelu (--activation; "}},
 		{"training.pt", Options{Activation: GELU, Epsilon: 1e-5}, small(GELU, 1, 1, 1),
@@ -69,6 +69,18 @@ func TestDetect(t *testing.T) {
 				t.Errorf("%s: warnings %q, want %q", c.path, a.Warnings, w)
 			}
 		}
+	}
+}
+
+// An option that contradicts the configuration is refused.
+func TestContradictions(t *testing.T) {
+	for want, opts := range map[string]Options{
+		"--activation quick_gelu contradicts open_clip_config.json, which means gelu":     {Activation: QuickGELU},
+		"text tower: --text-heads 4 contradicts open_clip_config.json, which means 2":     {TextHeads: 4},
+		"text tower: --epsilon 0.01 contradicts open_clip_config.json, which means 1e-05": {Epsilon: 0.01},
+	} {
+		_, err := Detect(open(t, "testdata/openclip", opts))
+		goldentest.WantErrorOf(t, want, err, want)
 	}
 }
 
@@ -224,7 +236,6 @@ func TestActivationOfWeights(t *testing.T) {
 		{"a state dict", StateDict, same, false, false, QuickGELU, 1},
 		{"a script", OpenAI, same, false, false, QuickGELU, 1},
 		{"OpenAI's archive", OpenAI, same, true, false, QuickGELU, 0},
-		{"OpenAI's state dict", StateDict, same, true, false, QuickGELU, 0},
 		{"OpenAI's after training", StateDict, same, true, true, QuickGELU, 1},
 		{"a training checkpoint", StateDict, same, false, true, GELU, 1},
 		{"custom text", StateDict, custom, false, false, GELU, 1},
@@ -236,9 +247,8 @@ func TestActivationOfWeights(t *testing.T) {
 		ckpt := fromMap(t, c.format, m, nil, Options{VisionHeads: 3, TextHeads: 2})
 		ckpt.training = c.training
 		for _, h := range ckpt.handles {
-			h.DType = "F16"
-			if strings.Contains(h.Name, "ln_") || strings.Contains(h.Name, "embedding") {
-				h.DType = "F32" // as convert_weights of OpenAI and of OpenCLIP
+			if !strings.Contains(h.Name, "ln_") && !strings.Contains(h.Name, "embedding") {
+				h.DType = "F16" // as after convert_weights of OpenAI and of OpenCLIP
 			}
 		}
 		a, err := Detect(ckpt)
@@ -301,7 +311,7 @@ func TestWrongArchitectures(t *testing.T) {
 		{"default width", HuggingFace, renamed(t, hf, same), `{"vision_config":{}}`,
 			"vision_config.hidden_size is missing, which means 768, but the weights say 12"},
 		{"heads", HuggingFace, renamed(t, hf, same), hfConfig(`,"num_attention_heads":3`, "", ""),
-			"does not split into 3 heads; give their number with --text-heads"},
+			"does not split into 3 heads; correct config.json"},
 		{"an unknown field", HuggingFace, renamed(t, hf, same), hfConfig("", `,"rope_theta":100`, ""),
 			"config.json: vision_config.rope_theta = 100 is unknown and may change what is computed"},
 		{"an unknown field at the top", HuggingFace, renamed(t, hf, same),

@@ -44,8 +44,7 @@ func loaded(t testing.TB, h *Handle) *tensor.Tensor {
 // Every value of every tensor in every format is the one that PyTorch reads.
 func TestReadsWhatPyTorchReads(t *testing.T) {
 	formats := map[string]Format{"openai.pt": OpenAI, "huggingface": HuggingFace, "sharded": HuggingFace,
-		"openclip":    OpenCLIP,
-		"training.pt": StateDict, "tricky.pt": StateDict, "legacy.pt": StateDict}
+		"openclip": OpenCLIP, "training.pt": StateDict, "tricky.pt": StateDict, "legacy.pt": StateDict}
 	for name, want := range truths(t) {
 		c := open(t, filepath.Join("testdata", name), Options{})
 		if c.Format() != formats[name] {

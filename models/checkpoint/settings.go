@@ -10,13 +10,14 @@ import (
 // of normalisations, poolings and the image size.
 func settings(ckpt *Checkpoint, s scheme, arch *Arch) error {
 	arch.EndToken, arch.PadToken = AnyToken, AnyToken
+	var config string
 	var err error
 	switch {
 	case ckpt.config != nil && (s.huggingface || ckpt.format == HuggingFace &&
 		section(ckpt.config, "text_config") != nil):
-		err = fromHuggingFace(ckpt, s, arch)
+		config, err = huggingfaceConfig, fromHuggingFace(ckpt, s, arch)
 	case ckpt.format == OpenCLIP && ckpt.config != nil:
-		err = fromOpenCLIP(ckpt, s, arch)
+		config, err = openclipConfig, fromOpenCLIP(ckpt, s, arch)
 	default:
 		err = fromNothing(ckpt, s, arch)
 	}
@@ -31,20 +32,42 @@ func settings(ckpt *Checkpoint, s scheme, arch *Arch) error {
 		tower
 	}{{"text", "--text-heads", ckpt.opts.TextHeads, arch.textTower()},
 		{"image", "--vision-heads", ckpt.opts.VisionHeads, arch.imageTower()}} {
-		if part.heads > 0 {
-			*part.tower.heads = part.heads
+		err := override(part.tower.heads, part.option, part.heads, config)
+		if part.name == "text" || !arch.Vision.ResNet() {
+			err = cmp.Or(err, override(part.activation, "--activation", ckpt.opts.Activation, config),
+				override(part.epsilon, "--epsilon", ckpt.opts.Epsilon, config))
 		}
-		if heads := *part.tower.heads; heads < 1 || part.width%heads != 0 {
-			return fmt.Errorf("%s tower: a width of %d does not split into %d heads; give their number with %s",
-				part.name, part.width, heads, part.option)
+
+		remedy := "give their number with " + part.option
+		if config != "" {
+			remedy = "correct " + config
 		}
-		if part.name == "image" && arch.Vision.ResNet() {
-			continue
+
+		if heads := *part.tower.heads; err == nil && (heads < 1 || part.width%heads != 0) {
+			err = fmt.Errorf("a width of %d does not split into %d heads; %s", part.width, heads, remedy)
 		}
-		*part.activation, *part.epsilon = cmp.Or(ckpt.opts.Activation, *part.activation), cmp.Or(ckpt.opts.Epsilon,
-			*part.epsilon)
+
+		if err != nil {
+			return fmt.Errorf("%s tower: %w", part.name, err)
+		}
 	}
 
+	return nil
+}
+
+// override sets a property to the value of an option, if that is given. It refuses to contradict a configuration.
+func override[T comparable](value *T, option string, given T, config string) error {
+	var none T
+	if given == none || given == *value {
+		return nil
+	}
+
+	if config != "" {
+		return fmt.Errorf("%s %v contradicts %s, which means %v: leave the option out, or correct the file", option,
+			given, config, *value)
+	}
+
+	*value = given
 	return nil
 }
 
