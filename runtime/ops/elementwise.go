@@ -58,10 +58,10 @@ func init() {
 		def{Kind: "CastLike", MinInputs: 2, Attrs: "saturate int", Infer: inferCastLike, VJP: castVJP},
 		def{Kind: "Dropout", MinInputs: 1, Infer: inferDropout, VJP: dropoutVJP},
 		def{Kind: "Clip", MinInputs: 1, Infer: sameShape, NonSmooth: true, VJP: each(
-			// to the element inside and on the bounds, otherwise to the bound
+			// to the element inside and on the bounds, otherwise to the bound; an upper bound below the lower one wins
 			masked(func(c *call) node { return c.X(0).Equal(c.Y()) }),
-			masked(func(c *call) node { return c.X(1).Greater(c.X(0)) }),
-			masked(func(c *call) node { return c.X(0).Greater(c.X(2)) }))},
+			masked(func(c *call) node { return apply("And", nil, c.Y().Greater(c.X(0)), c.Y().Equal(c.X(1))) }),
+			masked(func(c *call) node { return raised(c).Greater(c.X(2)) }))},
 
 		unary("Neg", func(_, _, dy node) node { return dy.Neg() }),
 		unary("Exp", func(_, y, dy node) node { return dy.Mul(y) }),
@@ -257,6 +257,14 @@ func dropoutVJP(c *call) []node {
 		return c.Fail("training mode is not supported")
 	}
 	return []node{c.G()}
+}
+
+// raised returns the first input of a Clip, raised to the lower bound if there is one.
+func raised(c *call) node {
+	if low := c.X(1); low.OK() {
+		return c.X(0).Max(low)
+	}
+	return c.X(0)
 }
 
 // masked returns the gradient of the output where f holds, and zero elsewhere.

@@ -78,11 +78,7 @@ func init() {
 		gradientCase{"Clip", "upper only", one(func(b *bench) node {
 			return b.op("Clip", nil, b.x("x", 9), node{}, b.Scalar(1.1))
 		}), small},
-		gradientCase{"Clip", "bounds", one(func(b *bench) node {
-			lo, hi := b.x("lo"), b.x("hi")
-			b.feeds["lo"].Data[0], b.feeds["hi"].Data[0] = -0.7, 0.9
-			return b.op("Clip", nil, b.x("x", 9), lo, hi).Square()
-		}), small},
+		clipCase("bounds", -0.7, 0.9), clipCase("crossed bounds", 0.9, -0.7),
 		unaryCase("Sinh", nil), unaryCase("Cosh", nil), unaryCase("Atan", nil), unaryCase("Asinh", nil),
 		withinCase("Tan", 0.5, 0), withinCase("Asin", 0.4, 0), withinCase("Acos", 0.4, 0),
 		withinCase("Atanh", 0.4, 0), withinCase("Acosh", 0.5, 2.5),
@@ -94,6 +90,14 @@ func init() {
 
 func unaryCase(kind string, at attrs) gradientCase {
 	return gradientCase{kind, "", one(func(b *bench) node { return b.op(kind, at, b.x("x", 2, 5)) }), small}
+}
+
+func clipCase(name string, low, high float32) gradientCase {
+	return gradientCase{"Clip", name, one(func(b *bench) node {
+		lo, hi := b.x("lo"), b.x("hi")
+		b.feeds["lo"].Data[0], b.feeds["hi"].Data[0] = low, high
+		return b.op("Clip", nil, b.x("x", 9), lo, hi).Square()
+	}), small}
 }
 
 // flatCase multiplies a piecewise constant function by its argument, so that the derivative is not zero.
