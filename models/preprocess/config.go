@@ -158,7 +158,7 @@ func (p *Preprocess) colours(mean, std []float32) error {
 	for _, v := range []struct {
 		name string
 		from []float32
-		to   *[3]float32
+		to   *rgb
 	}{{"mean", mean, &p.Mean}, {"std", std, &p.Std}} {
 		switch len(v.from) {
 		case 0:

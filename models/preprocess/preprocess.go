@@ -1,6 +1,7 @@
 package preprocess
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"image"
@@ -38,8 +39,26 @@ type Preprocess struct {
 	Longest bool  `json:"longest,omitempty"`
 	Fill    uint8 `json:"fill,omitempty"`
 	// Mean and Std normalise red, green and blue after scaling to [0,1]: (x-mean)/std.
-	Mean [3]float32 `json:"mean"`
-	Std  [3]float32 `json:"std"`
+	Mean rgb `json:"mean"`
+	Std  rgb `json:"std"`
+}
+
+// rgb holds numbers of red, green and blue.
+type rgb [3]float32
+
+// UnmarshalJSON refuses a list of another length, which encoding/json fills up with zeros or cuts.
+func (c *rgb) UnmarshalJSON(data []byte) error {
+	var list []float32
+	if err := json.Unmarshal(data, &list); err != nil {
+		return err
+	}
+
+	if len(list) != len(c) {
+		return fmt.Errorf("mean or std has %d numbers, need 3", len(list))
+	}
+
+	copy(c[:], list)
+	return nil
 }
 
 // String describes the preprocessing in one line.

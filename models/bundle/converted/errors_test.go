@@ -169,6 +169,7 @@ func TestOpenFindsDamage(t *testing.T) {
 		{"another scale", set("logit_scale", 7), []string{"logit_scale 7 is not the exponential"}},
 		{"a huge bias", set("logit_bias", -1e30), []string{"bundle.json: logit_bias -1e+30 must be"}},
 		{"a huge epsilon", set("vision/eps", 1e10), []string{"vision tower: eps 1e+10 of the norms"}},
+		{"two colours", set("preprocess/mean", []float64{0.5, 0.5}), []string{"mean or std has 2 numbers, need 3"}},
 		{"a tiny deviation", set("preprocess/std", []float64{1, 1, 1e-30}), []string{"std [1 1 1e-30] from 1e-05"}},
 		{"too many layers", set("text/layers", 1000000), []string{"tensors"}},
 	} {
