@@ -233,7 +233,9 @@ func (c *pqChunk) read(place pqPage) (values []parquet.Value, size int64, err er
 			return nil, 0, err
 		}
 
-		if err := checkPage(h, c.meta.Codec, c.levels, raw[n:]); err != nil {
+		if err := checkPage(h, c.meta.Codec, c.levels, raw[n:]); errors.As(err, new(unsupported)) {
+			return nil, 0, err
+		} else if err != nil {
 			return nil, 0, fmt.Errorf("the file is damaged: %w", err)
 		}
 

@@ -112,6 +112,9 @@ func readPageHeader(b []byte) (*format.PageHeader, int, error) {
 	return header, reader.BytesRead(), nil
 }
 
+// unsupported is the error of a sound file whose form is not read here.
+type unsupported struct{ error }
+
 // checkPage checks that the content of a page is as long as its header says, both after decompression and after the
 // runs are expanded. levels is the number of bits of a definition level, 0 if no value may be missing.
 func checkPage(header *format.PageHeader, codec format.CompressionCodec, levels int, raw []byte) error {
@@ -145,7 +148,8 @@ func checkPage(header *format.PageHeader, codec format.CompressionCodec, levels 
 			}
 
 			if page.DefinitionLevelEncoding != format.RLE {
-				return fmt.Errorf("levels in encoding %v are not supported", page.DefinitionLevelEncoding)
+				return unsupported{fmt.Errorf("levels in encoding %v are not supported: write the file with a newer "+
+					"library", page.DefinitionLevelEncoding)}
 			}
 
 			if err := checkRuns(body[:length], levels, int(page.NumValues)); err != nil {
@@ -206,7 +210,8 @@ func unpack(codec format.CompressionCodec, raw []byte, size int) ([]byte, error)
 			r = d
 		}
 	default:
-		return nil, fmt.Errorf("compression %v is not supported: write the file with snappy, gzip, zstd or none", codec)
+		return nil, unsupported{fmt.Errorf("compression %v is not supported: write the file with snappy, gzip, zstd "+
+			"or none", codec)}
 	}
 
 	if err != nil {
@@ -260,7 +265,8 @@ func checkValues(encoding format.Encoding, body []byte, n int) error {
 		return nil
 	}
 
-	return fmt.Errorf("encoding %v is not supported: write the file with plain or dictionary encoding", encoding)
+	return unsupported{fmt.Errorf("encoding %v is not supported: write the file with plain or dictionary encoding",
+		encoding)}
 }
 
 // checkRuns walks Parquet's hybrid of run lengths and packed bits and checks that it holds at most n values.

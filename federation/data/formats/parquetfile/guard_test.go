@@ -12,6 +12,7 @@ import (
 
 	"github.com/klauspost/compress/snappy"
 	"github.com/klauspost/compress/zstd"
+	"github.com/parquet-go/parquet-go"
 	"github.com/parquet-go/parquet-go/encoding/thrift"
 	"github.com/parquet-go/parquet-go/format"
 
@@ -112,6 +113,15 @@ func TestParquetGuard(t *testing.T) {
 		} else if c.err != nil {
 			t.Errorf("%s: %v", name, c.err)
 		}
+	}
+}
+
+// A sound file in a form that is not read here is not called damaged.
+func TestOtherCompression(t *testing.T) {
+	chunk, err := write(t, t.TempDir(), rowsOf(2), parquet.Compression(&parquet.Brotli)).chunk(0, 0)
+	goldentest.NoError(t, err)
+	if _, _, err = chunk.read(chunk.pages[0]); err == nil || strings.Contains(err.Error(), "damaged") {
+		t.Error(err)
 	}
 }
 
