@@ -2,17 +2,19 @@ package preprocess
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 )
 
 // hfUnread lists fields of preprocessor_config.json that do not change the pixels of an RGB image, with the values (as
 // JSON) for which this holds; nil means every value (CLIPImageProcessor and SiglipImageProcessor, transformers 5.23).
 var hfUnread = map[string][]string{"_valid_processor_keys": nil, "data_format": nil, "device": nil,
-	"disable_grouping": nil, "do_convert_rgb": nil, "feature_extractor_type": nil, "image_processor_type": nil,
-	"input_data_format": nil, "processor_class": nil, "return_tensors": nil, "transformers_version": nil,
-	"do_pad": {"false", "null"}, "pad_size": {"null"}, "default_to_square": {"false", "null"}}
+	"disable_grouping": nil, "do_convert_rgb": nil, "input_data_format": nil, "processor_class": nil,
+	"return_tensors": nil, "transformers_version": nil, "do_pad": {"false", "null"}, "pad_size": {"null"},
+	"default_to_square": {"false", "null"}}
 
 // readFields reads the fields of a struct from an object. A field that is neither in the struct nor in unread is an
 // error, because it may change pixels.
@@ -43,7 +45,8 @@ func readFields(data []byte, into any, unread map[string][]string) error {
 }
 
 // FromHF reads Hugging Face's preprocessor_config.json. Settings that no CLIP uses (no resize, other filters, a crop of
-// another size than the resize) are errors. Missing fields have the values of OpenAI's models.
+// another size than the resize) are errors. Missing fields have the values of the file's image_processor_type: those of
+// SigLIP's or ViT's, else those of OpenAI's.
 func FromHF(data []byte) (Preprocess, error) {
 	fields := struct {
 		Resize    *bool     `json:"do_resize"`
@@ -56,6 +59,8 @@ func FromHF(data []byte) (Preprocess, error) {
 		Factor    *float64  `json:"rescale_factor"`
 		Mean      []float32 `json:"image_mean"`
 		Std       []float32 `json:"image_std"`
+		Processor string    `json:"image_processor_type"`
+		Extractor string    `json:"feature_extractor_type"` // its old name
 	}{}
 
 	if err := readFields(data, &fields, hfUnread); err != nil {
@@ -67,7 +72,18 @@ func FromHF(data []byte) (Preprocess, error) {
 	}
 	on := func(b *bool) bool { return b == nil || *b }
 	preprocess := CLIP(224)
-	preprocess.Crop = on(fields.Crop) && (fields.Crop != nil || !fields.Size.square) // SigLIP's file has no crop field
+	switch kind := cmp.Or(fields.Processor, fields.Extractor); {
+	case strings.HasPrefix(kind, "Siglip"):
+		preprocess = SigLIP(224)
+	case strings.HasPrefix(kind, "ViT"):
+		preprocess = SigLIP(224)
+		preprocess.Resize = Bilinear
+	}
+
+	if preprocess.Crop = preprocess.Crop && !fields.Size.square; fields.Crop != nil { // SigLIP's file has no crop field
+		preprocess.Crop = *fields.Crop
+	}
+
 	switch {
 	case !on(fields.Resize) || !on(fields.Rescale):
 		return fail("do_resize and do_rescale must be true")

@@ -17,6 +17,10 @@ func TestConfigs(t *testing.T) {
 		`{"crop_size":{"height":30,"width":30},"size":{"shortest_edge":30},"rescale_factor":0.00392156862745098,` +
 			`"do_rescale":true,` + colours + `}`: CLIP(30),
 		`{}`: CLIP(224),
+		// to_dict() of the processors, whose other fields have these values
+		`{"image_processor_type":"SiglipImageProcessor"}`: SigLIP(224),
+		`{"image_processor_type":"ViTImageProcessorFast","size":{"height":16,"width":16}}`: {
+			Size: 16, Resize: Bilinear, Mean: [3]float32{.5, .5, .5}, Std: [3]float32{.5, .5, .5}},
 		`{"size":{"height":16,"width":16},"image_mean":[0.5,0.5,0.5],"image_std":[0.5,0.5,0.5],"resample":2}`: {
 			Size: 16, Resize: Bilinear, Mean: [3]float32{.5, .5, .5}, Std: [3]float32{.5, .5, .5}},
 		`{"do_center_crop":false,"size":{"height":32,"width":32},"resample":2,"do_normalize":false}`: {

@@ -83,6 +83,12 @@ func CLIP(size int) Preprocess {
 	}
 }
 
+// SigLIP returns the preprocessing of transformers' SigLIP for images of a given size.
+func SigLIP(size int) Preprocess {
+	half := rgb{0.5, 0.5, 0.5}
+	return Preprocess{Size: size, Resize: Bicubic, Mean: half, Std: half}
+}
+
 // Validate returns an error if the description is invalid.
 func (p Preprocess) Validate() error {
 	if p.Size < 1 || p.Size > maxSize {

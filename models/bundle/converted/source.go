@@ -9,13 +9,15 @@ import (
 	"strings"
 
 	"promptfed/models/checkpoint"
+	"promptfed/models/clip"
 	"promptfed/models/preprocess"
 	"promptfed/models/tokenizer"
 	"promptfed/runtime/atomicfile"
 	"promptfed/runtime/tensor"
 )
 
-// preprocessing copies the checkpoint's preprocessing, or OpenAI's if the checkpoint states none.
+// preprocessing copies the checkpoint's preprocessing. If it states none, it is that of the library: SigLIP's for
+// SigLIP's own names, else OpenAI's.
 func (j *conversion) preprocessing() error {
 	cfg, err := j.ckpt.Preprocessor()
 	if err != nil {
@@ -23,7 +25,15 @@ func (j *conversion) preprocessing() error {
 	}
 
 	settings := preprocess.CLIP(j.manifest.ImageSize)
-	if cfg != nil {
+	if j.ckpt.Format() != checkpoint.OpenCLIP && j.manifest.Vision.Pool == clip.AttentionPool {
+		settings = preprocess.SigLIP(j.manifest.ImageSize)
+	}
+
+	switch {
+	case cfg == nil && j.ckpt.Format() == checkpoint.HuggingFace:
+		j.note("no preprocessor_config.json states how images are prepared, assumed: %v; put the model's own file "+
+			"beside the weights if it differs", settings)
+	case cfg != nil:
 		data, err := json.Marshal(cfg)
 		if err != nil {
 			return err

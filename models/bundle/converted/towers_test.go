@@ -2,6 +2,8 @@ package converted_test
 
 import (
 	"math"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -10,6 +12,7 @@ import (
 	"promptfed/models/bundle/bundletest"
 	"promptfed/models/bundle/converted"
 	"promptfed/models/clip"
+	"promptfed/runtime/filetest"
 	"promptfed/runtime/goldentest"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/ort/orttest"
@@ -55,6 +58,16 @@ func TestOtherTowers(t *testing.T) {
 				t.Errorf("preprocessing %+v", p)
 			}
 		})
+	}
+}
+
+// Without its file, a SigLIP has the preprocessing of SigLIP, with a note.
+func TestPreprocessingIsAssumed(t *testing.T) {
+	dir := filetest.Copy(t, t.TempDir(), "testdata/siglip")
+	goldentest.NoError(t, os.Remove(filepath.Join(dir, "preprocessor_config.json")))
+	b, want := convert(t, dir, converted.Options{}), convert(t, "testdata/siglip", converted.Options{}).Preprocess
+	if b.Preprocess != want || !strings.Contains(strings.Join(b.Notes, "; "), "assumed: 14 x 14 pixels") {
+		t.Errorf("%v, want %v; notes %q", b.Preprocess, want, b.Notes)
 	}
 }
 
