@@ -1,4 +1,4 @@
-"""Functions of PyTorch that its exporter to ONNX lacks, of functions that it has; torch.nn's modules call them too."""
+"""Functions of PyTorch that its exporter to ONNX lacks or changes; torch.nn's modules call them too."""
 from __future__ import annotations
 
 from typing import Any, Callable, Dict, Optional
@@ -42,10 +42,42 @@ def _bce(x: Tensor, y: Tensor, weight: Optional[Tensor] = None) -> Tensor:
     return out if weight is None else out * weight
 
 
+def _norm(function: Callable[..., Tensor], usual: Any) -> Callable[..., Tensor]:
+    """Returns one of PyTorch's norms as the operator ReduceL2 if it can, which has PyTorch's gradient 0 at 0."""
+    def norm(x: Tensor, p: Any = usual, dim: Any = None, keepdim: bool = False, **kw: Any) -> Tensor:
+        p = kw.pop("ord", p)
+        vector = function is not torch.linalg.norm or isinstance(dim, int)
+        if kw or p not in ((None, "fro", 2) if vector else (None, "fro")):
+            return function(x, p, dim, keepdim, **kw)
+        axes = list(range(x.dim())) if dim is None else [dim] if isinstance(dim, int) else list(dim)
+        return torch._VF.norm(x, 2, axes, keepdim)
+    return norm
+
+
+_vector_norm = _norm(torch.linalg.vector_norm, 2)
+
+
+def _pairwise_distance(x: Tensor, y: Tensor, p: float = 2, eps: float = 1e-6, keepdim: bool = False) -> Tensor:
+    return _vector_norm(x - y + eps, p, -1, keepdim)
+
+
+def _cdist(x: Tensor, y: Tensor, p: float = 2, compute_mode: str = "") -> Tensor:
+    return _vector_norm(x.unsqueeze(-2) - y.unsqueeze(-3), p, -1)
+
+
+def _std(x: Tensor, dim: Any = None, unbiased: bool = True, keepdim: bool = False, correction: Any = None) -> Tensor:
+    if isinstance(dim, bool):
+        dim, unbiased = None, dim
+    axes = list(range(x.dim())) if dim is None else [dim] if isinstance(dim, int) else list(dim)
+    lost = int(unbiased) if correction is None else correction
+    n = torch.ones_like(x).sum(axes, keepdim=keepdim)
+    return _vector_norm(x - x.mean(axes, keepdim=True), 2, axes, keepdim) / (n - lost).sqrt()
+
+
 def _triplet(anchor: Tensor, positive: Tensor, negative: Tensor, margin: float = 1.0, p: float = 2,
              eps: float = 1e-6, swap: bool = False) -> Tensor:
     def distance(a: Tensor, b: Tensor) -> Tensor:
-        return F.pairwise_distance(a, b, p, eps)
+        return _pairwise_distance(a, b, p, eps)
     far = distance(anchor, negative)
     if swap:
         far = torch.minimum(far, distance(positive, negative))
@@ -106,6 +138,18 @@ def _trace(x: Tensor) -> Tensor:
     return (x * torch.eye(x.shape[0], x.shape[1])).sum()
 
 
+def _index_add(x: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: float = 1) -> Tensor:
+    """Adds up the parts of equal indices, of which the exporter keeps one."""
+    parts = (torch.arange(x.shape[dim]).unsqueeze(1) == index).to(x.dtype)
+    total = parts @ source.movedim(dim, 0).reshape(index.shape[0], -1)
+    return x + alpha * total.reshape(x.movedim(dim, 0).shape).movedim(0, dim)
+
+
+def _floor_divide(a: Tensor, b: Any) -> Tensor:
+    """Rounds down where the exporter rounds to zero."""
+    return torch.div(a, b, rounding_mode="floor")
+
+
 REPLACED: Dict[Any, Callable[..., Tensor]] = {
     F.cross_entropy: _cross_entropy, F.layer_norm: _layer_norm,
     F.mse_loss: lambda input, target, size_average=None, reduce=None, reduction="mean", weight=None:
@@ -122,4 +166,10 @@ REPLACED: Dict[Any, Callable[..., Tensor]] = {
     torch.expm1: _expm1, torch.Tensor.expm1: _expm1,
     torch.logaddexp: lambda a, b: torch.stack([a, b]).logsumexp(0),
     torch.trace: _trace, torch.Tensor.trace: _trace,
+    torch.norm: _norm(torch.norm, "fro"), torch.Tensor.norm: _norm(torch.Tensor.norm, "fro"),
+    torch.linalg.norm: _norm(torch.linalg.norm, None), torch.linalg.vector_norm: _vector_norm,
+    F.pairwise_distance: _pairwise_distance, torch.cdist: _cdist, torch.std: _std, torch.Tensor.std: _std,
+    torch.index_add: _index_add, torch.Tensor.index_add: _index_add,
+    torch.floor_divide: _floor_divide, torch.Tensor.floor_divide: _floor_divide,
+    torch.Tensor.__floordiv__: _floor_divide,
 }

@@ -53,6 +53,7 @@ def _graph(method: Any, sizes: Mapping[str, int], only: str = "") -> Tuple[bytes
             axes[name] = {i: f"{name}.{i}" for i in range(trace.outputs[name].dim())}
         with warnings.catch_warnings(), io.BytesIO() as f:
             warnings.simplefilter("ignore")
+            warnings.filterwarnings("error", ".*cause the ONNX model to be incorrect")
             legacy = {"dynamo": False} if _version() >= (2, 5) else {}  # the exporter that both versions have
             torch.onnx.export(module, tuple(trace.inputs.values()), f, input_names=list(trace.inputs),
                               output_names=outputs, dynamic_axes=axes, opset_version=_OPSET, **legacy)

@@ -65,6 +65,8 @@ class _Mode(TorchFunctionMode):
         if name == "__setitem__" or re.fullmatch("[a-z].*[^_]_", name) and name != "requires_grad_":
             if id(args[0]) in self.trace.named:
                 raise Error(f"{name} changes a value of the engine in place; make a new tensor")
+        if name in ("index_put", "index_put_") and (kwargs.get("accumulate") or len(args) > 3 and args[3]):
+            raise Error(f"{name} would keep one of the values of equal indices in the file; use index_add")
         func = REPLACED.get(func, func)
         if func in (torch.Tensor.detach, torch.detach, torch.Tensor.data.__get__):
             return self.trace.detach(args[0])

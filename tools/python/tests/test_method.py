@@ -128,6 +128,10 @@ REFUSED = {
     "a value of a tensor decides what is computed": dict(loss=lambda self, z, y: z.sum() if z.max() > 1 else z.mean()),
     "a value of a tensor decides": dict(loss=lambda self, z, y: z.sum() * z.mean().item()),
     "aten::median": dict(loss=lambda self, z, y: z.median(1).values.mean()),
+    "index_put would keep one of the values": dict(
+        loss=lambda self, z, y: torch.zeros_like(z).index_put((y,), z, accumulate=True).sum()),
+    "this will cause the ONNX model to be incorrect": dict(
+        loss=lambda self, z, y: torch.zeros_like(z).index_add_(0, y, z).sum()),
     "draws random numbers": dict(loss=lambda self, z, y: (z + torch.randn_like(z)).mean()),
     "Det (node /Det) has no definition": dict(loss=lambda self, z, y: torch.det(self.ctx @ self.ctx.T)),
     "at most 1048576 are allowed": dict(loss=lambda self, z, y: (self.ctx.sum() * LARGE).mean()),
@@ -174,6 +178,9 @@ def test_values_exist_only_in_an_export():
         PLAIN().ctx
 
 
+NORMS = (torch.norm, torch.Tensor.norm, torch.linalg.norm, torch.linalg.vector_norm, torch.std, torch.Tensor.std)
+ADDED, DIVIDED = (torch.index_add, torch.Tensor.index_add), (torch.floor_divide, torch.Tensor.floor_divide,
+                                                            torch.Tensor.__floordiv__)
 ARGUMENTS = {
     F.cross_entropy: [dict(), dict(label_smoothing=0.1), dict(weight=torch.rand(3)), dict(reduction="none"),
                       dict(weight=torch.rand(3), label_smoothing=0.2, reduction="sum"),
@@ -185,15 +192,23 @@ ARGUMENTS = {
     F.huber_loss: [dict(delta=0.3)], F.smooth_l1_loss: [dict(beta=0.3), dict(beta=0.0), dict(reduction="none")],
     F.binary_cross_entropy: [dict(), dict(weight=torch.rand(3))],
     F.triplet_margin_loss: [dict(), dict(swap=True, margin=0.1)], F.cosine_embedding_loss: [dict(), dict(margin=0.2)],
+    **{f: [dict(dim=0, index=torch.tensor([2, 0, 2, 2]), source=torch.rand(4, 3), alpha=0.5),
+           dict(dim=1, index=torch.tensor([1, 0, 1]), source=torch.rand(4, 3))] for f in ADDED},
+    **{f: [dict(), dict(dim=1), dict(dim=(0, 1), keepdim=True)] for f in NORMS},
+    F.pairwise_distance: [dict(), dict(keepdim=True)], torch.cdist: [dict(), dict(p=1.0)],
     F.margin_ranking_loss: [dict(margin=0.1, reduction="sum")], F.hinge_embedding_loss: [dict(margin=0.7)],
 }
 INPUTS = {F.layer_norm: 1, torch.expm1: 1, torch.Tensor.expm1: 1, torch.trace: 1, torch.Tensor.trace: 1,
-          F.triplet_margin_loss: 3, F.cosine_embedding_loss: 3, F.margin_ranking_loss: 3}
+          F.triplet_margin_loss: 3, F.cosine_embedding_loss: 3, F.margin_ranking_loss: 3,
+          **dict.fromkeys(ADDED + NORMS, 1)}
 
 
 @pytest.mark.parametrize("of", REPLACED, ids=lambda f: f.__name__)
 def test_replaced_functions_compute_what_pytorch_does(of):
     torch.manual_seed(1)
+    if of in DIVIDED:  # without gradient
+        assert REPLACED[of](torch.arange(-3, 4), 2).tolist() == of(torch.arange(-3, 4), 2).tolist()
+        return
     for more in ARGUMENTS.get(of, [{}]):
         x = [torch.rand(4, 3, requires_grad=True) for _ in range(INPUTS.get(of, 2))]
         with torch.no_grad():
@@ -213,6 +228,10 @@ def compare(of, x, more):
     want, got = of(*x, **more), REPLACED[of](*x, **more)
     torch.testing.assert_close(got, want)
     torch.testing.assert_close(torch.autograd.grad(got.sum(), x[0])[0], torch.autograd.grad(want.sum(), x[0])[0])
+    if of in (*NORMS, torch.cdist) and more.get("p", 2) == 2:
+        zero = torch.zeros(4, 3, requires_grad=True)
+        norm = REPLACED[of](zero, *[torch.zeros(4, 3) for _ in x[1:]], **more)
+        assert not torch.autograd.grad(norm.sum(), zero)[0].any(), "PyTorch's gradient at 0 is 0"
 
 
 LOSSES = {
@@ -248,8 +267,11 @@ def test_common_losses_are_files(of, tmp_path):
             x[2] = x[2].mean(1)
         if of in (torch.trace, torch.Tensor.trace):
             x = [z @ z.T]
-        return of(*x, **(dict(normalized_shape=x[0].shape[1:]) if of is F.layer_norm else {})).sum()
-    method(LOSSES.get(of, replaced)).export(tmp_path / "m.onnx")
+        more = {F.layer_norm: dict(normalized_shape=x[0].shape[1:]),
+                **dict.fromkeys(ADDED, dict(dim=0, index=y, source=x[0]))}
+        return of(*x, **more.get(of, {})).sum()
+    file = method(LOSSES.get(of, replaced)).export(tmp_path / "m.onnx")
+    assert (b"ReduceL2" in file.read_bytes()) or of not in (*NORMS, F.pairwise_distance, torch.cdist)
 
 
 @pytest.mark.parametrize("page", ["docs/onnx-method.md", "README.md"])
