@@ -85,12 +85,20 @@ func VJPModel(file *graph.File, targets, wrt []string) (*onnx.ModelProto, error)
 	return file.Model(all...)
 }
 
-// WithPullback returns outputs and their Pullback in standard operators, as a file needs them.
+// WithPullback returns outputs and their Pullback in standard operators, as a file needs them. A gradient with the name
+// of one of the outputs, which is a gradient itself, has the name Gradient twice before that of the input.
 func WithPullback(outputs []graph.Output, wrt ...string) ([]graph.Output, error) {
 	dx, err := Pullback(outputs, wrt...)
 	if err != nil {
 		return nil, err
 	}
+
+	for i := range dx {
+		for slices.ContainsFunc(outputs, func(o graph.Output) bool { return o.Name == dx[i].Name }) {
+			dx[i].Name = Gradient + dx[i].Name
+		}
+	}
+
 	return ops.StandardOutputs(slices.Concat(outputs, dx)), nil
 }
 

@@ -204,6 +204,23 @@ func TestFileKeepsWhatTheModelHolds(t *testing.T) {
 	}
 }
 
+// The gradient of the gradient of x^3 is 6x (docs/grad.md).
+func TestGradientOfGradientFile(t *testing.T) {
+	x := graph.New().Input("x", graph.Float, graph.Static(1))
+	m := orttest.Model(t, graph.Output{Name: "y", Node: x.Square().Mul(x)})
+	for _, target := range []string{"y", "grad/x"} {
+		f, err := graph.ReadModel(m)
+		goldentest.NoError(t, err)
+		m, err = grad.VJPModel(f, []string{target}, []string{"x"})
+		goldentest.NoError(t, err)
+	}
+	one := tensor.Of([]float32{1}, 1)
+	in := tensor.Map{"x": tensor.Of([]float32{2}, 1), "cotangent/y": one, "cotangent/grad/x": one}
+	if got := orttest.Run(t, m, "", in)["grad/grad/x"]; got.Data[0] != 12 {
+		t.Errorf("%v, want 6x", got)
+	}
+}
+
 func TestFileErrors(t *testing.T) {
 	for _, c := range []struct{ of, wrt, want string }{
 		{"z", "x", `gradient: no output "z"; the model has y float[N,3], same int64[1], d float[?]`},
