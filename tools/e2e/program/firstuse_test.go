@@ -75,7 +75,7 @@ func TestFoldersAreUsedAgain(t *testing.T) {
 	if _, err := os.Stat(out); err == nil {
 		t.Error("a run that cannot begin leaves a folder")
 	}
-	filetest.Write(t, filepath.Join(out, "rounds.jsonl"), "")
+	filetest.Write(t, filepath.Join(out, ".lock"), "")
 	one := []string{"run", config, "--out", out, "--set", "train.rounds=1"}
 	mustRun(t, one...)
 	first := read(t, out, "prompts.safetensors")

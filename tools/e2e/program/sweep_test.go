@@ -131,6 +131,12 @@ func TestSweepFolders(t *testing.T) {
 		!again.ModTime().Equal(summary.ModTime()) {
 		t.Error("a finished cell ran again")
 	}
+	whole := read(t, out, "fedpha/6/seed-3", record.RoundsFile)
+	filetest.Write(t, filepath.Join(out, "fedpha/6/seed-3", record.RoundsFile), string(whole[:len(whole)-1]))
+	mustRun(t, "sweep", file, "--smoke", "--out", out, "--resume")
+	if again := read(t, out, "fedpha/6/seed-3", record.RoundsFile); !bytes.Equal(again, whole) {
+		t.Errorf("a cut round stays cut: %s", again)
+	}
 	run := filepath.Join(dir, "run")
 	mustRun(t, "run", filepath.Join(dir, "small.yaml"), "--out", run, "--set", "train.rounds=1")
 	for _, c := range []struct {

@@ -1,6 +1,7 @@
 package run
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
@@ -114,12 +115,19 @@ func claimSweep(s *configs.Sweep, dir string, use runfolder.Use) (release func()
 	return release, atomicfile.Write(filepath.Join(dir, configs.PlanFile), atomicfile.Bytes(plan))
 }
 
-// finished reports whether the folder of a cell holds all files of a finished run.
+// finished reports whether the folder of a cell holds all files of a finished run, with all its rounds.
 func finished(dir string, conf experiment.Config) bool {
-	there := func(name string) bool {
-		_, err := os.Stat(filepath.Join(dir, name))
-		return err == nil
+	if runfolder.Has(dir, runfolder.ErrorFile) || conf.Eval.Embeddings > 0 && !runfolder.Has(dir,
+		record.EmbeddingsFile) {
+		return false
 	}
-	return there(record.SummaryFile) && !there(runfolder.ErrorFile) && (conf.Eval.Embeddings == 0 ||
-		there(record.EmbeddingsFile))
+
+	var summary record.Summary
+	text, err := os.ReadFile(filepath.Join(dir, record.SummaryFile))
+	if err != nil || json.Unmarshal(text, &summary) != nil {
+		return false
+	}
+
+	rounds, err := record.Records(dir)
+	return err == nil && len(rounds) == summary.Rounds
 }

@@ -83,8 +83,7 @@ func runSweep(ctx context.Context, sweep *configs.Sweep, flags flags) error {
 	waiting := 0 // cells of other parts
 	if flags.array.Of > 0 {
 		for _, c := range unfinished(dir, sweep.Cells) {
-			_, err := os.Stat(filepath.Join(cellDir(dir, c), runfolder.ErrorFile))
-			if err != nil && run.failed[c.Folder] == "" {
+			if !runfolder.Has(runfolder.CellDir(dir, c.Folder), runfolder.ErrorFile) && run.failed[c.Folder] == "" {
 				waiting++
 			}
 		}
@@ -124,17 +123,10 @@ func runSweep(ctx context.Context, sweep *configs.Sweep, flags flags) error {
 }
 
 // unfinished returns the cells that are not finished.
-func unfinished(dir string, cells []configs.Cell) (out []configs.Cell) {
-	for _, c := range cells {
-		if !finished(cellDir(dir, c), c.Config) {
-			out = append(out, c)
-		}
-	}
-	return out
-}
-
-func cellDir(dir string, c configs.Cell) string {
-	return filepath.Join(dir, filepath.FromSlash(c.Folder))
+func unfinished(dir string, cells []configs.Cell) []configs.Cell {
+	return slices.DeleteFunc(slices.Clone(cells), func(c configs.Cell) bool {
+		return finished(runfolder.CellDir(dir, c.Folder), c.Config)
+	})
 }
 
 // share returns the number of cells that run at a time, and the number of clients that train at a time in a cell whose
@@ -268,7 +260,7 @@ func (r *sweepRun) run(ctx context.Context, cells []configs.Cell, jobs int) erro
 
 // note writes the error of a cell into the folder of the cell.
 func (r *sweepRun) note(c configs.Cell, line string) error {
-	dir := cellDir(r.dir, c)
+	dir := runfolder.CellDir(r.dir, c.Folder)
 	err := os.MkdirAll(dir, 0o755)
 	if err == nil {
 		err = atomicfile.Write(filepath.Join(dir, runfolder.ErrorFile), atomicfile.Bytes([]byte(line+"\n")))
@@ -284,12 +276,8 @@ func (r *sweepRun) note(c configs.Cell, line string) error {
 // full reports whether an error would also stop other cells from writing files: a full disk or quota, a limit on file
 // sizes, or a read-only file system.
 func full(err error) bool {
-	for _, e := range []error{syscall.ENOSPC, syscall.EDQUOT, syscall.EFBIG, syscall.EROFS} {
-		if errors.Is(err, e) {
-			return true
-		}
-	}
-	return false
+	all := []error{syscall.ENOSPC, syscall.EDQUOT, syscall.EFBIG, syscall.EROFS}
+	return slices.ContainsFunc(all, func(e error) bool { return errors.Is(err, e) })
 }
 
 // cell runs a cell, or continues it. It returns a panic as an error with its place in the code.
@@ -300,7 +288,7 @@ func (r *sweepRun) cell(ctx context.Context, cell configs.Cell) (err error) {
 		}
 	}()
 
-	dir := cellDir(r.dir, cell)
+	dir := runfolder.CellDir(r.dir, cell.Folder)
 	if err := os.Remove(filepath.Join(dir, runfolder.ErrorFile)); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}

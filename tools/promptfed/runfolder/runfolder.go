@@ -66,11 +66,18 @@ func Check(dir string, use Use) error {
 		return Occupied{errors.New("--resume continues a run, --force starts it over: give only one of them")}
 	}
 
-	if there, err := begun(dir); err != nil {
-		return err
-	} else if there && !use.Resume && !use.Force {
+	there, err := begun(dir)
+	switch {
+	case err != nil:
+	case there && !use.Resume && !use.Force:
 		return Occupied{fmt.Errorf("%s already holds a run; use --resume to continue it, --force to replace it, or "+
 			"another --out", dir)}
+	case !there && !use.Force && !use.Cell:
+		err = foreign(dir, files)
+	}
+
+	if err != nil {
+		return err
 	}
 
 	if holdsSweep(dir) && !use.Force {
@@ -86,9 +93,17 @@ func Check(dir string, use Use) error {
 	return writable(dir)
 }
 
-func holdsSweep(dir string) bool {
-	_, err := os.Stat(filepath.Join(dir, configs.PlanFile))
-	return err == nil
+// foreign returns an error if a folder that shows no run or sweep holds files or folders with the given names, because
+// a run would remove or replace them.
+func foreign(dir string, names []string) error {
+	has := func(name string) bool { return Has(dir, name) }
+	first := slices.IndexFunc(names, has)
+	if first < 0 || slices.ContainsFunc([]string{identity.File, configs.PlanFile, LockFile}, has) {
+		return nil
+	}
+
+	return Occupied{fmt.Errorf("%s holds no run, but has %s; use another --out, or --force to remove it", dir,
+		names[first])}
 }
 
 // sweepOf returns the folder of the sweep that has dir as a cell, or "".
@@ -127,6 +142,14 @@ func begun(dir string) (bool, error) {
 	}
 
 	return info.Size() > 0 || state.HasCheckpoint(dir), nil
+}
+
+func holdsSweep(dir string) bool { return Has(dir, configs.PlanFile) }
+
+// Has reports whether a run folder has the file or folder of the name.
+func Has(dir, name string) bool {
+	_, err := os.Stat(filepath.Join(dir, name))
+	return err == nil
 }
 
 // writable checks that the folder, or its nearest existing parent, can be written.

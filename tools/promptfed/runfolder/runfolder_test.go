@@ -19,18 +19,13 @@ import (
 	"promptfed/runtime/filetest"
 )
 
-func write(t *testing.T, path, text string) {
-	t.Helper()
-	filetest.Write(t, path, text)
-}
-
 func there(path ...string) bool {
 	_, err := os.Stat(filepath.Join(path...))
 	return err == nil
 }
 
 // A folder with a finished round is refused without --resume or --force. A folder without one is used again, and its
-// unfinished run is removed. Other files stay in any case.
+// unfinished run is removed. A folder that no run has used is refused. Other files stay in any case.
 func TestClaim(t *testing.T) {
 	for _, c := range []struct {
 		what   string
@@ -40,6 +35,7 @@ func TestClaim(t *testing.T) {
 		kept   bool // files of the run
 	}{
 		{"begun only", "", Use{}, "", false},
+		{"no run", "", Use{}, "holds no run, but has rounds.jsonl;", true},
 		{"a finished round", "{}\n", Use{}, "--force", true},
 		{"to go on", "{}\n", Use{Resume: true}, "", true},
 		{"to replace", "{}\n", Use{Force: true}, "", false},
@@ -47,9 +43,12 @@ func TestClaim(t *testing.T) {
 	} {
 		t.Run(c.what, func(t *testing.T) {
 			dir := t.TempDir()
-			write(t, filepath.Join(dir, record.RoundsFile), c.rounds)
-			write(t, filepath.Join(dir, "plots", "accuracy.png"), "")
-			write(t, filepath.Join(dir, "notes.txt"), "mine")
+			if c.what != "no run" {
+				filetest.Write(t, filepath.Join(dir, LockFile), "")
+			}
+			filetest.Write(t, filepath.Join(dir, record.RoundsFile), c.rounds)
+			filetest.Write(t, filepath.Join(dir, "plots", "accuracy.png"), "")
+			filetest.Write(t, filepath.Join(dir, "notes.txt"), "mine")
 			release, err := Claim(dir, c.use)
 			if c.refuse == "" && err != nil || c.refuse != "" && (err == nil || !errors.As(err, new(Occupied)) ||
 				!strings.Contains(err.Error(), c.refuse)) {
@@ -70,9 +69,9 @@ func TestClaim(t *testing.T) {
 // --force replaces the whole sweep by a run.
 func TestCellsFolder(t *testing.T) {
 	dir := t.TempDir()
-	write(t, filepath.Join(dir, configs.PlanFile), `{"name":"s","cells":[{"folder":"p/seed-1"}]}`)
+	filetest.Write(t, filepath.Join(dir, configs.PlanFile), `{"name":"s","cells":[{"folder":"p/seed-1"}]}`)
 	cell := filepath.Join(dir, "p", "seed-1")
-	write(t, filepath.Join(cell, record.RoundsFile), "{}\n")
+	filetest.Write(t, filepath.Join(cell, record.RoundsFile), "{}\n")
 	err := Check(cell, Use{Force: true})
 	if !errors.As(err, new(Occupied)) || !strings.Contains(err.Error(), "is a cell of the sweep in "+dir) {
 		t.Errorf("a run in a cell's folder: %v", err)
@@ -144,7 +143,7 @@ func TestCheckWritesNothing(t *testing.T) {
 	if list, _ := os.ReadDir(dir); len(list) > 0 {
 		t.Errorf("left behind: %v", list)
 	}
-	write(t, filepath.Join(dir, "file"), "")
+	filetest.Write(t, filepath.Join(dir, "file"), "")
 	for _, out := range []string{"file", "file/run", "file/a/b"} {
 		if err := Check(filepath.Join(dir, out), Use{}); err == nil || !strings.Contains(err.Error(), "is a file") {
 			t.Errorf("%s: %v", out, err)

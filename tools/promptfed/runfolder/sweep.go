@@ -28,7 +28,7 @@ func ClaimSweep(sweep *configs.Sweep, dir string, use Use) (release func(), err 
 	case use.Resume && use.Force:
 		return nil, Check(dir, use)
 	case there == nil && (use.Resume || use.Part != ""):
-		kept := func(folder string) bool { return hasResults(cellDir(dir, folder)) }
+		kept := func(folder string) bool { return hasResults(CellDir(dir, folder)) }
 		if restart, err = sweep.CheckSame(dir, kept); err != nil {
 			return nil, Occupied{err}
 		}
@@ -43,9 +43,15 @@ func ClaimSweep(sweep *configs.Sweep, dir string, use Use) (release func(), err 
 		}
 	case single && !use.Force:
 		return nil, Occupied{fmt.Errorf("%s holds a single run, not a sweep; use another --out", dir)}
+	case there != nil && !use.Force:
+		err = foreign(dir, append(sweepFiles, files...))
 	}
 
-	if err := writable(dir); err != nil {
+	if err == nil {
+		err = writable(dir)
+	}
+
+	if err != nil {
 		return nil, err
 	}
 
@@ -54,14 +60,13 @@ func ClaimSweep(sweep *configs.Sweep, dir string, use Use) (release func(), err 
 	}
 
 	for _, folder := range restart {
-		cell := cellDir(dir, folder)
+		cell := CellDir(dir, folder)
 		if hasResults(cell) { // of a cell that the sweep did not have
 			continue
 		}
 		if rounds, err := begun(cell); err == nil && rounds {
 			sweep.Notes = append(sweep.Notes, fmt.Sprintf("cell %s failed, and its configuration has changed: it "+
-				"starts over",
-				folder))
+				"starts over", folder))
 		}
 		if err := Clear(cell); err != nil {
 			release()
@@ -72,13 +77,13 @@ func ClaimSweep(sweep *configs.Sweep, dir string, use Use) (release func(), err 
 	return release, nil
 }
 
-func cellDir(dir, folder string) string { return filepath.Join(dir, filepath.FromSlash(folder)) }
+// CellDir returns the folder of a cell in the folder of a sweep, from its name in the plan.
+func CellDir(dir, folder string) string { return filepath.Join(dir, filepath.FromSlash(folder)) }
 
 // hasResults reports whether a cell has finished rounds and has not failed.
 func hasResults(cell string) bool {
 	there, err := begun(cell)
-	_, failed := os.Stat(filepath.Join(cell, ErrorFile))
-	return err != nil || there && failed != nil
+	return err != nil || there && !Has(cell, ErrorFile)
 }
 
 // worked reports whether a cell of the sweep in a folder has a finished round.
@@ -89,7 +94,7 @@ func worked(dir string) (bool, error) {
 	}
 
 	for _, c := range p.Cells {
-		if there, err := begun(cellDir(dir, c.Folder)); err != nil || there {
+		if there, err := begun(CellDir(dir, c.Folder)); err != nil || there {
 			return there, err
 		}
 	}
@@ -97,11 +102,14 @@ func worked(dir string) (bool, error) {
 	return false, nil
 }
 
+// sweepFiles are the files that only sweeps write.
+var sweepFiles = []string{configs.PlanFile, configs.SweepYAML}
+
 // clearSweep removes the files of a sweep or a run from a folder, and the empty folders below it.
 func clearSweep(dir string) error {
 	if p, err := configs.ReadPlan(dir); err == nil {
 		for _, c := range p.Cells {
-			at := cellDir(dir, c.Folder)
+			at := CellDir(dir, c.Folder)
 			if err := Clear(at); err != nil {
 				return err
 			}
@@ -111,7 +119,7 @@ func clearSweep(dir string) error {
 		}
 	}
 
-	for _, name := range []string{configs.PlanFile, configs.SweepYAML} {
+	for _, name := range sweepFiles {
 		if err := os.Remove(filepath.Join(dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("cannot remove what the folder holds: %w; use another --out", err)
 		}
