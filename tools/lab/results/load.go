@@ -173,16 +173,13 @@ func (l *loader) folder(dir string) error {
 			return nil
 		}
 
-		if l.seen[path] {
+		if l.seen[path] || ofRun(path) {
 			return fs.SkipDir
 		}
 
 		l.seen[path] = true
 		l.plan(path)
-		if l.run(path) {
-			return fs.SkipDir
-		}
-
+		l.run(path)
 		return nil
 	})
 }
@@ -200,7 +197,7 @@ func (l *loader) plan(dir string) *planned {
 	}
 
 	if err == nil {
-		found = &planned{Plan: &Plan{*plan, dir}, at: map[string]int{}, runs: make([]*Run, len(plan.Cells))}
+		found = &planned{Plan: &Plan{Plan: *plan, Dir: dir}, at: map[string]int{}, runs: make([]*Run, len(plan.Cells))}
 		for i, c := range plan.Cells {
 			found.at[found.folder(c)] = i
 		}
@@ -212,7 +209,7 @@ func (l *loader) plan(dir string) *planned {
 }
 
 // run reads a folder if it is a run, or a cell that failed before it became a run.
-func (l *loader) run(dir string) bool {
+func (l *loader) run(dir string) {
 	var found *planned
 	for above := dir; found == nil && above != filepath.Dir(above); above = filepath.Dir(above) {
 		found = l.plan(above)
@@ -224,7 +221,7 @@ func (l *loader) run(dir string) bool {
 	}
 
 	if !isRun(dir) && !(isCell && isFile(dir, runfolder.ErrorFile)) {
-		return false
+		return
 	}
 
 	run, notes := l.read(dir)
@@ -238,11 +235,10 @@ func (l *loader) run(dir string) bool {
 	default:
 		run.Seed = found.Cells[index].Seed
 		found.runs[index], found.notes = run, append(found.notes, notes...)
-		return true
+		return
 	}
 
 	l.loose, l.notes = append(l.loose, run), append(l.notes, notes...)
-	return true
 }
 
 // within reports whether a path equals root or lies below it.

@@ -13,6 +13,7 @@ import (
 	"promptfed/federation/experiment/identity"
 	"promptfed/federation/methods/parts/layer"
 	"promptfed/runtime/filetest"
+	"promptfed/runtime/goldentest"
 )
 
 // put writes files below a folder: name, text, name, text.
@@ -56,9 +57,7 @@ func identify(t *testing.T, dir string, seed int, values ...string) {
 	for i := 0; i < len(values); i += 2 {
 		id.Values[values[i]] = values[i+1]
 	}
-	if err := id.Write(dir); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, id.Write(dir))
 }
 
 func load(t *testing.T, dirs ...string) *Results {
@@ -79,6 +78,9 @@ func TestLoadLooseRuns(t *testing.T) {
 	finished(t, filepath.Join(dir, "deep", "y"), "same", "promptfl", 1, [2]float64{.5, .5})
 	identify(t, filepath.Join(dir, "deep", "x"), 1, "method", "promptfl", "train.lr", "1")
 	identify(t, filepath.Join(dir, "deep", "y"), 1, "method", "promptfl", "train.lr", "2")
+	finished(t, filepath.Join(dir, "a", "in"), "in", "promptfl", 2, [2]float64{.5, .5})
+	finished(t, filepath.Join(dir, "a", "plots"), "plots", "promptfl", 3, [2]float64{.5, .5})
+	identify(t, filepath.Join(dir, "a", "in"), 2, "train.lr", "3")
 	put(t, dir, "no-run/config.yaml", "name: c", "no-run/notes.txt", "", "a/checkpoint/rounds.jsonl", "")
 	r := load(t, dir, dir+"/a")
 	var names []string
@@ -88,10 +90,10 @@ func TestLoadLooseRuns(t *testing.T) {
 			t.Errorf("%s has labels %v", g.Name, g.Labels)
 		}
 	}
-	if got := strings.Join(names, "; "); got != "a; b; same, train.lr=1; same, train.lr=2" {
+	if got := strings.Join(names, "; "); got != "a; in; b; same, train.lr=1; same, train.lr=2" {
 		t.Errorf("groups %s", got)
 	}
-	b := r.Groups[1]
+	b := r.Groups[2]
 	if len(b.Runs) != 2 || b.Runs[0].Seed != 2 || b.Runs[1].Seed != 10 || b.Method() != "fedpha + fedprox" {
 		t.Errorf("group b: %+v", b)
 	}

@@ -44,6 +44,12 @@ func isRun(dir string) bool {
 		(isFile(dir, identity.File) || isFile(dir, record.RoundsFile) || isFile(dir, client.StoreFile))
 }
 
+// ofRun reports whether a folder is one that the run above it writes, in which there are no runs.
+func ofRun(dir string) bool {
+	own := []string{record.CheckFolder, runfolder.ServerFolder, runfolder.TensorBoardFolder, "plots"}
+	return slices.Contains(own, filepath.Base(dir)) && isRun(filepath.Dir(dir))
+}
+
 func isFile(dir, name string) bool {
 	info, err := os.Stat(filepath.Join(dir, name))
 	return err == nil && info.Mode().IsRegular()

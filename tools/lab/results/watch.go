@@ -82,13 +82,13 @@ func Fingerprint(dirs ...string) uint64 {
 
 		_ = filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
 			switch {
-			case err != nil:
+			case err != nil, e.IsDir() && ofRun(path):
 				return fs.SkipDir
 			case !e.IsDir():
 				return nil
 			case isRun(path):
 				stampRun(digest, path)
-				return fs.SkipDir
+				return nil
 			}
 			stampFile(digest, filepath.Join(path, configs.PlanFile))
 			stampFile(digest, filepath.Join(path, runfolder.ErrorFile))

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"promptfed/runtime/filetest"
+	"promptfed/runtime/goldentest"
 )
 
 // A cache rereads exactly the changed runs. The fingerprint changes with every relevant file and with no other file.
@@ -39,9 +40,7 @@ func TestCacheAndStamp(t *testing.T) {
 	changed("two runs", true)
 	write("a/experiment.json", "{}")
 	changed("an identity", true)
-	if err := os.Remove(filepath.Join(dir, "a/experiment.json")); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, os.Remove(filepath.Join(dir, "a/experiment.json")))
 	changed("its removal", true)
 	changed("nothing", false)
 	write("a/checkpoint/server.safetensors", "x")
@@ -65,16 +64,12 @@ func TestCacheAndStamp(t *testing.T) {
 	if a3 == a || b3 != b || len(a3.Rounds) != 2 {
 		t.Errorf("after a round of a: %d rounds, b read again: %v", len(a3.Rounds), b3 != b)
 	}
-	if err := b3.Tag([]string{"good", "best"}, nil); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, b3.Tag([]string{"good", "best"}, nil))
 	changed("tags", true)
 	if _, b4 := load(); !slices.Equal(b4.Tags, []string{"best", "good"}) {
 		t.Errorf("tags %v", b4.Tags)
 	}
-	if err := os.Chtimes(filepath.Join(dir, "b/config.yaml"), time.Time{}, time.Now().Add(time.Hour)); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, os.Chtimes(filepath.Join(dir, "b/config.yaml"), time.Time{}, time.Now().Add(time.Hour)))
 	changed("a file's time", true)
 	for _, bad := range []string{"", "a b", "a,b", "a|b", "\x01"} {
 		if err := b.Tag([]string{bad}, nil); err == nil {
@@ -85,4 +80,8 @@ func TestCacheAndStamp(t *testing.T) {
 	if all, err := c.Load(dir); err != nil || len(all.Notes) != 2 || len(all.Groups[1].Runs[0].Tags) != 0 {
 		t.Errorf("a tag that is none: %+v, %v", all.Notes, err)
 	}
+	changed("such tags", true)
+	write("a/in/config.yaml", "")
+	write("a/in/rounds.jsonl", line)
+	changed("a run below a run", true)
 }
