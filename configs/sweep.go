@@ -100,7 +100,7 @@ func loadSweep(path string, text []byte, options SweepOptions) (*Sweep, error) {
 	}
 
 	for _, text := range options.Grid {
-		axis, err := gridAxis(text)
+		axis, err := gridAxis(text, sections.Sweep.Axes)
 		if err != nil {
 			return nil, err
 		}

@@ -17,6 +17,9 @@ import (
 	"promptfed/runtime/oneline"
 )
 
+// reservedAxes are names that reports use for something else than an axis of a sweep.
+var reservedAxes = []string{DomainAxis, MetricAxis, "seed"}
+
 // axes checks the axes of the section and expands their short forms.
 func (s SweepSection) axes() ([]Axis, error) {
 	var out []Axis
@@ -27,7 +30,7 @@ func (s SweepSection) axes() ([]Axis, error) {
 			return nil, fmt.Errorf("sweep.axes[%d] has no name", i)
 		case strings.ContainsFunc(section.Name, unicode.IsControl):
 			return nil, fmt.Errorf("sweep.axes[%d]: %q is more than one line", i, section.Name)
-		case section.Name == DomainAxis || section.Name == "seed":
+		case slices.Contains(reservedAxes, section.Name):
 			return nil, fmt.Errorf("sweep.axes: the name %q is reserved; give the axis another name", section.Name)
 		case seen[section.Name]:
 			return nil, fmt.Errorf("sweep.axes: two axes are called %s", section.Name)
@@ -45,8 +48,9 @@ func (s SweepSection) axes() ([]Axis, error) {
 	return out, nil
 }
 
-// gridAxis reads an axis as in train.lr=0.01,0.05. It has the name of the key without its section.
-func gridAxis(text string) (axis AxisSection, err error) {
+// gridAxis reads an axis as in train.lr=0.01,0.05. It has the name of the key, without its section if no other axis has
+// that name.
+func gridAxis(text string, others []AxisSection) (axis AxisSection, err error) {
 	key, values, ok := strings.Cut(text, "=")
 	why := ""
 	if ok {
@@ -61,6 +65,11 @@ func gridAxis(text string) (axis AxisSection, err error) {
 	}
 
 	axis.Key, axis.Name = key, key[strings.LastIndexByte(key, '.')+1:]
+	other := func(a AxisSection) bool { return a.Name == axis.Name && a.Key != key }
+	if slices.Contains(reservedAxes, axis.Name) || slices.ContainsFunc(others, other) {
+		axis.Name = key
+	}
+
 	return axis, nil
 }
 

@@ -380,6 +380,7 @@ func TestSweepErrors(t *testing.T) {
 			"one of these forms"}},
 		{in("{key: train.lr, values: [1]}", ""), SweepOptions{}, []string{"sweep.axes[0]", "no name"}},
 		{in("{name: seed, key: train.lr, values: [1]}", ""), SweepOptions{}, []string{"seed", "another name"}},
+		{in("{name: metric, key: train.lr, values: [1]}", ""), SweepOptions{}, []string{"metric", "another name"}},
 		{in("{name: a, key: seed, values: [1]}", ""), SweepOptions{}, []string{"sweep.seeds"}},
 		{in(axis+","+axis, ""), SweepOptions{}, []string{"two axes", "a"}},
 		{in("{name: a, points: [{label: x}, {label: x}]}", ""), SweepOptions{}, []string{"axis a", `two points`,
@@ -710,6 +711,10 @@ func TestGridOfTheCommandLine(t *testing.T) {
 	}
 	if c := s.Cells[3]; c.Config.Train.LR != 0.05 || c.Config.Method != "coop" || c.Labels["lr"] != "0.05" {
 		t.Errorf("%+v", c)
+	}
+	s = sweep(t, run, SweepOptions{Grid: []string{"partition.kind=iid", "attack.kind=scaled", "partition.seed=3"}})
+	if l := s.Cells[0].Labels; l["kind"] != "iid" || l["attack.kind"] != "scaled" || l["partition.seed"] != "3" {
+		t.Errorf("labels %v", l)
 	}
 	for grid, say := range map[string]string{"train.lr": "--grid train.lr: expected key=value,value",
 		"=1": "expected key", "train.lr=[": "expected key", "train.lr=": "expected key",

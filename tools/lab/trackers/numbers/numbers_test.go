@@ -110,6 +110,10 @@ func TestWrite(t *testing.T) {
 	if n := strings.Count(strings.Join(got, "\n"), "summary."); n != 2 {
 		t.Errorf("%d lines of the summary; last is a metric", n)
 	}
+	all.Groups[0].Plan = &results.Plan{} // whose axis may have the name that single runs have
+	if _, err := Write(&text, CSV, all, dir); err != nil || !strings.Contains(text.String(), ",axis.run,") {
+		t.Errorf("without the axis of a sweep: %v, %s", err, text.String())
+	}
 	type line struct {
 		Run     string   `parquet:"run"`
 		Clients *int64   `parquet:"partition.clients"`

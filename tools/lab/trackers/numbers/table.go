@@ -23,10 +23,9 @@ const SummaryKey = "summary"
 func Write(w io.Writer, form string, loaded *results.Results, from string) (rows int, err error) {
 	columns := []column{{"run", text}, {"sweep", optional}, {"method", text}, {"seed", unsigned}}
 	var axes []string
-	for _, a := range results.Axes(loaded.Groups) {
-		if a.Name != results.RunAxis {
-			axes, columns = append(axes, a.Name), append(columns, column{"axis." + a.Name, optional})
-		}
+	planned := slices.DeleteFunc(slices.Clone(loaded.Groups), func(g *results.Group) bool { return g.Plan == nil })
+	for _, a := range results.Axes(planned) {
+		axes, columns = append(axes, a.Name), append(columns, column{"axis." + a.Name, optional})
 	}
 
 	settings, values := settingsOf(loaded)
@@ -56,7 +55,7 @@ func Write(w io.Writer, form string, loaded *results.Results, from string) (rows
 
 			for _, a := range axes {
 				columns = append(columns, nil)
-				if label, ok := group.Labels[a]; ok {
+				if label, ok := group.Labels[a]; ok && group.Plan != nil {
 					columns[len(columns)-1] = label
 				}
 			}
