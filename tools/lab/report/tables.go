@@ -154,7 +154,8 @@ func (v *view) compareIn(metric results.Metric, level results.Level) {
 		title += ": " + v.name
 	}
 
-	v.tests = append(v.tests, tables.Pairs(title, v.axis, metric, metric.TitleOf(v.groups), some))
+	v.tests = append(v.tests, tables.Pairs(title, results.Paired(v.groups, v.axis, v.control()), metric,
+		metric.TitleOf(v.groups), some))
 }
 
 // evaluationOf returns the name of an evaluation for a title; empty for none and for both.

@@ -6,10 +6,12 @@ import (
 	"math"
 	"runtime"
 	"slices"
+	"strings"
 
 	"golang.org/x/sync/errgroup"
 
 	"promptfed/federation/engine/metrics"
+	"promptfed/federation/experiment/identity"
 	"promptfed/tools/lab/stats"
 )
 
@@ -204,6 +206,41 @@ func differences(a, b map[string][]float64, order []string) (out [][]float64, ke
 	}
 
 	return out, keys
+}
+
+// Paired describes the pairs of Compare in two sentences, after a comma: the labels, and what the runs of a pair have
+// in common. Within one sweep that is all but the axis.
+func Paired(groups []*Group, axis, control string) string {
+	paired := map[string][]*identity.Identity{}
+	for _, g := range groups {
+		for _, r := range g.Done() {
+			if r.Identity != nil && (g.Plan == nil || g.Plan.Merged) {
+				key := pairKey(g, axis, r)
+				paired[key] = append(paired[key], r.Identity)
+			}
+		}
+	}
+
+	differ := map[string]bool{}
+	for _, runs := range paired {
+		for _, key := range identity.CommonKeys(identity.DifferingKeys(runs), runs) {
+			if !strings.HasSuffix("."+key, "."+axis) && (axis != "method" || rankOfKey(key) > 2) {
+				differ[key] = true
+			}
+		}
+	}
+
+	labels, rest := "every pair of labels of "+axis, " and differs in nothing else."
+	if control != "" {
+		labels = fmt.Sprintf("each label of %s against %s", axis, control)
+	}
+
+	if len(differ) > 0 {
+		rest = fmt.Sprintf(" and, beside its labels of %s, differs in %s.", axis,
+			strings.Join(SortedKeys(differ), ", "))
+	}
+
+	return labels + ". A pair of runs has the same seed" + rest
 }
 
 // fill computes all fields except the corrected p values.

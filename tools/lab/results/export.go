@@ -137,9 +137,9 @@ func (r *Run) Export(folder string) RunJSON {
 func (j *JSON) Add(p *Plan, axis string, m Metric, list []Comparison) {
 	for _, c := range list {
 		j.Significance = append(j.Significance, ComparisonJSON{p.Sweep(), axis, m.Name, c.A, c.B, c.Level, c.Runs,
-			c.N, finite(c.Difference),
-			finite(c.Low), finite(c.High), finite(c.Cohen), finite(c.RankBiserial), finite(c.T.Statistic),
-			finite(c.T.P), finite(c.HolmT), finite(c.Wilcoxon.Statistic), finite(c.Wilcoxon.P), finite(c.HolmWilcoxon)})
+			c.N, finite(c.Difference), finite(c.Low), finite(c.High), finite(c.Cohen), finite(c.RankBiserial),
+			finite(c.T.Statistic), finite(c.T.P), finite(c.HolmT), finite(c.Wilcoxon.Statistic), finite(c.Wilcoxon.P),
+			finite(c.HolmWilcoxon)})
 	}
 }
 

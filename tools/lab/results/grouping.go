@@ -288,7 +288,7 @@ func (p *planned) merge(other *planned) error {
 		p.Name += " + " + other.Name
 	}
 
-	p.Smoke, p.Card = p.Smoke || other.Smoke, cmp.Or(p.Card, other.Card)
+	p.Merged, p.Smoke, p.Card = true, p.Smoke || other.Smoke, cmp.Or(p.Card, other.Card)
 	for _, group := range other.groups {
 		group.Plan = p.Plan
 		at := slices.IndexFunc(p.groups, func(o *Group) bool { return o.Has(group.Labels) })

@@ -26,7 +26,8 @@ type Results struct {
 // Plan is the plan of a sweep and its folder.
 type Plan struct {
 	configs.Plan
-	Dir string
+	Dir    string
+	Merged bool // of several sweeps, whose runs may differ in more than the axes
 }
 
 // Sweep returns the name of the sweep; empty for nil, which stands for no plan.

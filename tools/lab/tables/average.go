@@ -104,6 +104,7 @@ func (b *builder) average(labels map[string]string, axes []string) Cell {
 	for _, c := range cells {
 		stats = append(stats, c.Stat)
 		out.Planned, out.data = max(out.Planned, c.Planned), out.data+c.data+"\n"
+		out.groups = append(out.groups, c.groups...)
 		views[c.View], absent = true, absent && c.Absent
 	}
 

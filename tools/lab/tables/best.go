@@ -3,51 +3,74 @@ package tables
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
+	"strings"
 )
 
 // methodAxis is the axis of the competing labels, if a grid has it.
 const methodAxis = "method"
 
 // best marks the best and the second best of comparable cells: cells that differ only in the method, or without an axis
-// of methods, cells of one column. Cells of different evaluations, metrics or test data are not comparable. Costs,
-// deviations and losses have no marks (metrics.Definition.Lower). Numbers that look equal in the table share a place.
+// of methods, cells of one column. Cells of different evaluations, metrics, test data or points are not comparable.
+// Costs, deviations and losses have no marks (metrics.Definition.Lower). Numbers that look equal in the table share a
+// place.
 func (b *builder) best() {
-	compared, data := map[string][]*Cell{}, map[string]string{}
-	axes := slices.Concat(b.Rows, b.Columns)
-	byMethod := slices.Contains(axes, methodAxis)
+	compared := map[string][]*Cell{}
+	byMethod := slices.Contains(slices.Concat(b.Rows, b.Columns), methodAxis)
 	for _, row := range b.table.Rows {
 		for j, cell := range row.Cells {
-			if cell.Blank || cell.Stat.N() == 0 || cell.Metric.Lower || byMethod &&
-				cell.Labels[methodAxis] == AverageLabel || !byMethod && slices.Contains(row.Labels, AverageLabel) {
+			if cell.Blank || cell.Stat.N() == 0 || byMethod && cell.Labels[methodAxis] == AverageLabel ||
+				!byMethod && slices.Contains(row.Labels, AverageLabel) {
 				continue
 			}
 
 			key := fmt.Sprint(j)
 			if byMethod {
-				key = ""
-				for _, a := range axes {
-					if a != methodAxis {
-						key += fmt.Sprintf("%q ", cell.Labels[a])
-					}
-				}
+				others := maps.Clone(cell.Labels)
+				delete(others, methodAxis)
+				key = fmt.Sprintf("%q", others)
 			}
 
 			key += fmt.Sprintf(" %q %q", cell.View, cell.Metric.Name)
-			if other, ok := data[key]; ok && other != cell.data {
-				b.table.severalData = true
-			}
-
-			data[key] = cell.data
-			key += fmt.Sprintf(" %q", cell.data)
 			compared[key] = append(compared[key], &row.Cells[j])
 		}
 	}
 
 	for _, cells := range compared {
-		rank(cells)
+		byData := map[string][]*Cell{}
+		for _, c := range complete(cells) {
+			if !c.Metric.Lower {
+				byData[c.data] = append(byData[c.data], c)
+			}
+		}
+
+		b.table.severalData = b.table.severalData || len(byData) > 1
+		for _, cells := range byData {
+			rank(cells)
+		}
 	}
+}
+
+// complete returns the cells that average all points of the grid that any of the cells averages. The others get a note.
+func complete(cells []*Cell) []*Cell {
+	points := map[string]bool{}
+	for _, c := range cells {
+		for _, g := range c.groups {
+			averaged := maps.Clone(g.Labels)
+			maps.DeleteFunc(averaged, func(axis, label string) bool { return c.Labels[axis] == label })
+			points[fmt.Sprint(averaged)] = true
+		}
+	}
+
+	return slices.DeleteFunc(cells, func(c *Cell) bool {
+		if len(c.groups) < len(points) {
+			c.why = strings.TrimPrefix(fmt.Sprintf("%s; over %d of %d points of the averaged axes, not compared", c.why,
+				len(c.groups), len(points)), "; ")
+		}
+		return len(c.groups) < len(points)
+	})
 }
 
 func rank(cells []*Cell) {

@@ -151,8 +151,8 @@ func (b *builder) build() *Table {
 	b.prune()
 	b.place()
 	b.fewer()
-	b.number()
 	b.best()
+	b.number()
 	b.finish()
 	return b.table
 }
@@ -216,7 +216,7 @@ func (b *builder) cell(labels map[string]string) Cell {
 		groups = having(groups, cell.Metric)
 	}
 
-	cell.Blank = len(groups) == 0
+	cell.Blank, cell.groups = len(groups) == 0, groups
 	cell.Factor, cell.Unit = b.shownIn(cell.Metric)
 	var stats []results.Stat
 	seeds := map[uint64]bool{}

@@ -11,9 +11,9 @@ import (
 	"promptfed/tools/lab/stats"
 )
 
-// Pairs returns the table of comparisons along an axis, with the metric's title in words: a line for each pair of
-// labels. It omits columns without any value.
-func Pairs(name, axis string, m results.Metric, title string, list []results.Comparison) *Table {
+// Pairs returns the table of comparisons, with the metric's title and its pairs (results.Paired) in words: a line for
+// each pair of labels. It omits columns without any value.
+func Pairs(name, paired string, m results.Metric, title string, list []results.Comparison) *Table {
 	factor, unit := 1., ""
 	if m.Unit == metrics.Percent {
 		factor, unit = 100, " (points)"
@@ -53,8 +53,7 @@ func Pairs(name, axis string, m results.Metric, title string, list []results.Com
 		table.addRow(append([]string{c.A, c.B}, kept(rows[i])...))
 	}
 
-	table.Caption = append([]string{fmt.Sprintf("%s%s, every pair of labels of %s.", Capital(title), unit, axis),
-		"A pair of runs has the same seed and differs in nothing else."}, results.Cautions(list)...)
+	table.Caption = append([]string{fmt.Sprintf("%s%s, %s", Capital(title), unit, paired)}, results.Cautions(list)...)
 	switch {
 	case overClients:
 		table.Caption = append(table.Caption, "Clients of a run share its server and its seed: they are described, "+

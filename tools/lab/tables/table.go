@@ -135,6 +135,7 @@ type Cell struct {
 	Absent  bool    // the method does not have that evaluation
 	why     string  // text of that note
 	data    string  // test data of the clients: cells with different data are not comparable
+	groups  []*results.Group
 }
 
 // Number is a number of a paper, in the displayed unit of the cell.

@@ -6,6 +6,7 @@ import (
 	"flag"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -135,6 +136,19 @@ func TestPaperLayout(t *testing.T) {
 	}
 }
 
+// A cell without a point that the cells beside it average is not compared with them, and a note says so.
+func TestUnequalPoints(t *testing.T) {
+	groups := sweep(t, "")
+	groups[4].Runs[0].TestData = "other" // of F&2 on cat
+	layout := Layout{Rows: []string{"method"}, Columns: []string{"data"}}
+	text := build(t, slices.Delete(groups, 5, 6), layout).Terminal(whole)
+	goldentest.Contains(t, strings.Join(strings.Fields(text), " "), "F&2 62.00 ± 2.83 [1] *71.00", "[1] over 1 of 2 "+
+		"points of the averaged axes, not compared")
+	if strings.Contains(text, "do not all have") {
+		t.Error(text)
+	}
+}
+
 // Every line of the CSV has as many fields as the head, and labels survive a round trip.
 func TestCSVReadsBack(t *testing.T) {
 	var b strings.Builder
@@ -205,9 +219,7 @@ func TestSets(t *testing.T) {
 		}
 	}
 	tab, err := Build(groups, Layout{Rows: []string{"method"}, Columns: []string{SetAxis}, Average: "row"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	if got := strings.Join(tab.Heads(), "|") + "|" + tab.Text(tab.Rows[0].Cells[0]); got != "method|without "+
 		"cat|without dog|Average|25.00 ± 7.07" {
 		t.Error(got)
@@ -262,9 +274,7 @@ func TestNoBestOfCosts(t *testing.T) {
 	}
 	names := []string{"last", "f1", "worst", "client-std", "loss", "bytes", "seconds", "total-bytes"}
 	tab, err := Build(groups, Layout{Rows: []string{"method"}, Columns: []string{MetricAxis}, Metrics: names})
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	for _, r := range tab.Rows {
 		for j, c := range r.Cells {
 			if want := r.Labels[0] == "promptfl" && j < 3; c.Best != want {
@@ -290,9 +300,7 @@ func TestSeedsOfCells(t *testing.T) {
 		groups = append(groups, g)
 	}
 	tab, err := Build(groups, Layout{Rows: []string{"method"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	text := tab.Terminal(whole) // by hand: 10, 20, 30 deviate by 10, and 10, 20 by 10/sqrt(2)
 	goldentest.Contains(t, text, "20.00 ± 10.00", "15.00 ± 7.07 [1]", "(n-1) over n = 2 to 3 seeds: 0, 1, 2",
 		"[1] over n = 2 seeds, where other numbers of the table are over 3")
