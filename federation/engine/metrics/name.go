@@ -84,7 +84,8 @@ func ParseName(full string) (Name, error) {
 	isPercent := number == nil && percent >= 0 && percent <= 100
 	switch {
 	case !ok, parsed.View != "" && !d.Evaluated, (d.Argument != "") != (argument != ""), colon && argument == "",
-		d.Argument == PercentPlaceholder && !isPercent, DescribeWindow(parsed.Window) == "", given && window == First:
+		d.Argument == PercentPlaceholder && !isPercent, DescribeWindow(parsed.Window) == "",
+		given && slices.Contains([]string{window, d.Window}, First):
 		return parsed, fmt.Errorf("unknown metric %q: %s", full, configtags.Suggest(full, Names(),
 			"docs/evaluation.md lists all metrics"))
 	}

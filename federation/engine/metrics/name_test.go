@@ -38,7 +38,7 @@ func TestParseName(t *testing.T) {
 	}
 	for _, full := range []string{"", "x", "all", "first", "f1@first", "f1@x", "f1@", "f1:x", "f1:", "domain",
 		"domain:", "rounds-to:x", "rounds-to:NaN", "rounds-to:-5", "rounds-to", "global/bytes", "other/f1",
-		"last@last5", "rounds-to:60@first"} {
+		"last@last5", "rounds-to:60@first", "rounds-to:60@last"} {
 		if n, err := ParseName(full); err == nil || !strings.HasPrefix(err.Error(), `unknown metric "`+full+`": `) ||
 			!strings.HasSuffix(err.Error(), "docs/evaluation.md lists all metrics") {
 			t.Errorf("%s: %+v, %v", full, n, err)

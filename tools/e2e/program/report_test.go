@@ -1,6 +1,7 @@
 package program
 
 import (
+	"context"
 	"encoding/csv"
 	"encoding/json"
 	"fmt"
@@ -60,11 +61,11 @@ func madeSweep(t *testing.T, dir, card string) {
 
 // writeReports writes the standard report.
 func writeReports(dirs []string, out string) (*report.Report, error) {
-	r, err := report.New(dirs, out, report.Standard())
+	r, err := report.New(context.Background(), dirs, out, report.Standard())
 	if err != nil {
 		return nil, err
 	}
-	_, err = r.Write()
+	_, err = r.Write(context.Background())
 	return r, err
 }
 

@@ -96,9 +96,9 @@ func (b *tab) complete(rows map[string]string) {
 func TestPageOfEveryState(t *testing.T) {
 	root := t.TempDir()
 	rows := states(t, root)
-	r, err := report.New([]string{root}, root, report.Options{Formats: []string{"html"}})
+	r, err := report.New(t.Context(), []string{root}, root, report.Options{Formats: []string{"html"}})
 	if err == nil {
-		_, err = r.Write()
+		_, err = r.Write(t.Context())
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -23,7 +23,7 @@ import (
 func TestOneColourInFigures(t *testing.T) {
 	v := contested(t, 2)
 	slices.Reverse(v.groups) // B is the first
-	v.draw(nil)
+	v.draw(t.Context(), nil)
 	want := map[string]string{"accuracy-global": "A", "accuracy-personal": "AB", "clients-global": "A",
 		"clients-personal": "AB", "significance-global": "", "significance-personal": ""}
 	for _, f := range v.figures {

@@ -2,6 +2,7 @@ package report
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -40,8 +41,9 @@ func (v *view) note(format string, a ...any) {
 	v.Notes = append(v.Notes, oneline.Text(fmt.Errorf(format, a...).Error()))
 }
 
-// draw makes the card's figures and the standard figures. A figure that cannot be drawn becomes a note.
-func (v *view) draw(card *configs.PaperTable) {
+// draw makes the card's figures and, until the context ends, the standard figures. A figure that cannot be drawn
+// becomes a note.
+func (v *view) draw(ctx context.Context, card *configs.PaperTable) {
 	drawn := map[string]bool{}
 	if card != nil {
 		for i, f := range card.Figures {
@@ -52,7 +54,7 @@ func (v *view) draw(card *configs.PaperTable) {
 
 	for _, p := range panels {
 		for _, file := range p.files {
-			if f := (configs.Figure{Kind: p.kind, X: file[1]}); !drawn[f.Kind+alongOf(f)] {
+			if f := (configs.Figure{Kind: p.kind, X: file[1]}); ctx.Err() == nil && !drawn[f.Kind+alongOf(f)] {
 				v.add(file[0], f)
 			}
 		}

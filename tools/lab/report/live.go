@@ -1,6 +1,7 @@
 package report
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -64,7 +65,7 @@ func (p *livePage) report() (page.Report, error) {
 		report.heading, report.subtitle = p.last.heading, p.last.subtitle
 		report.main, report.more, report.tests, report.kept = p.last.main, p.last.more, p.last.tests, p.runs
 	} else {
-		if err := report.build(); err != nil {
+		if err := report.build(context.Background()); err != nil {
 			return page.Report{}, err
 		}
 		var folders []string

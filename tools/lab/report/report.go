@@ -1,6 +1,8 @@
 package report
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -82,7 +84,7 @@ type Report struct {
 }
 
 // New returns the report on the runs and sweeps in some folders. Write writes its files into the folder out.
-func New(dirs []string, out string, options Options) (*Report, error) {
+func New(ctx context.Context, dirs []string, out string, options Options) (*Report, error) {
 	load := results.Load
 	if options.Merge {
 		load = results.LoadMerged
@@ -107,17 +109,17 @@ func New(dirs []string, out string, options Options) (*Report, error) {
 	}
 
 	r := &Report{Options: options, Results: found, folder: folder}
-	return r, r.build()
+	return r, r.build(ctx)
 }
 
 // build computes the common data of the files.
-func (r *Report) build() error {
+func (r *Report) build(ctx context.Context) error {
 	r.Select(r.View)
 	r.json = r.Export(r.folder)
 	r.heading, r.subtitle = r.title()
 	for _, p := range append(slices.Clone(r.Plans), nil) {
 		if groups := r.Of(p); len(groups) > 0 {
-			if err := r.part(p, groups); err != nil {
+			if err := r.part(ctx, p, groups); err != nil {
 				return err
 			}
 		}
@@ -128,7 +130,7 @@ func (r *Report) build() error {
 }
 
 // part makes the tables, tests and figures of a sweep, or of the runs without a sweep.
-func (r *Report) part(plan *results.Plan, groups []*results.Group) error {
+func (r *Report) part(ctx context.Context, plan *results.Plan, groups []*results.Group) error {
 	layout := r.layout(plan, groups)
 	main, err := tables.Build(groups, layout)
 	if err != nil {
@@ -151,6 +153,11 @@ func (r *Report) part(plan *results.Plan, groups []*results.Group) error {
 		return err
 	}
 
+	has := func(g *results.Group) bool { return g.Stat(view.metric).N() > 0 }
+	if r.Metric != "" && !slices.ContainsFunc(groups, has) {
+		view.note("%s: no finished run has %s", cmp.Or(view.name, "runs"), r.Metric)
+	}
+
 	r.json.Measure(view.metric)
 	if each := view.each(view.metric); len(each) > 1 {
 		for _, m := range each {
@@ -163,10 +170,10 @@ func (r *Report) part(plan *results.Plan, groups []*results.Group) error {
 	view.compare()
 	view.rank(layout.Card)
 	if slices.Contains(r.Formats, "plots") || slices.Contains(r.Formats, "html") {
-		view.draw(layout.Card)
+		view.draw(ctx, layout.Card)
 	}
 
-	return nil
+	return ctx.Err()
 }
 
 // Tables returns the main tables: one for each sweep, and one for the runs without a sweep.
@@ -177,7 +184,7 @@ func (r *Report) Content() *results.JSON { return r.json }
 
 // Write writes the files of the formats into the report's folder, which it creates if necessary. It returns their names
 // in the folder.
-func (r *Report) Write() ([]string, error) {
+func (r *Report) Write(ctx context.Context) ([]string, error) {
 	if err := os.MkdirAll(r.folder, 0o755); err != nil {
 		return nil, fmt.Errorf("cannot make the report folder: %w; use another --out", err)
 	}
@@ -214,6 +221,9 @@ func (r *Report) Write() ([]string, error) {
 
 	if has("plots") {
 		for _, f := range r.figures {
+			if ctx.Err() != nil {
+				return written, ctx.Err()
+			}
 			errs = append(errs, figures.Save(f.drawn, filepath.Join(r.folder, "plots"), f.file))
 			written = append(written, "plots/"+f.file+".png", "plots/"+f.file+".svg")
 		}

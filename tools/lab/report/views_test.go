@@ -1,16 +1,20 @@
 package report
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
 	"promptfed/configs"
 	"promptfed/federation/engine/metrics"
 	"promptfed/federation/engine/record"
+	"promptfed/federation/experiment/identity"
+	"promptfed/runtime/goldentest"
 	"promptfed/tools/lab/figures"
 	"promptfed/tools/lab/results"
 )
@@ -109,8 +113,14 @@ func TestStars(t *testing.T) {
 func TestRanks(t *testing.T) {
 	v := contested(t, 3)
 	card := &configs.PaperTable{Control: "A", Figures: []configs.Figure{{Kind: configs.RanksFigure}}}
-	v.plan.Card = card
+	v.plan.Card, v.plan.Merged = card, true
+	for i, g := range v.groups {
+		g.Runs[0].Identity = &identity.Identity{Values: map[string]string{"train.rounds": strconv.Itoa(i / 2),
+			"method": g.Name, "options.tokens": g.Name}}
+	}
 	v.compare()
+	goldentest.Contains(t, strings.Join(v.tests[len(v.tests)-1].Caption, " "), ", each label of method against A. A "+
+		"pair of runs has the same seed and, beside its labels of method, differs in train.rounds. The")
 	v.tests = nil
 	v.rank(card)
 	if len(v.tests) != 1 || v.tests[0].Title != "Ranks, personal evaluation: grid" {
@@ -164,7 +174,7 @@ func TestRanks(t *testing.T) {
 // tested differently, there is one figure per evaluation, but a single figure of costs.
 func TestFigureTitles(t *testing.T) {
 	v := contested(t, 2)
-	v.draw(nil)
+	v.draw(t.Context(), nil)
 	got, captions := map[string]string{}, map[string]string{}
 	for _, f := range v.figures {
 		got[f.file], captions[f.file] = f.title, f.caption
@@ -207,6 +217,18 @@ func TestFigureTitles(t *testing.T) {
 	}
 	if list := v.each(v.metric); len(list) != 1 || !strings.HasPrefix(list[0].Name, "last") {
 		t.Errorf("runs of one evaluation have figures of %v", list)
+	}
+}
+
+// A metric that no run has would be missing in a table of metrics without a word. No work begins after a signal.
+func TestAskedMetric(t *testing.T) {
+	r := contested(t, 2).Report
+	r.Metric = "hm"
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	if err := r.build(ctx); !errors.Is(err, context.Canceled) || !slices.Contains(r.Notes,
+		"grid: no finished run has hm") {
+		t.Errorf("notes %q, %v", r.Notes, err)
 	}
 }
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"io"
 	"maps"
@@ -81,7 +82,7 @@ type experiment struct {
 
 // write writes the file about the sweeps in dirs, and prints its tables.
 func (s *stock) write(w io.Writer, dirs []string, ran []table) error {
-	made, err := report.New(dirs, s.out, report.Options{})
+	made, err := report.New(context.Background(), dirs, s.out, report.Options{})
 	if err != nil {
 		return err
 	}

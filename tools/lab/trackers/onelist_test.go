@@ -77,9 +77,9 @@ func TestOneList(t *testing.T) {
 	goldentest.NoError(t, err)
 	l.Round(r)
 	goldentest.NoError(t, l.Close(nil))
-	made, err := report.New([]string{dir}, dir, report.Standard())
+	made, err := report.New(t.Context(), []string{dir}, dir, report.Standard())
 	goldentest.NoError(t, err)
-	if _, err := made.Write(); err != nil {
+	if _, err := made.Write(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if len(made.Notes) > 0 {

@@ -1,6 +1,8 @@
 package report
 
 import (
+	"context"
+
 	"promptfed/configs"
 	"promptfed/federation/experiment"
 	"promptfed/federation/methods"
@@ -13,7 +15,7 @@ import (
 func Outputs() cli.Outputs {
 	return cli.Outputs{
 		Report: func(dirs []string, out string) (cli.Report, error) {
-			return write(dirs, out, report.Standard())
+			return write(context.Background(), dirs, out, report.Standard())
 		},
 		TrackerHelp:   trackers.Help,
 		CheckTrackers: trackers.Check,

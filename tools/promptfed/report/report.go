@@ -1,6 +1,7 @@
 package report
 
 import (
+	"context"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -41,7 +42,7 @@ func reportCommand() *cobra.Command {
 		"show sweeps of the same axes as one, with the points of all")
 	view.AddFlags(command)
 	result := cli.AddJSON(command, cli.Shape{Value: cli.Report{}})
-	command.RunE = func(_ *cobra.Command, args []string) error {
+	command.RunE = func(command *cobra.Command, args []string) error {
 		if err := options.Check(); err != nil {
 			return cli.Usage(err)
 		}
@@ -52,7 +53,7 @@ func reportCommand() *cobra.Command {
 			out = cli.ComparisonFolder
 		}
 
-		r, err := write(args, out, options)
+		r, err := write(command.Context(), args, out, options)
 		if err != nil {
 			return err
 		}
@@ -69,8 +70,8 @@ func reportCommand() *cobra.Command {
 }
 
 // write writes a report about the runs and sweeps in dirs into the folder out.
-func write(dirs []string, out string, o report.Options) (written cli.Report, err error) {
-	r, err := report.New(dirs, out, o)
+func write(ctx context.Context, dirs []string, out string, o report.Options) (written cli.Report, err error) {
+	r, err := report.New(ctx, dirs, out, o)
 	if err != nil {
 		return written, cli.Usage(err)
 	}
@@ -78,7 +79,7 @@ func write(dirs []string, out string, o report.Options) (written cli.Report, err
 	written = cli.Report{Folder: out, Content: r.Content(), Text: func(v cli.View) string {
 		return r.Text(tables.View{Width: cli.Width(), All: v.All, Definitions: v.Definitions})
 	}}
-	if written.Files, err = r.Write(); slices.Contains(written.Files, report.Page) {
+	if written.Files, err = r.Write(ctx); slices.Contains(written.Files, report.Page) {
 		written.Page = filepath.Join(out, report.Page)
 	}
 

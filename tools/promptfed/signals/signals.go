@@ -7,10 +7,12 @@ import (
 	"os/signal"
 	"sync"
 	"syscall"
+	"time"
 )
 
 // Finisher stops the work of the program on signals. An interrupt or SIGTERM stops it at once. SIGUSR1 stops it after
-// the current round, so that no work is lost. A second signal stops it at once.
+// the current round, so that no work is lost. A second signal stops it at once. A signal after the stop ends the
+// process.
 type Finisher struct {
 	cancel context.CancelFunc
 
@@ -29,19 +31,28 @@ func Context(ctx context.Context) (_ context.Context, stop func()) {
 	finisher := &Finisher{cancel: cancel}
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, append(finishSignals, os.Interrupt, syscall.SIGTERM)...)
-	go func() {
-		for {
-			select {
-			case s := <-signals:
-				finisher.hear(s)
-			case <-ctx.Done():
-				return
-			}
-		}
-	}()
+	go finisher.listen(ctx, signals, func() { signal.Stop(signals) })
 	return context.WithValue(ctx, key{}, finisher), func() {
 		signal.Stop(signals)
 		cancel()
+	}
+}
+
+// repeats is the time for which a signal repeats the one that stopped the work: timeout(1) and the like send it twice.
+const repeats = time.Second
+
+// listen handles signals until they have stopped the work. Then it restores their default handling, which ends a
+// process whose work does not stop.
+func (f *Finisher) listen(ctx context.Context, received <-chan os.Signal, restore func()) {
+	for {
+		select {
+		case s := <-received:
+			f.hear(s)
+		case <-ctx.Done():
+			time.Sleep(repeats)
+			restore()
+			return
+		}
 	}
 }
 

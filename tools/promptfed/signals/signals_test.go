@@ -4,9 +4,30 @@ package signals
 
 import (
 	"context"
+	"os"
 	"syscall"
 	"testing"
+	"testing/synctest"
+	"time"
 )
+
+// A signal stops the work, and its repetition does nothing. Later ones have their default effect. Time is virtual.
+func TestSignalAfterTheStop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(context.Background())
+		received, restored := make(chan os.Signal), false
+		go (&Finisher{cancel: cancel}).listen(ctx, received, func() { restored = true })
+		received <- os.Interrupt
+		synctest.Wait()
+		if ctx.Err() == nil || restored {
+			t.Error("the work goes on, or a repetition ends the process")
+		}
+		time.Sleep(repeats)
+		if synctest.Wait(); !restored {
+			t.Error("a later signal has no effect")
+		}
+	})
+}
 
 // A signal that asks to stop after the round lets each run finish its own; then the program stops.
 func TestEachRunFinishesItsRound(t *testing.T) {
