@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"testing"
 
+	"promptfed/federation/engine/record"
 	"promptfed/runtime/busytest"
 	"promptfed/runtime/filetest"
 	"promptfed/runtime/goldentest"
@@ -28,6 +29,8 @@ func TestRuns(t *testing.T) {
 	filetest.Write(t, filepath.Join(at("b"), runfolder.ConfigFile),
 		"name: made\nmethod: coop\nseed: 2\ntrain: {rounds: 9, lr: 0.1}\n")
 	goldentest.NoError(t, os.Remove(filepath.Join(at("b"), "summary.json")))
+	rounds := strings.ReplaceAll(string(read(t, at("b"), record.RoundsFile)), `"view":"personal"`, `"view":"global"`)
+	filetest.Write(t, filepath.Join(at("b"), record.RoundsFile), rounds)
 	want := func(parts []string, args ...string) {
 		t.Helper()
 		text := strings.Join(strings.Fields(mustRun(t, append([]string{"runs"}, args...)...)), " ")
@@ -37,8 +40,8 @@ func TestRuns(t *testing.T) {
 			}
 		}
 	}
-	want([]string{"promptfl done 1 3 52.50", "coop unfinished 2 3 of 9 62.50"}, "list", dir)
-	want([]string{"f1 (%) 50.00 50.00", "last (%) 52.50 62.50"}, "compare", at("a"), at("b"), "--metric", "f1,last")
+	want([]string{"promptfl done 1 3 52.50", "coop unfinished 2 3 of 9 62.50 global"}, "list", dir)
+	want([]string{"f1 (%) 50.00 personal 50.00 global"}, "compare", at("a"), at("b"), "--metric", "f1")
 	want([]string{"method promptfl coop", "train.lr – 0.1"}, "diff", at("a"), at("b"))
 	want([]string{"do not differ"}, "diff", at("a"), at("a"))
 	want([]string{": best, new"}, "tag", at("a"), "--add", "new,best,old", "--remove", "old")

@@ -39,8 +39,9 @@ type block struct {
 // blockRun is a run with what it shares with others.
 type blockRun struct {
 	Run
-	Settings list[*string] `json:"settings"` // values of Keys; null for a missing key
-	Part     int           `json:"part"`     // -1 if unknown
+	Seed     uint64        `json:"seed,string"` // a number of the script is exact up to 2^53
+	Settings list[*string] `json:"settings"`    // values of Keys; null for a missing key
+	Part     int           `json:"part"`        // -1 if unknown
 }
 
 // list is a list of the page's data block: nil is written as [], because the script reads the length of every list.
@@ -82,7 +83,7 @@ func newBlock(report Report) (data block, left []string, err error) {
 	withoutCurves, withoutClients, withoutDetails := 0, 0, 0 // numbers of runs
 	parts := map[string]int{}
 	for i, run := range report.Runs {
-		packed := blockRun{Run: run.thinned(stride), Settings: settings[i], Part: -1}
+		packed := blockRun{Run: run.thinned(stride), Seed: run.Seed, Settings: settings[i], Part: -1}
 		if run.Labels == nil {
 			packed.Labels = map[string]string{}
 		}

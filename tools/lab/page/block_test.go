@@ -30,7 +30,7 @@ func TestListsAreNeverNull(t *testing.T) {
 
 func TestBlockShares(t *testing.T) {
 	run := func(name, group string, values ...float64) Run {
-		return Run{RunJSON: results.RunJSON{Folder: name}, Name: name, Group: group, Experiment: group,
+		return Run{RunJSON: results.RunJSON{Folder: name, Seed: 1<<53 + 1}, Name: name, Group: group, Experiment: group,
 			Clients: &experiment.Clients{Classes: []string{"x", "y", "z"}, Clients: []experiment.ClientInfo{
 				{Domain: "a", Train: []int{3, 0, 2}}, {Domain: "b", Train: []int{0, 0, 7}, Test: []int{0, 0, 0}}}},
 			Curves: []Curve{{Metric: "accuracy", Rounds: []int{0, 5}, Values: values}},
@@ -44,10 +44,10 @@ func TestBlockShares(t *testing.T) {
 		t.Fatal(left, err)
 	}
 	got := goldentest.JSON(t, b.Runs[:1])
-	const want = `[{"folder":"p1","seed":0,"state":"","rounds":0,"name":"p1","group":"p","experiment":"p",` +
+	const want = `[{"folder":"p1","state":"","rounds":0,"name":"p1","group":"p","experiment":"p",` +
 		`"method":"","sweep":"","planned":0,"tags":[],"labels":{},` +
 		`"curves":[{"metric":"accuracy","x":[0,5],"y":[1,2]}],` +
-		`"clients":{"metric":"accuracy","x":[0,5],"y":[[1,3],[2,4]]},"settings":[],"part":0}]`
+		`"clients":{"metric":"accuracy","x":[0,5],"y":[[1,3],[2,4]]},"seed":"9007199254740993","settings":[],"part":0}]`
 	if string(got) != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}

@@ -157,7 +157,7 @@ func TestRunsTable(t *testing.T) {
 // round 2, and only one has round 3.
 func TestMeanOverSeeds(t *testing.T) {
 	run := func(name string, x []int, y ...float64) page.Run {
-		return page.Run{Name: name, Group: "g", Experiment: "g",
+		return page.Run{RunJSON: results.RunJSON{State: results.Done}, Name: name, Group: "g", Experiment: "g",
 			Curves: []page.Curve{{Metric: "m", Rounds: x, Values: y}}}
 	}
 	b := open(t, page.Report{Title: "t", Metrics: []page.Metric{{Name: "m"}}, Runs: []page.Run{
@@ -180,18 +180,22 @@ func TestMeanOverSeeds(t *testing.T) {
 	b.quiet()
 }
 
-// TestOneNameTwoExperiments: runs of one name are averaged as seeds only within one experiment.
+// TestOneNameTwoExperiments: runs of one name are averaged as seeds only within one experiment. Means in the table are
+// of finished runs, and of a headline metric only within one evaluation.
 func TestOneNameTwoExperiments(t *testing.T) {
 	run := func(name, experiment string, y float64) page.Run {
-		return page.Run{Name: name, Group: "pacs", Experiment: experiment, Method: experiment,
-			Labels: map[string]string{"run": "pacs"},
-			Curves: []page.Curve{{Metric: "m", Rounds: []int{1, 2}, Values: []float64{y, y}}}}
+		return page.Run{RunJSON: results.RunJSON{State: results.Done}, Name: name, Group: "pacs", View: name,
+			Experiment: experiment, Method: experiment, Labels: map[string]string{"run": "pacs"},
+			Curves: []page.Curve{{Metric: "m", Rounds: []int{1, 2}, Values: []float64{y, y}}, {Metric: "headline",
+				Rounds: []int{1}, Values: []float64{y}}}}
 	}
-	b := open(t, page.Report{Title: "t", Metrics: []page.Metric{{Name: "m"}}, Runs: []page.Run{
-		run("a", "fedotp", 10), run("b", "fedotp", 20), run("c", "maple", 70)}})
+	running := run("d", "maple", 90)
+	running.State = results.Running
+	b := open(t, page.Report{Title: "t", Metrics: []page.Metric{{Name: "m"}, {Name: "headline", Headline: true}},
+		Runs: []page.Run{run("a", "fedotp", 10), run("b", "fedotp", 20), run("c", "maple", 70), running}})
 	b.click("#curves-data summary")
 	b.until(`document.querySelector("#curves-data table") !== null`)
-	if got := b.texts("#curves-data tbody tr"); got != "11570 | 21570" { // the mean of 10 and 20, and 70 alone
+	if got := b.texts("#curves-data tbody tr"); got != "11580 | 21580" { // the means of 10 and 20, and of 70 and 90
 		t.Errorf("lines of two experiments: %s", got)
 	}
 	b.choose("runs-by", "group")

@@ -100,6 +100,8 @@ type Metric struct {
 	Name  string `json:"name"`  // such as "accuracy"; Curve.Metric refers to it
 	Title string `json:"title"` // such as "Accuracy"
 	Unit  string `json:"unit"`  // "%", "bytes", "s" or empty
+	// Headline metrics are of each run's headline evaluation: means mix no two.
+	Headline bool `json:"headline,omitempty"`
 }
 
 // Run is the JSON form of a results.Run, with its names in the report.
@@ -111,7 +113,8 @@ type Run struct {
 	Experiment string `json:"experiment"`
 	Method     string `json:"method"`
 	Sweep      string `json:"sweep"`
-	Planned    int    `json:"planned"` // rounds; 0 if unknown
+	Planned    int    `json:"planned"`        // rounds; 0 if unknown
+	View       string `json:"view,omitempty"` // headline evaluation
 	// Sign is the time of the last sign of life and Left the remaining time of a run without a result on a live page.
 	Sign   string            `json:"sign,omitempty"`
 	Left   string            `json:"left,omitempty"`

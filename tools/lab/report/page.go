@@ -110,7 +110,8 @@ func (r *Report) pageMetrics(report *page.Report) []results.Metric {
 		if unit == metrics.Count {
 			unit = metrics.Plain // the title says what is counted
 		}
-		report.Metrics = append(report.Metrics, page.Metric{Name: name, Title: metric.Heading(), Unit: string(unit)})
+		report.Metrics = append(report.Metrics, page.Metric{Name: name, Title: metric.Heading(), Unit: string(unit),
+			Headline: metric.UsesHeadline()})
 	}
 
 	return out
@@ -135,7 +136,7 @@ func (r *Report) runName(g *results.Group, run *results.Run) string {
 func (r *Report) pageRun(g *results.Group, run *results.Run, curves []results.Metric) (page.Run, error) {
 	out := page.Run{RunJSON: run.Export(r.folder), Name: r.runName(g, run), Group: r.groupName(g),
 		Experiment: g.Experiment, Method: methodOf(g), Sweep: g.Plan.Sweep(), Labels: g.Labels, Planned: run.Planned,
-		Tags: run.Tags, Config: run.Config, PerClient: clientCurves(run)}
+		View: run.View, Tags: run.Tags, Config: run.Config, PerClient: clientCurves(run)}
 	one := []*results.Group{{Runs: []*results.Run{run}}}
 	for _, m := range curves {
 		if c := results.Curves(one, m); len(c.Rounds) > 0 {
@@ -233,9 +234,8 @@ func pageTable(table *tables.Table) page.Table {
 
 // environment describes the machine and program that made the report.
 func environment() []page.Pair {
-	out := []page.Pair{{Name: "system", Value: runtime.GOOS + "/" + runtime.GOARCH}, {Name: "processors",
-		Value: fmt.Sprint(runtime.NumCPU())},
-		{Name: "Go", Value: runtime.Version()}}
+	out := []page.Pair{{Name: "system", Value: runtime.GOOS + "/" + runtime.GOARCH},
+		{Name: "processors", Value: fmt.Sprint(runtime.NumCPU())}, {Name: "Go", Value: runtime.Version()}}
 	if _, version, err := ort.Library(); err == nil {
 		out = append(out, page.Pair{Name: "ONNX Runtime", Value: version})
 	}

@@ -15,6 +15,7 @@ import (
 
 	"promptfed/federation/engine/metrics"
 	"promptfed/federation/experiment"
+	"promptfed/runtime/convert"
 	"promptfed/tools/lab/results"
 	"promptfed/tools/lab/tables"
 	"promptfed/tools/promptfed/cli"
@@ -111,7 +112,7 @@ func runsList() *cobra.Command {
 		var list []listedRun
 		for _, r := range runs {
 			l := listedRun{folderSeen(r.Dir), r.Name, r.Method, r.Seed, r.State, r.Reason, len(r.Rounds), r.Planned,
-				r.Tags, measure.Name, valueOf(measure, r.Run), nil, nil, r.Run}
+				r.Tags, measure.Name, measure.View(r.Run), valueOf(measure, r.Run), nil, nil, r.Run}
 			if !r.Sign.IsZero() {
 				l.Sign = &r.Sign
 			}
@@ -143,6 +144,7 @@ type listedRun struct {
 	Planned int           `json:"planned_rounds"`
 	Tags    []string      `json:"tags"`
 	Metric  string        `json:"metric"`
+	View    string        `json:"view"` // evaluation of the metric, if it has one
 	Value   float64       `json:"value"`
 	// Sign is the time of the last sign of life of a run without a result, Left its remaining time; nil if unknown.
 	Sign *time.Time `json:"last_sign"`
@@ -154,12 +156,14 @@ type listedRun struct {
 // runTable returns a table with a row for each run.
 func runTable(runs []listedRun, metric results.Metric) string {
 	rows := [][]string{{"run", "method", "state", "tags", "seed", "rounds", headOf(metric, metric)}}
+	values := shown(metric, convert.Slice(runs, func(r listedRun) float64 { return r.Value }),
+		convert.Slice(runs, func(r listedRun) string { return r.View }))
 	open := slices.ContainsFunc(runs, func(r listedRun) bool { return r.Sign != nil })
 	if open {
 		rows[0] = append(rows[0], "last sign of life", "remaining")
 	}
 
-	for _, listedRun := range runs {
+	for i, listedRun := range runs {
 		rounds := strconv.Itoa(listedRun.Rounds)
 		if listedRun.State != results.Done && listedRun.Planned > 0 {
 			rounds += " of " + strconv.Itoa(listedRun.Planned)
@@ -171,7 +175,7 @@ func runTable(runs []listedRun, metric results.Metric) string {
 		}
 
 		rows = append(rows, []string{folder, listedRun.Method, string(listedRun.State), strings.Join(listedRun.Tags,
-			","), strconv.FormatUint(listedRun.Seed, 10), rounds, shown(metric, listedRun.Value)})
+			","), strconv.FormatUint(listedRun.Seed, 10), rounds, values[i]})
 		if last := len(rows) - 1; open {
 			sign := ""
 			if listedRun.Sign != nil {
@@ -205,11 +209,20 @@ func valueOf(m results.Metric, r *results.Run) float64 {
 	return math.NaN()
 }
 
-func shown(m results.Metric, v float64) string {
-	if math.IsNaN(v) {
-		return missing
+// shown formats values of a metric, with their evaluations if these differ.
+func shown(m results.Metric, values []float64, views []string) (texts []string) {
+	several := slices.Contains(views, results.GlobalView) && slices.Contains(views, results.PersonalView)
+	for i, v := range values {
+		text := missing
+		if !math.IsNaN(v) {
+			text = strconv.FormatFloat(m.Factor()*v, 'f', 2, 64)
+			if several {
+				text += " " + views[i]
+			}
+		}
+		texts = append(texts, text)
 	}
-	return strconv.FormatFloat(m.Factor()*v, 'f', 2, 64)
+	return texts
 }
 
 func runsCompare() *cobra.Command {
@@ -248,12 +261,13 @@ func runsCompare() *cobra.Command {
 				first = measure
 			}
 
-			row, metric := []string{headOf(measure, first)}, comparedMetric{measure.Name, string(measure.Unit), nil}
+			metric := comparedMetric{Metric: measure.Name, Unit: string(measure.Unit)}
 			for _, r := range runs {
-				v := valueOf(measure, r.Run)
-				row, metric.Values = append(row, shown(measure, v)), append(metric.Values, v)
+				metric.Values = append(metric.Values, valueOf(measure, r.Run))
+				metric.Views = append(metric.Views, measure.View(r.Run))
 			}
 
+			row := append([]string{headOf(measure, first)}, shown(measure, metric.Values, metric.Views)...)
 			if slices.ContainsFunc(row[1:], func(v string) bool { return v != missing }) {
 				rows, out.Metrics = append(rows, row), append(out.Metrics, metric)
 			}
@@ -275,6 +289,7 @@ type comparedMetric struct {
 	Metric string    `json:"metric"`
 	Unit   string    `json:"unit"` // on the screen; values in % are shares of 1 here
 	Values []float64 `json:"values"`
+	Views  []string  `json:"views"` // evaluations of Values; empty for metrics without
 }
 
 func runsDiff() *cobra.Command {

@@ -102,8 +102,8 @@ func runsLog() *cobra.Command {
 			}
 
 			n, err := trackers.SendToMLflow(cmd.Context(), uri, trackers.Run{Dir: foundRun.Dir, Name: foundRun.Name,
-				Method: foundRun.Method,
-				Seed:   foundRun.Seed, Config: []byte(foundRun.Config)}, rounds, foundRun.State == results.Done)
+				Method: foundRun.Method, Seed: foundRun.Seed, Config: []byte(foundRun.Config)}, rounds,
+				foundRun.State == results.Done)
 			release()
 			if err != nil {
 				return err

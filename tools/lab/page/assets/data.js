@@ -75,8 +75,12 @@ function meanStd(values) {
   return { n, mean, std: n < 2 ? null : Math.sqrt(square / (n - 1)) };
 }
 
+// mixed tells whether the values of a metric are of two evaluations, which have no mean.
+const mixed = (runs, metric) => !!data.metrics[metric]?.headline && new Set(runs.map((r) => r.view).filter(Boolean)).size > 1;
+
 // meanOf averages one metric of some runs over the rounds in which every one of them has a value; one run has no deviation.
 function meanOf(runs, metric) {
+  if (mixed(runs, metric)) return null;
   const curves = runs.map((r) => curveOf(r, metric)).filter(Boolean);
   if (!curves.length) return null;
   if (curves.length === 1) return { x: curves[0].x, y: curves[0].y, s: null, n: 1 };

@@ -92,8 +92,14 @@ function startRuns() {
     return v == null ? "" : c.metric !== undefined ? formatValue(v, c.unit) : String(v);
   }
 
+  // averaged are the values behind a mean: of finished runs for a metric, and none of two evaluations.
+  const averaged = (list, c) => {
+    const runs = list.filter((r) => c.metric === undefined || r.state === "done");
+    return c.metric !== undefined && mixed(runs, c.metric) ? [] : runs.map((r) => sortValue(r, c)).filter((v) => v != null);
+  };
+
   const mean = (list, c) => {
-    const values = list.map((r) => sortValue(r, c)).filter((v) => v != null).map(Number);
+    const values = averaged(list, c).map(Number);
     return values.length ? meanStd(values).mean : null;
   };
 
@@ -104,7 +110,7 @@ function startRuns() {
         const values = [...new Set(list.map((r) => valueOf(r, c.key) ?? ""))];
         return values.length === 1 ? String(values[0]) : `${values.length} values`;
       }
-      const values = list.map((r) => sortValue(r, c)).filter((v) => v != null);
+      const values = averaged(list, c);
       if (!values.length) return "";
       const s = meanStd(values);
       const text = formatValue(s.mean, c.unit);
