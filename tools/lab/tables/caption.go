@@ -42,7 +42,7 @@ func (b *builder) finish() {
 	fact(results.ReproducedDefects(b.groups))
 	fact(results.ExecutionDifferences(b.groups))
 	if table.severalData {
-		fact("The runs do not all have the same data and partition, so no best is marked across those that differ.")
+		fact("The runs do not all have the same data, partition and tested rounds: no best is marked across these.")
 	}
 
 	bold, paper := false, false
