@@ -3,6 +3,7 @@ package experiment
 import (
 	"math"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"promptfed/models/bundle/converted"
@@ -48,6 +49,7 @@ func TestSigLIP(t *testing.T) {
 }
 
 // An exported SigLIP whose files have no scale is refused under a sigmoid loss, and learns with a configured scale.
+// What is assumed of its files is a note of the run.
 func TestSigLIPWithoutScale(t *testing.T) {
 	orttest.RequireLibrary(t)
 	const dir = "../../models/bundle/exported/testdata/siglip"
@@ -63,4 +65,5 @@ func TestSigLIPWithoutScale(t *testing.T) {
 	if r := finish(t, b); !(*r.Records[1].Loss > 0) || task.TextLayers != 0 || task.TextUnits != 0 {
 		t.Errorf("loss %g, task %+v", *r.Records[1].Loss, task)
 	}
+	goldentest.Contains(t, strings.Join(b.Task.Info.Notes, "\n"), "siglip: no causal mask was found")
 }

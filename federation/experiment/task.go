@@ -214,6 +214,10 @@ func (t *Task) describe() error {
 			notes = append(notes, model.Name+": "+model.Origin.String())
 		}
 
+		for _, assumed := range model.Notes {
+			notes = append(notes, model.Name+": "+assumed)
+		}
+
 		memory, err := memoryNote(experiment, model, config)
 		if err != nil {
 			return err

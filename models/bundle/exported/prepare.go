@@ -188,7 +188,11 @@ func (m *model) preprocessing() (preprocess.Preprocess, error) {
 			return settings, fmt.Errorf("preprocess: %w; the keys are size, resize, crop, mean, std", err)
 		}
 	} else if from == "" {
-		m.bundle.Notes = append(m.bundle.Notes, "preprocess is not given: that of OpenAI's models")
+		assumed := "preprocess is not given: that of OpenAI's models"
+		if imageTower.levels > 0 {
+			assumed = "preprocess is not given: its resizing and cropping are those of OpenAI's models"
+		}
+		m.bundle.Notes = append(m.bundle.Notes, assumed+"; if it is another, write it in "+bundle.ManifestFile)
 	}
 
 	if err := settings.Validate(); err != nil {

@@ -37,7 +37,8 @@ func (m *model) findScale() (scale, bias float64, err error) {
 		}
 		if from == "" {
 			scale, m.bundle.AssumedScale = 100, true
-			m.bundle.Notes = append(m.bundle.Notes, "logit_scale is not given: 100, as in OpenAI's models")
+			m.bundle.Notes = append(m.bundle.Notes, "logit_scale is not given: 100, as in OpenAI's models; "+
+				"if it is another, write it in "+bundle.ManifestFile)
 		}
 	}
 
