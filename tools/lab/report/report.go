@@ -158,6 +158,12 @@ func (r *Report) part(ctx context.Context, plan *results.Plan, groups []*results
 		view.note("%s: no finished run has %s", cmp.Or(view.name, "runs"), r.Metric)
 	}
 
+	chosen := r.Metric != "" || layout.Card != nil && layout.Card.Metric != ""
+	if w := results.Windows(groups); len(w) > 1 && !chosen {
+		view.note("%s: eval.last and eval.select make %s the results of runs: %s is shown of all; choose another with "+
+			"--metric", cmp.Or(view.name, "runs"), strings.Join(w, " and "), main.Metric)
+	}
+
 	r.json.Measure(view.metric)
 	if each := view.each(view.metric); len(each) > 1 {
 		for _, m := range each {

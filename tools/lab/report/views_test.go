@@ -230,6 +230,12 @@ func TestAskedMetric(t *testing.T) {
 		"grid: no finished run has hm") {
 		t.Errorf("notes %q, %v", r.Notes, err)
 	}
+	r.Metric, r.Groups[0].Runs[0].EvalLast, r.Groups[1].Runs[0].EvalLast = "", 1, 5
+	if err := r.build(ctx); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	goldentest.Contains(t, strings.Join(r.Notes, "\n"), "grid: eval.last and eval.select make last and last5 the "+
+		"results of runs: last is shown")
 }
 
 // TestCurvesAlong: in four rounds A sends 1 MB per round and B 200 MB, so that bytes have a logarithmic axis. Their

@@ -242,9 +242,18 @@ func sortRuns(runs []*Run) {
 	})
 }
 
-// DefaultMetric returns the accuracy in the window of all runs' configurations (eval.last, or eval.select: best-val),
-// or the last round's accuracy if the configurations differ.
+// DefaultMetric returns the accuracy in the window of all runs' configurations, or the last round's accuracy if the
+// windows differ.
 func DefaultMetric(groups []*Group) string {
+	if windows := Windows(groups); len(windows) == 1 {
+		return windows[0]
+	}
+	return metrics.Last
+}
+
+// Windows returns the accuracies that the configurations of runs make the result (eval.last, or eval.select: best-val),
+// sorted.
+func Windows(groups []*Group) []string {
 	windows := map[string]bool{}
 	for r := range Runs(groups) {
 		switch {
@@ -257,9 +266,5 @@ func DefaultMetric(groups []*Group) string {
 		}
 	}
 
-	if len(windows) != 1 {
-		return metrics.Last
-	}
-
-	return SortedKeys(windows)[0]
+	return SortedKeys(windows)
 }
