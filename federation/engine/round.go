@@ -264,7 +264,7 @@ func (r *round) mergeUploads(ctx context.Context, replies []message.Reply) ([]me
 
 	hides := r.private() && traits.Claimed && !traits.Summed
 	if len(replies) == 0 && len(r.instruction.Clients) > 0 && !hides {
-		if global.Round == r.plan.Rounds-1 && method.Any(r.experiment.Method, endsRun) {
+		if global.Round == r.plan.Rounds-1 && method.NeedsLastRound(r.experiment.Method) {
 			r.rec.Warnings = append(r.rec.Warnings, fmt.Sprintf("round %d, the last, has no upload: the prompts are "+
 				"those of the round before, and not the mean over rounds that %s ends with", r.plan.Rounds,
 				r.experiment.MethodName))
@@ -280,8 +280,6 @@ func (r *round) mergeUploads(ctx context.Context, replies []message.Reply) ([]me
 
 	return merged, err
 }
-
-func endsRun(p method.Properties) bool { return p.LastRound }
 
 // mergeSum merges the sum of several clients. If the method fails over the sum, for example because there are too few
 // clients for its noise, the round changes nothing. A panic over claims of clients is such a failure.

@@ -87,7 +87,7 @@ func newProtocol(config Config, who members) (*Protocol, error) {
 		return nil, err
 	}
 
-	if config.Train.Patience > 0 && method.Any(base, func(p method.Properties) bool { return p.LastRound }) {
+	if config.Train.Patience > 0 && method.NeedsLastRound(base) {
 		return nil, configtags.KeyErrorf("train.patience", "the method makes its result in the last round, before "+
 			"which the run may end: set it to 0, or of promptsrc options.gpa: none")
 	}

@@ -57,6 +57,9 @@ func PropertiesOf(m Method) Properties {
 	return Properties{}
 }
 
+// NeedsLastRound reports whether a layer of a stack makes the result in the last of the planned rounds.
+func NeedsLastRound(m Method) bool { return Any(m, func(p Properties) bool { return p.LastRound }) }
+
 // Weights names the weights of clients in a mean.
 type Weights string
 
