@@ -49,6 +49,7 @@ func Main(suite *testing.M, p *Programs, others ...string) {
 		os.Setenv("ONNXRUNTIME_LIB", lib)
 	}
 
+	os.Setenv("TMPDIR", dir) // a killed program cannot remove its temporary files
 	code := suite.Run()
 	os.RemoveAll(dir)
 	os.Exit(code)
