@@ -30,7 +30,7 @@ list="./federation/experiment TestDeviceMemoryStaysFlat
 ./federation/methods ^TestMethods\$/^p[^+]*\$/^($suite)\$"
 
 work=$(mktemp -d)
-trap 'kill $(jobs -p) 2>/dev/null; rm -rf "$work"' EXIT
+trap 'kill $(jobs -p) 2>/dev/null || true; rm -rf "$work"' EXIT
 
 # build writes bin/NAME.test for each package with such tests, the testdata of all packages, and the file tests: in each
 # line a package, the name of its program, and tests.
