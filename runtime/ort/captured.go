@@ -1,7 +1,6 @@
 package ort
 
 /*
-#include <string.h>
 #include "native.h"
 
 static void *deviceAllocator(table t, void *session, void *memory, void **allocator) {
@@ -37,6 +36,7 @@ static void *runAsBound(table t, void *session, void *options, void *bound) {
 import "C"
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -58,7 +58,7 @@ import (
 type captured struct {
 	*executable
 	device    int
-	cuda      *cudaRuntime   // nil on the CPU
+	cuda      *cudaRuntime
 	stream    unsafe.Pointer // of CUDA, in which everything happens
 	allocator unsafe.Pointer
 	binding   unsafe.Pointer
@@ -81,25 +81,31 @@ type buffer struct {
 // long, because the driver does the same on one core.
 const largeBytes, pinnedPart = 1 << 20, 1 << 21
 
-// newCaptured returns what a graph needs before it is compiled: a stream on CUDA.
+// newCaptured returns what a graph needs before it is compiled: on CUDA, a stream of the calling thread's device.
 func newCaptured(o Options) (c *captured, err error) {
-	c = &captured{device: o.Device, own: &threads{device: o.Device, calls: make(chan struct{}, 1)}}
-	if o.Provider != CUDA {
-		return c, nil
+	c = &captured{device: o.Device, cuda: onCPU, own: &threads{}}
+	if o.Provider == CUDA {
+		if c.cuda, err = loadCUDA(); err != nil {
+			return c, err
+		}
 	}
 
-	if c.cuda, err = loadCUDA(); err == nil {
-		c.stream, err = c.cuda.stream(o.Device)
+	if err = c.cuda.use(c.device); err == nil {
+		c.stream, err = c.cuda.stream()
 	}
 
 	return c, err
 }
 
-// capture allocates inputs and outputs of a compiled replica, and runs it once, alone on its device: a capture fails
-// where another thread allocates memory of the device.
+// capture allocates inputs and outputs of a compiled replica on the captured graph's thread, and runs it there. No
+// other call may be in progress (see capturing).
 func (r *replica) capture(program *program) error {
 	captured, api, slots := r.captured, r.api, program.slots()
 	captured.executable = r.executable
+	if err := captured.cuda.use(captured.device); err != nil {
+		return err
+	}
+
 	if err := api.failed(C.deviceAllocator(api.table, r.uploader.session, r.uploader.memory,
 		&captured.allocator)); err != nil {
 		return err
@@ -124,7 +130,7 @@ func (r *replica) capture(program *program) error {
 		return err
 	}
 
-	return r.threads.alone(func() error { return captured.own.do(context.Background(), captured.first) })
+	return captured.first()
 }
 
 // fixedSizes reports whether all inputs and outputs of a program have fixed sizes.
@@ -155,63 +161,59 @@ func (c *captured) add(to *[]buffer, shape []int, ints bool) error {
 	return err
 }
 
-// first runs the graph on zeros, which captures it: memory that nobody wrote could hold indices out of range.
-func (c *captured) first() error {
-	if err := c.begin(); err != nil {
-		return err
-	}
-
-	for i, buffer := range c.in {
-		if buffer.bytes == 0 {
-			continue
-		}
-		if buffer.bytes >= largeBytes {
-			var err error
-			if c.in[i].pinned, err = c.pin(buffer.bytes); err != nil {
-				return err
-			}
-		}
-		zeros := make([]byte, buffer.bytes)
-		if err := c.copy(buffer.data, unsafe.Pointer(&zeros[0]), buffer.bytes); err != nil {
-			return err
-		}
-	}
-
-	if err := c.end(); err != nil {
-		return err
-	}
-
-	for range warmUps {
-		if err := c.uncaptured(); err != nil {
-			return err
-		}
-	}
-
-	err := c.replay(nil)
-	if err != nil && c.cuda != nil {
-		c.cuda.abandon(c.stream)
-	}
-
-	return err
-}
-
 // warmUps is the number of runs before a capture, after which the arena needs no more memory: an allocation fails in a
 // capture.
 const warmUps = 2
 
-// uncaptured runs the graph operator by operator.
-func (c *captured) uncaptured() error {
-	o, err := binding.NewRunOptions()
+// first runs the graph on zeros, which captures it: memory that nobody wrote could hold indices out of range.
+func (c *captured) first() error {
+	most := 0
+	for _, buffer := range c.in {
+		most = max(most, buffer.bytes)
+	}
+
+	zeros := make([]byte, most)
+	for i, buffer := range c.in {
+		var err error
+		if buffer.bytes >= largeBytes {
+			c.in[i].pinned, err = c.cuda.pin(buffer.bytes)
+		}
+
+		if err == nil {
+			err = c.cuda.copy(buffer.data, unsafe.Pointer(unsafe.SliceData(zeros)), buffer.bytes, c.stream)
+		}
+
+		if err != nil {
+			return err
+		}
+	}
+
+	err := c.cuda.wait(c.stream)
+	if runtime.KeepAlive(zeros); err != nil { // the device may read them until then
+		return err
+	}
+
+	options, err := binding.NewRunOptions()
 	if err != nil {
 		return err
 	}
-	defer o.Destroy()
+	defer options.Destroy()
 
-	if err := c.api.set(o, "gpu_graph_id", "-1"); err != nil {
+	if err := c.api.set(options, "gpu_graph_id", "-1"); err != nil { // operator by operator
 		return err
 	}
 
-	return c.replay(o)
+	for range warmUps {
+		if err := c.replay(options); err != nil {
+			return err
+		}
+	}
+
+	if err = c.replay(nil); err != nil {
+		c.cuda.abandon(c.stream)
+	}
+
+	return err
 }
 
 // run computes a call with fixed sizes: it copies the inputs to their fixed memory, replays the graph, and copies the
@@ -228,44 +230,44 @@ func (c *captured) run(ctx context.Context, session *Session, call *call, inputs
 		call.made = append(call.made, slot.tensor())
 	}
 
-	return c.own.do(ctx, func() error {
-		if err := c.begin(); err != nil {
-			return err
-		}
-
-		for i, info := range session.inputs {
-			if err := c.fill(&c.in[i], inputs[info.Name], held[info.Name], call); err != nil {
-				return session.errorf("input %q: %s", info.Name, plain(err))
-			}
-		}
-
-		options, release, err := call.options(ctx)
-		if err != nil {
-			return session.errorf("run options: %s", plain(err))
-		}
-
-		done := measured()
-		err = c.replay(options)
-		done()
-		release()
-		if err != nil {
-			return session.errorf("run: %s", plain(err))
-		}
-
-		for i, b := range c.out {
-			t := call.made[i]
-			if b.bytes == 0 {
-				continue
-			}
-			data := elements(t)
-			call.pins.Pin(data)
-			if err := c.copy(data, b.data, b.bytes); err != nil {
-				return session.errorf("output %q: %s", session.nativeOutputs[i], plain(err))
-			}
-		}
-
-		return c.end()
+	return c.own.call(func() error {
+		err := c.compute(ctx, session, call, inputs, held)
+		return cmp.Or(err, c.cuda.wait(c.stream)) // a failed run has copies in flight too
 	})
+}
+
+func (c *captured) compute(ctx context.Context, session *Session, call *call, inputs tensor.Map, held Values) error {
+	for i, info := range session.inputs {
+		if err := c.fill(&c.in[i], inputs[info.Name], held[info.Name], call); err != nil {
+			return session.errorf("input %q: %s", info.Name, plain(err))
+		}
+	}
+
+	options, release, err := call.options(ctx)
+	if err != nil {
+		return session.errorf("run options: %s", plain(err))
+	}
+
+	done := measured()
+	err = c.replay(options)
+	done()
+	release()
+	if err != nil {
+		return session.errorf("run: %s", plain(err))
+	}
+
+	for i, b := range c.out {
+		if b.bytes == 0 {
+			continue
+		}
+		data := elements(call.made[i])
+		call.pins.Pin(data)
+		if err := c.cuda.copy(data, b.data, b.bytes, c.stream); err != nil {
+			return session.errorf("output %q: %s", session.nativeOutputs[i], plain(err))
+		}
+	}
+
+	return nil
 }
 
 // fill copies an input to its fixed memory, unless that holds it already.
@@ -291,7 +293,7 @@ func (c *captured) fill(buffer *buffer, t *tensor.Tensor, held *Value, call *cal
 	}
 
 	buffer.held = nil
-	if err := c.copy(buffer.data, from, buffer.bytes); err != nil {
+	if err := c.cuda.copy(buffer.data, from, buffer.bytes, c.stream); err != nil {
 		return err
 	}
 
@@ -325,7 +327,7 @@ func (c *captured) throughPinned(buffer *buffer, from []byte) error {
 		<-done[i]
 		begin, end := part(i)
 		if err == nil {
-			err = c.copy(unsafe.Add(buffer.data, begin), unsafe.Pointer(&to[begin]), end-begin)
+			err = c.cuda.copy(unsafe.Add(buffer.data, begin), unsafe.Pointer(&to[begin]), end-begin, c.stream)
 		}
 	}
 
@@ -339,55 +341,24 @@ func elements(t *tensor.Tensor) unsafe.Pointer {
 	return unsafe.Pointer(unsafe.SliceData(t.Data))
 }
 
-func (c *captured) pin(bytes int) (unsafe.Pointer, error) {
-	if c.cuda == nil {
-		return C.malloc(C.size_t(bytes)), nil
-	}
-	return c.cuda.pin(bytes)
-}
-
-func (c *captured) begin() error {
-	if c.cuda == nil {
-		return nil
-	}
-	return c.cuda.use(c.device)
-}
-
-// end waits for all copies.
-func (c *captured) end() error {
-	if c.cuda == nil {
-		return nil
-	}
-	return c.cuda.wait(c.stream)
-}
-
-// copy copies bytes between the host and the device, or within one of them.
-func (c *captured) copy(to, from unsafe.Pointer, bytes int) error {
-	if c.cuda == nil {
-		C.memcpy(to, from, C.size_t(bytes))
-		return nil
-	}
-	return c.cuda.copy(to, from, bytes, c.stream)
-}
-
 func (c *captured) replay(options *binding.RunOptions) error {
 	return c.api.failed(C.runAsBound(c.api.table, c.session, handle(options), c.binding))
 }
 
-// release frees everything but the stream, before the session is closed.
-func (c *captured) release() error {
+// release frees what the graph holds, before its session is closed.
+func (c *captured) release() (err error) {
+	if c == nil {
+		return nil
+	}
+
+	err = c.cuda.use(c.device)
 	if c.binding != nil {
 		c.api.release(C.ReleaseIoBinding, c.binding)
 	}
 
-	var errs []error
 	for _, b := range c.in {
-		switch {
-		case b.pinned == nil:
-		case c.cuda == nil:
-			C.free(b.pinned)
-		default:
-			errs = append(errs, c.cuda.unpin(b.pinned))
+		if b.pinned != nil {
+			err = errors.Join(err, c.cuda.unpin(b.pinned))
 		}
 	}
 
@@ -396,7 +367,7 @@ func (c *captured) release() error {
 		c.api.release(C.ReleaseAllocator, c.allocator)
 	}
 
-	return errors.Join(errs...)
+	return err
 }
 
 // close ends the thread and the stream, after the session is closed.
@@ -406,9 +377,5 @@ func (c *captured) close() error {
 	}
 
 	c.own.end()
-	if c.stream == nil {
-		return nil
-	}
-
 	return c.cuda.destroy(c.stream)
 }

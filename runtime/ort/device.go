@@ -1,6 +1,7 @@
 package ort
 
 /*
+#include <string.h>
 #include "native.h"
 
 static void *deviceMemory(table t, const char *name, int device, void **out) { // 0: no own arena; default memory
@@ -8,48 +9,49 @@ static void *deviceMemory(table t, const char *name, int device, void **out) { /
 }
 
 // The functions of CUDA's runtime library that copies to and from fixed device memory need. They return 0 or an error.
+// Below, NULL in place of them stands for the CPU.
 typedef struct {
 	int (*setDevice)(int device);
-	int (*createStream)(void **stream, unsigned flags);
-	int (*destroyStream)(void *stream);
-	int (*copy)(void *to, const void *from, size_t bytes, int kind, void *stream);
-	int (*wait)(void *stream);
-	int (*endCapture)(void *stream, void **graph);
-	int (*destroyGraph)(void *graph);
-	int (*memory)(size_t *free, size_t *total);
-	int (*pin)(void **memory, size_t bytes, unsigned flags);
-	int (*unpin)(void *memory);
-	const char *(*text)(int error);
+	int (*streamCreate)(void **stream, unsigned flags);
+	int (*streamDestroy)(void *stream);
+	int (*memcpyAsync)(void *to, const void *from, size_t bytes, int kind, void *stream);
+	int (*streamSynchronize)(void *stream);
+	int (*streamEndCapture)(void *stream, void **graph);
+	int (*graphDestroy)(void *graph);
+	int (*memGetInfo)(size_t *free, size_t *total);
+	int (*hostAlloc)(void **memory, size_t bytes, unsigned flags);
+	int (*freeHost)(void *memory);
+	const char *(*getErrorString)(int error);
 } cuda;
 
 enum { fromDescribed = 4, ownOrder = 1 }; // cudaMemcpyDefault, cudaStreamNonBlocking
 
-static int cudaStream(const cuda *c, int device, void **stream) {
-	int error = c->setDevice(device);
-	return error ? error : c->createStream(stream, ownOrder);
-}
-
+static int cudaDevice(const cuda *c, int device) { return c ? c->setDevice(device) : 0; }
+static int cudaStream(const cuda *c, void **stream) { return c ? c->streamCreate(stream, ownOrder) : 0; }
+static int cudaDestroy(const cuda *c, void *stream) { return c && stream ? c->streamDestroy(stream) : 0; }
+static int cudaWait(const cuda *c, void *stream) { return c ? c->streamSynchronize(stream) : 0; }
+static int cudaUnpin(const cuda *c, void *memory) { return c ? c->freeHost(memory) : (free(memory), 0); }
 static int cudaCopy(const cuda *c, void *to, const void *from, size_t bytes, void *stream) {
-	return c->copy(to, from, bytes, fromDescribed, stream);
+	if (!bytes) return 0;
+	return c ? c->memcpyAsync(to, from, bytes, fromDescribed, stream) : (memcpy(to, from, bytes), 0);
 }
-
-static int cudaDevice(const cuda *c, int device) { return c->setDevice(device); }
-static int cudaWait(const cuda *c, void *stream) { return c->wait(stream); }
-static int cudaDestroy(const cuda *c, void *stream) { return c->destroyStream(stream); }
+static int cudaPin(const cuda *c, size_t bytes, void **memory) {
+	return c ? c->hostAlloc(memory, bytes, 0) : !(*memory = malloc(bytes));
+}
 static void cudaAbandon(const cuda *c, void *stream) {
 	void *graph = NULL;
-	if (!c->endCapture(stream, &graph) && graph) c->destroyGraph(graph);
+	if (c && !c->streamEndCapture(stream, &graph) && graph) c->graphDestroy(graph);
 }
-static int cudaPin(const cuda *c, size_t bytes, void **memory) { return c->pin(memory, bytes, 0); }
-static int cudaUnpin(const cuda *c, void *memory) { return c->unpin(memory); }
-static int cudaMemory(const cuda *c, size_t *free, size_t *total) { return c->memory(free, total); }
-static const char *cudaText(const cuda *c, int error) { return c->text(error); }
+static int cudaMemory(const cuda *c, size_t *free, size_t *total) { return c->memGetInfo(free, total); }
+static const char *cudaText(const cuda *c, int error) { return c ? c->getErrorString(error) : "out of memory"; }
 */
 import "C"
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"math"
 	"runtime"
 	"slices"
 	"sync"
@@ -127,79 +129,103 @@ func (s *Session) pick() (picked *replica, done func()) {
 	}
 }
 
-// cudaRuntime is CUDA's runtime library, which ONNX Runtime's provider loads too.
+// cudaRuntime is CUDA's runtime library, which ONNX Runtime's provider loads too. Functions of nil are those of the
+// CPU, which stands in for a device.
 type cudaRuntime struct{ functions C.cuda }
 
-// loadCUDA loads the functions once.
+// table returns the functions, NULL for the CPU.
+func (c *cudaRuntime) table() *C.cuda {
+	if c == nil {
+		return nil
+	}
+	return &c.functions
+}
+
+// onCPU stands in for CUDA's runtime library on the CPU. Only tests change it.
+var onCPU *cudaRuntime
+
+// loadCUDA loads the library once.
 var loadCUDA = sync.OnceValues(func() (*cudaRuntime, error) {
-	name := map[string]string{"windows": "cudart64_13.dll", "linux": "libcudart.so.13"}[runtime.GOOS]
+	return loadRuntime(map[string]string{"windows": "cudart64_13.dll", "linux": "libcudart.so.13"}[runtime.GOOS])
+})
+
+func loadRuntime(library string) (*cudaRuntime, error) {
 	cuda := &cudaRuntime{}
 	for _, entry := range []struct {
 		symbol string
 		to     unsafe.Pointer
 	}{
 		{"cudaSetDevice", unsafe.Pointer(&cuda.functions.setDevice)},
-		{"cudaStreamCreateWithFlags", unsafe.Pointer(&cuda.functions.createStream)},
-		{"cudaStreamDestroy", unsafe.Pointer(&cuda.functions.destroyStream)},
-		{"cudaMemcpyAsync", unsafe.Pointer(&cuda.functions.copy)},
-		{"cudaStreamSynchronize", unsafe.Pointer(&cuda.functions.wait)},
-		{"cudaStreamEndCapture", unsafe.Pointer(&cuda.functions.endCapture)},
-		{"cudaGraphDestroy", unsafe.Pointer(&cuda.functions.destroyGraph)},
-		{"cudaMemGetInfo", unsafe.Pointer(&cuda.functions.memory)},
-		{"cudaHostAlloc", unsafe.Pointer(&cuda.functions.pin)},
-		{"cudaFreeHost", unsafe.Pointer(&cuda.functions.unpin)},
-		{"cudaGetErrorString", unsafe.Pointer(&cuda.functions.text)},
+		{"cudaStreamCreateWithFlags", unsafe.Pointer(&cuda.functions.streamCreate)},
+		{"cudaStreamDestroy", unsafe.Pointer(&cuda.functions.streamDestroy)},
+		{"cudaMemcpyAsync", unsafe.Pointer(&cuda.functions.memcpyAsync)},
+		{"cudaStreamSynchronize", unsafe.Pointer(&cuda.functions.streamSynchronize)},
+		{"cudaStreamEndCapture", unsafe.Pointer(&cuda.functions.streamEndCapture)},
+		{"cudaGraphDestroy", unsafe.Pointer(&cuda.functions.graphDestroy)},
+		{"cudaMemGetInfo", unsafe.Pointer(&cuda.functions.memGetInfo)},
+		{"cudaHostAlloc", unsafe.Pointer(&cuda.functions.hostAlloc)},
+		{"cudaFreeHost", unsafe.Pointer(&cuda.functions.freeHost)},
+		{"cudaGetErrorString", unsafe.Pointer(&cuda.functions.getErrorString)},
 	} {
-		p, err := symbol(name, entry.symbol)
+		p, err := symbol(library, entry.symbol)
 		if err != nil {
-			return nil, fmt.Errorf("CUDA's runtime library %s: %w", name, err)
+			return nil, fmt.Errorf("CUDA's runtime library %s: %w", library, err)
 		}
 		*(*unsafe.Pointer)(entry.to) = p
 	}
 	return cuda, nil
-})
+}
 
 func (c *cudaRuntime) failed(code C.int, what string) error {
 	if code == 0 {
 		return nil
 	}
-	return fmt.Errorf("%s: CUDA error %d: %s", what, code, C.GoString(C.cudaText(&c.functions, code)))
-}
-
-// stream returns a stream of a device that does not wait for other streams.
-func (c *cudaRuntime) stream(device int) (s unsafe.Pointer, err error) {
-	return s, c.failed(C.cudaStream(&c.functions, C.int(device), &s), "creating a stream")
+	return fmt.Errorf("%s: CUDA error %d: %s", what, code, C.GoString(C.cudaText(c.table(), code)))
 }
 
 // use makes a device that of the calling thread.
 func (c *cudaRuntime) use(device int) error {
-	return c.failed(C.cudaDevice(&c.functions, C.int(device)), "choosing the device")
+	return c.failed(C.cudaDevice(c.table(), C.int(device)), "choosing the device")
+}
+
+// stream returns a stream of the calling thread's device that does not wait for other streams.
+func (c *cudaRuntime) stream() (s unsafe.Pointer, err error) {
+	return s, c.failed(C.cudaStream(c.table(), &s), "creating a stream")
 }
 
 // copy copies bytes between any memories, in the order of the stream.
 func (c *cudaRuntime) copy(to, from unsafe.Pointer, bytes int, stream unsafe.Pointer) error {
-	return c.failed(C.cudaCopy(&c.functions, to, from, C.size_t(bytes), stream), "copying")
+	return c.failed(C.cudaCopy(c.table(), to, from, C.size_t(bytes), stream), "copying")
 }
 
 // wait waits until everything in a stream is done.
 func (c *cudaRuntime) wait(stream unsafe.Pointer) error {
-	return c.failed(C.cudaWait(&c.functions, stream), "waiting")
+	return c.failed(C.cudaWait(c.table(), stream), "waiting")
 }
 
 // abandon ends a capture that failed. Until then, no other thread may wait for the device.
-func (c *cudaRuntime) abandon(stream unsafe.Pointer) { C.cudaAbandon(&c.functions, stream) }
+func (c *cudaRuntime) abandon(stream unsafe.Pointer) { C.cudaAbandon(c.table(), stream) }
 
 func (c *cudaRuntime) destroy(stream unsafe.Pointer) error {
-	return c.failed(C.cudaDestroy(&c.functions, stream), "destroying a stream")
+	return c.failed(C.cudaDestroy(c.table(), stream), "destroying a stream")
 }
 
 // pin returns memory of the host that the device reads by itself, which unpin frees.
 func (c *cudaRuntime) pin(bytes int) (memory unsafe.Pointer, err error) {
-	return memory, c.failed(C.cudaPin(&c.functions, C.size_t(bytes), &memory), "pinning memory of the host")
+	return memory, c.failed(C.cudaPin(c.table(), C.size_t(bytes), &memory), "pinning memory of the host")
 }
 
 func (c *cudaRuntime) unpin(memory unsafe.Pointer) error {
-	return c.failed(C.cudaUnpin(&c.functions, memory), "freeing pinned memory")
+	return c.failed(C.cudaUnpin(c.table(), memory), "freeing pinned memory")
+}
+
+// free returns the free bytes of the calling thread's device, 0 if it does not say.
+func (c *cudaRuntime) free() int64 {
+	var free, total C.size_t
+	if C.cudaMemory(c.table(), &free, &total) != 0 {
+		return 0
+	}
+	return int64(free)
 }
 
 // FreeMemory returns the free bytes of the device that the session runs on, the fewest of several, or a negative number
@@ -207,7 +233,7 @@ func (c *cudaRuntime) unpin(memory unsafe.Pointer) error {
 func (s *Session) FreeMemory() int64 {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	if s.provider != CUDA {
+	if s.provider != CUDA || s.replicas == nil {
 		return -1
 	}
 
@@ -216,18 +242,17 @@ func (s *Session) FreeMemory() int64 {
 		return -1
 	}
 
-	least := int64(-1)
-	for i, r := range s.replicas {
-		_ = r.threads.do(context.Background(), func() error {
-			var free, total C.size_t
-			if c.use(r.device) != nil || C.cudaMemory(&c.functions, &free, &total) != 0 {
-				free = 0
-			}
-			if i == 0 || int64(free) < least {
-				least = int64(free)
-			}
-			return nil
-		})
+	least := int64(math.MaxInt64)
+	for _, r := range s.replicas {
+		err = errors.Join(err, r.threads.do(context.Background(), func() error {
+			err := c.use(r.device)
+			least = min(least, c.free())
+			return err
+		}))
+	}
+
+	if err != nil {
+		return 0
 	}
 
 	return least

@@ -4,9 +4,12 @@ import (
 	"math"
 	"os/exec"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 
 	"promptfed/runtime/goldentest"
 	"promptfed/runtime/grad"
@@ -78,16 +81,20 @@ func block(t *testing.T, heads, width int) ([]graph.Output, tensor.Map) {
 		tensor.Map{"x": draw(13, width)}
 }
 
-// emulate returns options of sessions on the CPU whose kernels emulate.c runs.
-func emulate(t *testing.T, flags ...string) ort.Options {
-	library := filepath.Join(t.TempDir(), "emulate.so")
-	arguments := append([]string{"-shared", "-fPIC", "-O1", "-I../kernels", "-o", library,
-		"../kernels/testdata/emulate.c", "-lm"}, flags...)
+// library compiles a library of C.
+func library(t *testing.T, source string, flags ...string) string {
+	to := filepath.Join(t.TempDir(), "library.so")
+	arguments := append([]string{"-shared", "-fPIC", "-O1", "-I../kernels", "-o", to, source, "-lm"}, flags...)
 	if out, err := exec.CommandContext(t.Context(), "cc", arguments...).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
+	return to
+}
 
-	o, err := ort.EmulateDevice(ort.Options{OptLevel: ort.OptNone}, library)
+// emulate returns options of sessions on the CPU whose kernels emulate.c runs.
+func emulate(t *testing.T, flags ...string) ort.Options {
+	emulated := library(t, "../kernels/testdata/emulate.c", flags...)
+	o, err := ort.EmulateDevice(ort.Options{OptLevel: ort.OptNone}, emulated)
 	goldentest.NoError(t, err)
 
 	return o
@@ -265,4 +272,46 @@ func TestDeviceKernelsRound(t *testing.T) {
 			t.Errorf("%s: gelu differs by %g", precision, d)
 		}
 	}
+}
+
+// While a device captures a graph, no other thread allocates or frees memory of any device: calls, new graphs, closing
+// and freed values wait. Each thread chooses its device before it uses CUDA's runtime library, which cudart.c emulates.
+func TestNothingElseDuringACapture(t *testing.T) {
+	living, undo, err := ort.EmulateCUDA(library(t, "testdata/cudart.c"))
+	goldentest.NoError(t, err)
+	defer undo()
+	defer debug.SetGCPercent(debug.SetGCPercent(-1))                                 // a value of another test that is freed would wait too
+	o, x := ort.Options{Provider: ort.CPU, Bind: true, Device: 1}, tensor.New(1<<18) // pinned
+	negative := (&builder{}).in("x", f32, dims{"B"}).node("Neg", []string{"x"}, "y").out("y", f32, dims{"B"}).model(t)
+	synctest.Test(t, func(t *testing.T) {
+		s, other := open(t, negative, o), open(t, negative, o)
+		held, err := s.RunKeep(t.Context(), tensor.Map{"x": x}, nil)
+		goldentest.NoError(t, err)
+		for range 3 {
+			run(t, s, tensor.Map{"x": x})
+		}
+		in := tensor.Map{"x": tensor.New(3)}
+		run(t, other, in)
+		do, end := ort.Threads(5)
+		var done atomic.Int64
+		ort.Alone(func() error {
+			for _, task := range []func(){func() { s.Close() }, func() { ort.FreeCopies(held["y"]) }, func() { run(t, other, in) },
+				func() { do(t.Context(), func() error { return nil }) }} {
+				go func() {
+					task()
+					done.Add(1)
+				}()
+			}
+			if synctest.Wait(); done.Load() != 0 || living() != 2 {
+				t.Errorf("%d tasks are done, %d streams and blocks of memory, want 0 and 2", done.Load(), living())
+			}
+			return nil
+		})
+		synctest.Wait()
+		goldentest.NoError(t, other.Close())
+		end()
+		if done.Load() != 4 || living() != 0 {
+			t.Errorf("%d tasks are done, %d streams and blocks of memory, want 4 and 0", done.Load(), living())
+		}
+	})
 }

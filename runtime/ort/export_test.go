@@ -1,6 +1,9 @@
 package ort
 
-import "context"
+import (
+	"context"
+	"maps"
+)
 
 // Threads opens the threads of a device, as a session on it does.
 func Threads(device int) (do func(context.Context, func() error) error, end func()) {
@@ -90,3 +93,18 @@ func EmulateDevice(o Options, library string) (Options, error) {
 }
 
 var CompareKernels = compareKernels
+
+// EmulateCUDA makes captured graphs of the CPU use a library in place of CUDA's runtime library until undo is called.
+func EmulateCUDA(library string) (living func() int64, undo func(), err error) {
+	onCPU, err = loadRuntime(library)
+	return onCPU.free, func() { onCPU = nil }, err
+}
+
+var Alone = alone
+
+// FreeCopies ends a value as the garbage collector does.
+func FreeCopies(v *Value) {
+	at := maps.Clone(v.at)
+	clear(v.at)
+	freeCopies(at)
+}

@@ -151,18 +151,11 @@ func (p *program) replica(options Options) (*replica, error) {
 
 func (p *program) open(options Options) (opened *replica, err error) {
 	opened = &replica{device: options.Device, threads: openThreads(options)}
-	if options.capture {
-		if opened.captured, err = newCaptured(options); err == nil {
-			options.stream = opened.captured.stream
-		}
-	}
-
-	if err == nil {
-		err = opened.threads.do(context.Background(), func() error { return opened.create(p, options) })
-	}
-
+	err = opened.threads.do(context.Background(), func() error { return opened.create(p, options) })
 	if err == nil && options.capture {
-		err = opened.capture(p)
+		err = alone(func() error {
+			return opened.captured.own.call(func() error { return opened.capture(p) })
+		})
 	}
 
 	if err != nil {
@@ -172,7 +165,14 @@ func (p *program) open(options Options) (opened *replica, err error) {
 	return opened, nil
 }
 
-func (r *replica) create(program *program, options Options) error {
+func (r *replica) create(program *program, options Options) (err error) {
+	if options.capture {
+		if r.captured, err = newCaptured(options); err != nil {
+			return err
+		}
+		options.stream = r.captured.stream
+	}
+
 	native, err := options.native(program.weights)
 	if err != nil {
 		return err
@@ -202,17 +202,11 @@ func (r *replica) compile(p *program, options *binding.SessionOptions, container
 
 func (r *replica) close() error {
 	defer r.threads.close()
-	var errs []error
-	if c := r.captured; c != nil && c.executable != nil {
-		errs = append(errs, c.own.do(context.Background(), c.release))
-	}
-
-	errs = append(errs, r.threads.do(context.Background(), func() error {
+	return r.threads.do(context.Background(), func() error {
+		err := r.captured.release()
 		r.executable.close()
-		return r.held.close()
-	}))
-
-	return errors.Join(append(errs, r.captured.close())...)
+		return errors.Join(err, r.held.close(), r.captured.close())
+	})
 }
 
 func closeReplicas(all []*replica) (err error) {

@@ -2,8 +2,11 @@ package ort
 
 import (
 	"context"
+	"math"
 	"runtime"
 	"sync"
+
+	"golang.org/x/sync/semaphore"
 )
 
 // threads are the threads on which the sessions of one device are created, run and closed: as many as had work at the
@@ -13,11 +16,15 @@ import (
 type threads struct {
 	device, users int
 	calls         chan struct{} // one element for each call in progress
-	waiting       sync.Mutex    // locked while alone waits
 
 	mu   sync.Mutex
 	idle []chan func() // a channel for each thread without work; the last one had work last
 }
+
+// capturing is held whole while a device captures a graph, and in part by every call and everything else that may
+// allocate or free memory of a device: CUDA refuses that to all threads of the process, on all devices, and then the
+// capture fails too (errors 900 and 901).
+var capturing = semaphore.NewWeighted(math.MaxInt64)
 
 // mostThreads is the number of threads of a device on which short runs and new sessions took the least time: 22 methods
 // of the conformance suite took 23, 15, 12 and 16 s with 1, 2, 4 and 16 threads (H200).
@@ -70,37 +77,37 @@ func (t *threads) end() {
 	}
 }
 
-// enter waits until fewer calls than threads are in progress, and counts one more. The caller calls leave once.
+// enter waits until fewer calls than threads and no capture are in progress, and counts one more. The caller calls
+// leave once.
 func (t *threads) enter(ctx context.Context) error {
 	select {
 	case t.calls <- struct{}{}:
-		return nil
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-}
 
-func (t *threads) leave() { <-t.calls }
-
-// alone calls task while no other call is in progress.
-func (t *threads) alone(task func() error) error {
-	t.waiting.Lock() // two of them, each with some of the calls, would wait forever
-	for range cap(t.calls) {
-		t.calls <- struct{}{}
+	err := capturing.Acquire(ctx, 1)
+	if err != nil {
+		<-t.calls
 	}
 
-	t.waiting.Unlock()
-	defer func() {
-		for range cap(t.calls) {
-			t.leave()
-		}
-	}()
+	return err
+}
 
+func (t *threads) leave() {
+	capturing.Release(1)
+	<-t.calls
+}
+
+// alone calls task while no call is in progress on any device.
+func alone(task func() error) error {
+	_ = capturing.Acquire(context.Background(), math.MaxInt64)
+	defer capturing.Release(math.MaxInt64)
 	return task()
 }
 
 // do calls task on one of the threads, which task must not ask for another one. It waits for a thread until ctx
-// ends. A panic of task continues in the caller.
+// ends.
 func (t *threads) do(ctx context.Context, task func() error) (err error) {
 	if t == nil {
 		return task()
@@ -111,6 +118,11 @@ func (t *threads) do(ctx context.Context, task func() error) (err error) {
 	}
 	defer t.leave()
 
+	return t.call(task)
+}
+
+// call calls task on an idle thread, or on a new one. A panic of task continues in the caller.
+func (t *threads) call(task func() error) (err error) {
 	thread := t.take()
 	defer t.put(thread)
 	var panicked any

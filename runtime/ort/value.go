@@ -22,6 +22,7 @@ static void *describe(table t, void *value, described *out) {
 import "C"
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"runtime"
@@ -76,7 +77,7 @@ var fresh atomic.Int64
 func (v *Value) put(device int, copied unsafe.Pointer) {
 	if v.at == nil {
 		v.at = map[int]unsafe.Pointer{}
-		runtime.AddCleanup(v, func(at map[int]unsafe.Pointer) { releaseAll(slices.Collect(maps.Values(at))) }, v.at)
+		runtime.AddCleanup(v, freeCopies, v.at)
 	}
 
 	v.at[device] = copied
@@ -112,6 +113,13 @@ func (v *Value) on(call *call) (unsafe.Pointer, error) {
 	}
 
 	return copied, err
+}
+
+// freeCopies frees the copies of a value, and with the last one the memory of an uploader or a session that is closed.
+func freeCopies(at map[int]unsafe.Pointer) {
+	_ = capturing.Acquire(context.Background(), 1)
+	defer capturing.Release(1)
+	releaseAll(slices.Collect(maps.Values(at)))
 }
 
 func releaseAll(values []unsafe.Pointer) {
