@@ -68,6 +68,10 @@ func kernelsOn(device int) error {
 
 // compareKernels runs a graph of all operators of runtime/kernels that a device has, with options and on the CPU.
 func compareKernels(options Options) error {
+	if err := start(options.Provider != CPU); err != nil {
+		return err
+	}
+
 	a, err := native()
 	if err == nil && options.kernels == nil {
 		options.kernels, err = a.deviceKernels()

@@ -29,6 +29,16 @@ var probes = map[string]func(){
 		path, _, _ := ort.Library()
 		fmt.Print(path, " ", err)
 	},
+	"kernels": func() {
+		kernels := ort.Options{Provider: ort.CUDA}.Kernels()
+		path, _, _ := ort.Library()
+		fmt.Print(path, " ", kernels)
+	},
+	"numerics": func() {
+		_, err := ort.Options{Provider: ort.CUDA}.Fingerprint()
+		path, _, _ := ort.Library()
+		fmt.Print(path, " ", err)
+	},
 	"load": func() {
 		path, version, err := ort.Library()
 		fmt.Print(path, " ", version, " ", err)
@@ -123,8 +133,10 @@ func TestFindLibrary(t *testing.T) {
 	}
 	gpu := filepath.Join(base, "prog", "cuda", name)
 	symlink(t, library, gpu)
-	if got := probe(t, "cuda", exe, checkout); !strings.HasPrefix(got, gpu+" ") {
-		t.Errorf("for CUDA: %q, want %q", got, gpu)
+	for _, first := range []string{"cuda", "kernels", "numerics"} {
+		if got := probe(t, first, exe, checkout); !strings.HasPrefix(got, gpu+" ") {
+			t.Errorf("for CUDA, %s first: %q, want %q", first, got, gpu)
+		}
 	}
 	if got := probe(t, "find", exe, checkout); got != filepath.Join(base, "prog", name) {
 		t.Errorf("for the CPU beside one for CUDA: %q", got)

@@ -217,6 +217,10 @@ func (o Options) Fingerprint() (fingerprint numerics.Fingerprint, err error) {
 		}
 	}
 
+	if err := start(o.Provider != CPU); err != nil {
+		return fingerprint, err
+	}
+
 	_, version, err := Library()
 	if err != nil {
 		return fingerprint, err
