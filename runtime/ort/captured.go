@@ -40,6 +40,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"runtime"
 	"slices"
 	"sync"
@@ -112,7 +113,7 @@ func (r *replica) capture(program *program) error {
 	}
 
 	for _, info := range program.inputs {
-		shape, _ := info.fixed()
+		shape, _ := info.fixed(math.MaxInt)
 		if err := captured.add(&captured.in, shape, info.IsInt()); err != nil {
 			return fmt.Errorf("input %q: %w", info.Name, err)
 		}
@@ -133,9 +134,10 @@ func (r *replica) capture(program *program) error {
 	return captured.first()
 }
 
-// fixedSizes reports whether all inputs and outputs of a program have fixed sizes.
+// fixedSizes reports whether all inputs and outputs of a program have fixed sizes. Inputs have those of tensors that a
+// run was given, so no bound is needed.
 func (p *program) fixedSizes() bool {
-	open := func(v ValueInfo) bool { _, fixed := v.fixed(); return !fixed }
+	open := func(v ValueInfo) bool { _, fixed := v.fixed(math.MaxInt); return !fixed }
 	return !slices.ContainsFunc(p.inputs, open) && !slices.ContainsFunc(p.slots(),
 		func(s slot) bool { return !s.fixed })
 }

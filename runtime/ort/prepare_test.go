@@ -79,3 +79,12 @@ func FuzzPrepare(f *testing.F) {
 		}
 	})
 }
+
+// The bound of outputs, which keeps a declaration from allocating memory, refuses no capture for large inputs: here the
+// pixels of 1,024 images.
+func TestLargeInputsAreFixed(t *testing.T) {
+	pixels := []ValueInfo{{Shape: []Dim{{Size: 1024}, {Size: 3}, {Size: 224}, {Size: 224}}}}
+	if p := (&program{inputs: pixels}); !p.fixedSizes() {
+		t.Errorf("%v has no fixed size", pixels[0])
+	}
+}

@@ -221,7 +221,7 @@ func (s slot) tensor() *tensor.Tensor {
 func (p *program) slots() []slot {
 	slots := make([]slot, len(p.nativeOutputs))
 	for i, r := range p.results {
-		shape, fixed := p.outputs[i].fixed()
+		shape, fixed := p.outputs[i].fixed(maxFixed)
 		slots[r.Value] = slot{p.outputs[i].IsInt(), fixed, shape, r.Shape < 0}
 	}
 	return slots

@@ -135,7 +135,7 @@ func (p *program) replica(options Options) (*replica, error) {
 		return p.open(options)
 	}
 
-	err := p.errorf("the size of an input or output depends on values")
+	err := p.errorf("the size of an output depends on values or exceeds %d elements", maxFixed)
 	if p.fixedSizes() {
 		var r *replica
 		if r, err = p.open(options); err == nil {

@@ -55,15 +55,15 @@ func (p ValueInfo) String() string {
 // maxFixed bounds the elements of an output that is allocated before the run, by its declared shape.
 const maxFixed = 1 << 26
 
-// fixed returns the shape if all axes are fixed and it has at most maxFixed elements.
-func (p ValueInfo) fixed() ([]int, bool) {
+// fixed returns the shape if all axes are fixed and it has at most so many elements.
+func (p ValueInfo) fixed(most int) ([]int, bool) {
 	if p.Unranked {
 		return nil, false
 	}
 
 	shape, size := make([]int, len(p.Shape)), 1
 	for i, d := range p.Shape {
-		if d.Size < 0 || d.Size > maxFixed || size*d.Size > maxFixed {
+		if d.Size < 0 || d.Size > most/max(1, size) {
 			return nil, false
 		}
 		shape[i], size = d.Size, size*d.Size
