@@ -143,14 +143,19 @@ func (n Node) Reshape(sizes ...int) Node { return n.apply("Reshape", nil, n.Grap
 
 // ReshapeLike returns n with the shape of m.
 func (n Node) ReshapeLike(m Node) Node {
-	if s, ok := m.Shape().Ints(); ok {
-		return n.Graph().Apply(Standard, "Reshape", Attrs{"allowzero": Attr(1)}, n, n.Graph().Ints(s...))
-	}
-	return n.Graph().Apply(Standard, "Reshape", Attrs{"allowzero": Attr(1)}, n, m.ShapeOf())
+	return n.apply("Reshape", Attrs{"allowzero": Attr(1)}, m.Sizes())
 }
 
 // ShapeOf returns the shape of n as an integer vector.
 func (n Node) ShapeOf() Node { return n.apply("Shape", nil) }
+
+// Sizes returns the shape of n as an integer vector, a constant if it is known.
+func (n Node) Sizes() Node {
+	if s, ok := n.Shape().Ints(); ok {
+		return n.Graph().Ints(s...)
+	}
+	return n.ShapeOf()
+}
 
 // Unsqueeze adds axes of size 1.
 func (n Node) Unsqueeze(axes ...int) Node { return n.apply("Unsqueeze", nil, n.Graph().Ints(axes...)) }

@@ -94,16 +94,6 @@ func zeros(x, shape node) node {
 }
 
 // ZerosLike returns zeros with the shape and element type of x.
-func ZerosLike(x node) node {
-	if s, ok := x.Shape().Ints(); ok {
-		return zeros(x, x.Graph().Ints(s...))
-	}
-	return zeros(x, x.ShapeOf())
-}
+func ZerosLike(x node) node { return zeros(x, x.Sizes()) }
 
-func expandLike(g, x node) node {
-	if s, ok := x.Shape().Ints(); ok {
-		return g.Expand(s...)
-	}
-	return apply("Expand", nil, g, x.ShapeOf())
-}
+func expandLike(g, x node) node { return apply("Expand", nil, g, x.Sizes()) }

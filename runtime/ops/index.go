@@ -140,30 +140,10 @@ func scatterAxis(gradient, size node, axis int, idx node) node {
 		return gradient.Graph().Fail("the ranks of %v and %v are not known", gradient, idx)
 	}
 
-	var perm, back []int // move the index axes to the front; move the scattered axis back
-	for i := range rank {
-		perm = append(perm, axis+i)
-	}
-
-	for i := range gradient.Rank() {
-		if i < axis || i >= axis+rank {
-			perm = append(perm, i)
-		}
-	}
-
-	for i := range gradient.Rank() - rank + 1 {
-		switch {
-		case i < axis:
-			back = append(back, i+1)
-		case i == axis:
-			back = append(back, 0)
-		default:
-			back = append(back, i)
-		}
-	}
-
-	if axis > 0 {
-		gradient = gradient.Transpose(perm...)
+	all := axesFrom(0, gradient.Rank())
+	back := slices.Insert(axesFrom(1, gradient.Rank()-rank+1), axis, 0) // moves the scattered axis back
+	if axis > 0 {                                                       // the index axes move to the front
+		gradient = gradient.Transpose(slices.Concat(all[axis:axis+rank], all[:axis], all[axis+rank:])...)
 	}
 
 	rows, shape := []node{gradient.Graph().Ints(-1)}, []node{size}
@@ -175,11 +155,7 @@ func scatterAxis(gradient, size node, axis int, idx node) node {
 		gradient = reshape(gradient, vector(rows...))
 	}
 
-	column := []int{-1}
-	for range gradient.Rank() - 1 {
-		column = append(column, 1)
-	}
-
+	column := append([]int{-1}, slices.Repeat([]int{1}, gradient.Rank()-1)...)
 	// Not ScatterND: with several threads ONNX Runtime's ScatterND loses sums if an index is repeated.
 	d := addAt(zeros(gradient, vector(shape...)), 0, expandLike(idx.Reshape(column...), gradient), gradient)
 	if axis > 0 {

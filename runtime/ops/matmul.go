@@ -121,13 +121,7 @@ func matMulVJP(backward *call) []node {
 // only float32.
 func fused(a, b node, transA, transB int, alpha float64) node {
 	if t := a.DType(); t != graph.Float && t != 0 {
-		if transA != 0 {
-			a = a.T()
-		}
-		if transB != 0 {
-			b = b.T()
-		}
-		return a.MatMul(b).MulScalar(alpha)
+		return product(a, b, transA, transB, alpha)
 	}
 
 	if transA == 0 && transB == 0 && alpha == 1 {
@@ -140,6 +134,19 @@ func fused(a, b node, transA, transB int, alpha float64) node {
 	}
 
 	return a.Graph().Apply(graph.Microsoft, "FusedMatMul", at, a, b)
+}
+
+// product is fused in operators of ONNX.
+func product(a, b node, transA, transB int, alpha float64) node {
+	if transA != 0 {
+		a = a.T()
+	}
+
+	if transB != 0 {
+		b = b.T()
+	}
+
+	return a.MatMul(b).MulScalar(alpha)
 }
 
 func flag(at graph.Attrs, name string) int {
@@ -373,17 +380,11 @@ func Standard(roots []node) []node {
 			alpha := op.Attrs.Float("alpha", 1.702)
 			return []node{in[0].Mul(in[0].MulScalar(alpha).Sigmoid())}
 		case "FusedMatMul": // alpha A B, with either transposed over its last two axes
-			a, b := in[0], in[1]
-			if a.Rank() < 2 || b.Rank() < 2 || op.Attrs.Int("transBatchA", 0)+op.Attrs.Int("transBatchB", 0) > 0 {
+			at := op.Attrs
+			if in[0].Rank() < 2 || in[1].Rank() < 2 || at.Int("transBatchA", 0)+at.Int("transBatchB", 0) > 0 {
 				return nil
 			}
-			if op.Attrs.Int("transA", 0) > 0 {
-				a = a.T()
-			}
-			if op.Attrs.Int("transB", 0) > 0 {
-				b = b.T()
-			}
-			return []node{a.MatMul(b).MulScalar(op.Attrs.Float("alpha", 1))}
+			return []node{product(in[0], in[1], flag(at, "transA"), flag(at, "transB"), at.Float("alpha", 1))}
 		}
 
 		return nil

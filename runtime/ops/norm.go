@@ -109,11 +109,7 @@ func standardised(x node, eps float64, axes []int) node {
 }
 
 func perChannel(v, x node) node {
-	shape := []int{-1}
-	for range x.Rank() - 2 {
-		shape = append(shape, 1)
-	}
-	return v.Reshape(shape...)
+	return v.Reshape(append([]int{-1}, slices.Repeat([]int{1}, x.Rank()-2)...)...)
 }
 
 func decomposeInstanceNorm(c *call, in []node) node {
