@@ -34,10 +34,10 @@ type Session struct {
 type replica struct {
 	*executable
 	device   int
-	threads  *threads  // nil on the CPU
-	captured *captured // nil unless the graph has fixed sizes and runs on a device
-	held     *sharer   // nil without shared weights
-	uploader *uploader // nil unless the device has its own memory
+	threads  *threads   // nil on the CPU
+	captured *captured  // nil unless the graph has fixed sizes and runs on a device
+	held     *container // nil without shared weights
+	uploader *uploader  // nil unless the device has its own memory
 }
 
 // NewSession compiles an ONNX model, which it does not change and keeps only for graphs of fixed sizes. It fails if
