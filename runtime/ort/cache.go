@@ -21,16 +21,10 @@ import (
 // closed last.
 var graphCache = struct {
 	sync.Mutex
-	graphs    map[[sha256.Size]byte]*cachedGraph
-	idle      list.List // of *cachedGraph without open sessions, the one that was closed last in front
-	idleBytes int
-	weights   map[string]idleWeights // of idle graphs
-	counts    CacheCounts
-}{graphs: map[[sha256.Size]byte]*cachedGraph{}, weights: map[string]idleWeights{}}
-
-// idleWeights says how many idle graphs share weights, and the bytes of those that one of them read: the most that any
-// of them did.
-type idleWeights struct{ graphs, bytes int }
+	graphs map[[sha256.Size]byte]*cachedGraph
+	idle   list.List // of *cachedGraph without open sessions, the one that was closed last in front
+	counts CacheCounts
+}{graphs: map[[sha256.Size]byte]*cachedGraph{}}
 
 // maxIdleBytes bounds the memory of graphs without open sessions: the text towers of four backbones of ViT-B/16's size
 // with their graphs, or 3,000 graphs of toys.
@@ -95,7 +89,7 @@ func Cached() CacheCounts {
 	graphCache.Lock()
 	defer graphCache.Unlock()
 	c := graphCache.counts
-	c.IdleBytes = graphCache.idleBytes
+	c.IdleBytes = idleBytes()
 	return c
 }
 
@@ -206,11 +200,11 @@ func acquire(key [sha256.Size]byte, program *program, options Options) *cachedGr
 		graphCache.counts.Reused++
 	}
 
-	if graph.at != nil {
-		graph.leaveIdle()
+	if graph.users++; graph.at != nil {
+		graphCache.idle.Remove(graph.at)
+		graph.at = nil
 	}
 
-	graph.users++
 	return graph
 }
 
@@ -235,41 +229,34 @@ func (g *cachedGraph) release() (unused []*replica) {
 		return g.drop()
 	}
 
-	g.becomeIdle()
-	for graphCache.idleBytes > maxIdleBytes {
+	g.at = graphCache.idle.PushFront(g)
+	for idleBytes() > maxIdleBytes {
 		unused = append(unused, dropLast()...)
 	}
 
 	return unused
 }
 
-// becomeIdle counts a graph without users, and of its weights what no other idle graph has. The caller holds the lock.
-func (g *cachedGraph) becomeIdle() {
-	g.at, graphCache.idleBytes = graphCache.idle.PushFront(g), graphCache.idleBytes+g.bytes
-	w := graphCache.weights[g.weights]
-	more := max(0, g.shared-w.bytes)
-	graphCache.idleBytes += more
-	graphCache.weights[g.weights] = idleWeights{w.graphs + 1, w.bytes + more}
-}
-
-// leaveIdle undoes becomeIdle. The caller holds the lock.
-func (g *cachedGraph) leaveIdle() {
-	graphCache.idle.Remove(g.at)
-	g.at, graphCache.idleBytes = nil, graphCache.idleBytes-g.bytes
-	w := graphCache.weights[g.weights]
-	if w.graphs--; w.graphs > 0 {
-		graphCache.weights[g.weights] = w
-		return
+// idleBytes estimates the memory of the graphs without open sessions: their own, and of shared weights once the most
+// that any of them read. The caller holds the lock.
+func idleBytes() (n int) {
+	weights := map[string]int{}
+	for at := graphCache.idle.Front(); at != nil; at = at.Next() {
+		graph := at.Value.(*cachedGraph)
+		n += graph.bytes
+		weights[graph.weights] = max(weights[graph.weights], graph.shared)
 	}
 
-	graphCache.idleBytes -= w.bytes
-	delete(graphCache.weights, g.weights)
+	for _, bytes := range weights {
+		n += bytes
+	}
+
+	return n
 }
 
 // dropLast drops the graph that was closed first. The caller holds the lock.
 func dropLast() []*replica {
-	last := graphCache.idle.Back().Value.(*cachedGraph)
-	last.leaveIdle()
+	last := graphCache.idle.Remove(graphCache.idle.Back()).(*cachedGraph)
 	graphCache.counts.Dropped++
 	return last.drop()
 }
