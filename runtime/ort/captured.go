@@ -245,17 +245,8 @@ func (c *captured) compute(ctx context.Context, session *Session, call *call, in
 		}
 	}
 
-	options, release, err := call.options(ctx)
-	if err != nil {
-		return session.errorf("run options: %s", plain(err))
-	}
-
-	done := measured()
-	err = c.replay(options)
-	done()
-	release()
-	if err != nil {
-		return session.errorf("run: %s", plain(err))
+	if err := session.measured(ctx, call, c.replay); err != nil {
+		return err
 	}
 
 	for i, b := range c.out {

@@ -131,31 +131,30 @@ func (s *Session) computeOn(ctx context.Context, call *call, inputs tensor.Map, 
 		}
 	}
 
+	return s.measured(ctx, call, func(options *binding.RunOptions) error {
+		return call.on.run(options, call.inputs, call.outputs, call.memory)
+	})
+}
+
+// measured runs a call with its options, and adds its time to that inside ONNX Runtime.
+func (s *Session) measured(ctx context.Context, call *call, run func(*binding.RunOptions) error) error {
 	options, release, err := call.options(ctx)
 	if err != nil {
 		return s.errorf("run options: %s", plain(err))
 	}
+	defer release()
 
-	done := measured()
-	err = call.on.run(options, call.inputs, call.outputs, call.memory)
-	done()
-	release()
+	runtime.LockOSThread() // to measure the time of this thread
+	defer runtime.UnlockOSThread()
+	began, before := time.Now(), threadTime()
+	err = run(options)
+	inside.Add(int64(time.Since(began)))
+	insideProcessor.Add(int64(threadTime() - before))
 	if err != nil {
 		return s.errorf("run: %s", plain(err))
 	}
 
 	return nil
-}
-
-// measured adds the time until done is called to that inside ONNX Runtime.
-func measured() (done func()) {
-	runtime.LockOSThread() // to measure the time of this thread
-	began, before := time.Now(), threadTime()
-	return func() {
-		inside.Add(int64(time.Since(began)))
-		insideProcessor.Add(int64(threadTime() - before))
-		runtime.UnlockOSThread()
-	}
 }
 
 // Nanoseconds inside ONNX Runtime, by the clock and of processor time.
