@@ -300,15 +300,8 @@ func (w *writer) initializer(op *Op) *onnx.TensorProto {
 		return p
 	}
 
-	proto := &onnx.TensorProto{Name: name, DataType: int32(op.Out[0].value.dtype),
+	return &onnx.TensorProto{Name: name, DataType: int32(op.Out[0].value.dtype), RawData: rawBytes(literal.Tensor),
 		Dims: convert.Slice(op.Out[0].value.shape, func(d Dim) int64 { return int64(d.N) })}
-	if literal.Tensor != nil {
-		proto.RawData = rawBytes(literal.Tensor)
-		return proto
-	}
-
-	onnx.SetExternal(proto, *literal.External)
-	return proto
 }
 
 func valueInfo(name string, n Node) *onnx.ValueInfoProto {
@@ -321,10 +314,9 @@ func valueInfo(name string, n Node) *onnx.ValueInfoProto {
 		tensor.Shape = &onnx.TensorShapeProto{}
 		for _, d := range n.value.shape {
 			dim := &onnx.TensorShapeProto_Dimension{}
-			switch {
-			case d.Static():
+			if d.Static() {
 				dim.Value = &onnx.TensorShapeProto_Dimension_DimValue{DimValue: int64(d.N)}
-			default:
+			} else {
 				dim.Value = &onnx.TensorShapeProto_Dimension_DimParam{DimParam: d.String()}
 			}
 			tensor.Shape.Dim = append(tensor.Shape.Dim, dim)

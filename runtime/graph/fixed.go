@@ -104,16 +104,12 @@ func fold(op *Op, in []Node) []Node {
 		n--
 	}
 
-	out := slices.Clone(op.graph.again(op, n, in))
+	out := op.graph.again(op, n, in)
 	if out[0].failed() {
 		return out
 	}
 
 	again := out[0].Op()
-	if again.Name == "" {
-		again.Name = op.Name
-	}
-
 	for i, o := range out {
 		if o.value.name == "" {
 			o.value.name = op.Out[i].value.name

@@ -1,6 +1,7 @@
 package graph
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -282,10 +283,13 @@ func (g *Graph) internal(d *Def, attrs Attrs, in ...Node) Node {
 	return g.apply(d, d.Domain, d.Kind, attrs, 1, in)[0]
 }
 
+// again adds an operator again, under its name, with n outputs and other inputs.
 func (g *Graph) again(op *Op, n int, in []Node) []Node {
-	out := g.apply(op.def, op.Domain, op.Kind, op.Attrs, n, in)
+	out := slices.Clone(g.apply(op.def, op.Domain, op.Kind, op.Attrs, n, in))
+	made := out[0].value.op
+	made.Name = cmp.Or(made.Name, op.Name)
 	if op.value != nil && !out[0].failed() {
-		out[0].value.op.value = withNodes(op.value, in)
+		made.value = withNodes(op.value, in)
 	}
 	return out
 }

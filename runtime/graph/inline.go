@@ -26,11 +26,8 @@ type OpTransform func(op *Op, in []Node, apply func(in []Node) ([]Node, error)) 
 
 // InlineWith is Inline that calls transform, if not nil, for the outputs of each operator.
 func InlineWith(g *Graph, roots []Node, replace map[Node]Node, transform OpTransform) ([]Node, error) {
-	inliner := &inliner{graph: g, now: maps.Clone(replace), transform: transform}
-	if inliner.now == nil {
-		inliner.now = map[Node]Node{}
-	}
-
+	inliner := &inliner{graph: g, now: map[Node]Node{}, transform: transform}
+	maps.Copy(inliner.now, replace)
 	for _, op := range ReachableUpTo(replace, roots...) {
 		if err := inliner.op(op); err != nil {
 			return nil, fmt.Errorf("%s: %w", op.Label(), err)
@@ -85,10 +82,8 @@ func (c *inliner) op(op *Op) error {
 
 	apply := func(in []Node) ([]Node, error) {
 		out := c.graph.again(op, count, in)
-		for _, n := range out {
-			if n.failed() {
-				return nil, c.graph.err
-			}
+		if out[0].failed() {
+			return nil, c.graph.err
 		}
 		return out, nil
 	}
@@ -104,9 +99,7 @@ func (c *inliner) op(op *Op) error {
 	}
 
 	for i, n := range out {
-		if made := n.value.op; made.Name == "" {
-			made.Name = op.Name
-		}
+		n.value.op.Name = cmp.Or(n.value.op.Name, op.Name)
 		if n.value.dtype == 0 {
 			n.value.dtype = op.Out[i].value.dtype
 		}
@@ -140,10 +133,7 @@ func (c *inliner) literal(op *Op) Node {
 	}
 
 	n := c.graph.tensorProto(l.Proto, fmt.Sprintf("proto:%p", l.Proto))
-	if n.value.name == "" {
-		n.value.name = old.name
-	}
-
+	n.value.name = cmp.Or(n.value.name, old.name)
 	return n
 }
 

@@ -11,12 +11,10 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// Literal is the content of a constant: a tensor in memory, bytes in a file beside the graph, or a tensor of an ONNX
-// file.
+// Literal is the content of a constant: a tensor in memory, or a tensor of an ONNX file, which may lie in another file.
 type Literal struct {
-	Tensor   *tensor.Tensor
-	External *External
-	Proto    *onnx.TensorProto
+	Tensor *tensor.Tensor
+	Proto  *onnx.TensorProto
 }
 
 // External is the place of raw elements in a file beside the graph.
@@ -32,8 +30,9 @@ func (g *Graph) Const(t *tensor.Tensor) Node {
 
 // Weight returns a constant whose elements stay in a file. dims may be any shape of the same size.
 func (g *Graph) Weight(name string, dtype DType, e External, dims ...int) Node {
-	n := g.constant(&Literal{External: &e}, dtype, Static(dims...), fmt.Sprintf("ext:%s@%d+%d", e.File, e.Offset,
-		e.Length))
+	p := &onnx.TensorProto{DataType: int32(dtype), Dims: convert.Slice(dims, func(d int) int64 { return int64(d) })}
+	onnx.SetExternal(p, e)
+	n := g.tensorProto(p, fmt.Sprintf("ext:%s@%d+%d", e.File, e.Offset, e.Length))
 	if n.value.name == "" {
 		n.value.name = name
 	}
@@ -185,10 +184,6 @@ func (l *Literal) IsScalar(value float64) bool {
 
 // ExternalPlace returns the place of a constant's elements in a file; ok is false for a constant in memory.
 func (l *Literal) ExternalPlace() (e External, ok bool) {
-	if l.External != nil {
-		return *l.External, true
-	}
-
 	if !onnx.IsExternal(l.Proto) {
 		return External{}, false
 	}

@@ -58,10 +58,7 @@ func Transform(roots []Node, replace func(op *Op, in []Node) []Node) []Node {
 		case len(onnx.Subgraphs(op.proto)) > 0:
 			out = op.graph.control(op, in, uses)
 		default:
-			out = slices.Clone(op.graph.again(op, len(op.Out), in))
-			if again := out[0].Op(); !out[0].failed() && again.Name == "" {
-				again.Name = op.Name
-			}
+			out = op.graph.again(op, len(op.Out), in)
 		}
 
 		if out != nil {
