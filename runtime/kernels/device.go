@@ -63,8 +63,6 @@ func joinSums(model *onnx.ModelProto, low onnx.TensorProto_DataType) *onnx.Model
 			if s, ok := biased[node.Input[0]]; ok {
 				rewriter.sums[node.Output[0]] = sum{s.node, len(rewriter.nodes), 0, 2}
 			}
-		case kind == "LayerNormGrad" && own(node) && len(node.Input) == 5:
-			rewriter.sums[node.Output[0]] = sum{node, len(rewriter.nodes), 0, 5}
 		case two && (kind == "MatMul" || kind == "FusedMatMul"):
 			if w := stored(original(node.Input[1])); w != nil && len(w.Dims) == 2 {
 				columns[node.Output[0]] = w.Dims[1]
@@ -85,8 +83,7 @@ func joinSums(model *onnx.ModelProto, low onnx.TensorProto_DataType) *onnx.Model
 				both.OpType = lowKind(both.OpType, low)
 				biased[node.Output[0]] = sum{node: both}
 			}
-		case two && (rewriter.added(node, node.Input[0], node.Input[1]) ||
-			rewriter.added(node, node.Input[1], node.Input[0])):
+		case rewriter.sum(node):
 			continue
 		}
 		rewriter.nodes = append(rewriter.nodes, node)

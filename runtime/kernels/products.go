@@ -124,14 +124,21 @@ func (r *productRewriter) node(node *onnx.NodeProto) {
 			Input: []string{node.Input[0], packedMatrix.Name}, Attribute: []*onnx.AttributeProto{{Name: "alpha",
 				Type: onnx.AttributeProto_FLOAT, F: alpha(node)}}}
 		r.sums[node.Output[0]] = sum{node, len(r.nodes), packedMatrix.N, 3}
-	} else if node.OpType == "LayerNormGrad" && node.Domain == onnx.Kernels && len(node.Input) == 5 {
-		r.sums[node.Output[0]] = sum{node, len(r.nodes), 0, 5}
-	} else if len(node.Input) == 2 && len(node.Output) == 1 && (r.added(node, node.Input[0], node.Input[1]) ||
-		r.added(node, node.Input[1], node.Input[0])) {
+	} else if r.sum(node) {
 		return
 	}
 
 	r.nodes = append(r.nodes, node)
+}
+
+// sum notes a gradient of layer norm, which can add a value, or moves a sum into the node that computes an operand. It
+// reports whether the sum moved.
+func (r *productRewriter) sum(node *onnx.NodeProto) (moved bool) {
+	if node.OpType == "LayerNormGrad" && own(node) && len(node.Input) == 5 {
+		r.sums[node.Output[0]] = sum{node, len(r.nodes), 0, 5}
+	}
+	return len(node.Input) == 2 && len(node.Output) == 1 && (r.added(node, node.Input[0], node.Input[1]) ||
+		r.added(node, node.Input[1], node.Input[0]))
 }
 
 func (r *productRewriter) matrix(node *onnx.NodeProto) (matrix PackedMatrix, ok bool) {
@@ -175,7 +182,7 @@ func (r *productRewriter) added(node *onnx.NodeProto, name, value string) bool {
 	switch {
 	case !found || r.uses[name] != 1:
 		return false
-	case node.OpType == "AddSameShape" && node.Domain == onnx.Kernels:
+	case node.OpType == "AddSameShape" && own(node):
 	case node.OpType == "Add" && onnx.Standard(node.Domain) && adder.bias > 0 && b != nil &&
 		b.DataType == int32(onnx.TensorProto_FLOAT) && slices.Equal(b.Dims, []int64{adder.bias}):
 		input = 2
