@@ -107,31 +107,8 @@ type cachedGraph struct {
 // NewCachedSession is NewSession for a graph that callers open again and again: sessions share one compiled graph if
 // they have the same model, options and files of weights. Graphs stay compiled after Close within a bound of memory, so
 // that the next run of a program with many runs finds them.
-func NewCachedSession(model *onnx.ModelProto, options Options) (*Session, error) {
-	session, options, err := newSession(model, options)
-	if err != nil {
-		return nil, err
-	}
-
-	options.Spinning, options.Runs = options.spins(), 0
-	key, ok := session.program.key(options)
-	if !ok {
-		graphCache.Lock()
-		graphCache.counts.Compiled++
-		graphCache.Unlock()
-		if session.replicas, err = session.program.compile(options); err != nil {
-			return nil, err
-		}
-	} else {
-		session.cached = acquire(key, session.program, options)
-		if session.replicas, err = session.cached.compile(); err != nil {
-			session.cached.fail()
-			return nil, err
-		}
-	}
-
-	session.model, session.external = nil, nil
-	return session, nil
+func NewCachedSession(model *onnx.ModelProto, o Options) (*Session, error) {
+	return openSession(model, o, true)
 }
 
 // key identifies everything that the compiled program depends on. ok is false if it cannot be shared: profiles are
@@ -178,16 +155,20 @@ func (p *program) idleBytes(o Options) int {
 	return graphBytes + 2*len(p.model)
 }
 
-// acquire returns the graph of a key for one more session, which calls release or fail once.
-func acquire(key [sha256.Size]byte, program *program, options Options) *cachedGraph {
+// acquire returns the graph of a program for one more session, which calls release or fail once; nil if sessions cannot
+// share it.
+func acquire(program *program, options Options, compile func() ([]*replica, error)) *cachedGraph {
+	key, shared := program.key(options)
 	graphCache.Lock()
 	defer graphCache.Unlock()
+	if !shared {
+		graphCache.counts.Compiled++
+		return nil
+	}
+
 	graph := graphCache.graphs[key]
 	if graph == nil {
-		graph = &cachedGraph{key: key, bytes: program.idleBytes(options),
-			compile: sync.OnceValues(func() ([]*replica, error) {
-				return program.compile(options)
-			})}
+		graph = &cachedGraph{key: key, bytes: program.idleBytes(options), compile: sync.OnceValues(compile)}
 		for _, w := range program.external {
 			graph.shared += int(w.at.Length)
 		}
@@ -210,6 +191,10 @@ func acquire(key [sha256.Size]byte, program *program, options Options) *cachedGr
 
 // fail ends the use of a graph that was not compiled. A later session tries again.
 func (g *cachedGraph) fail() {
+	if g == nil {
+		return
+	}
+
 	graphCache.Lock()
 	defer graphCache.Unlock()
 	if graphCache.graphs[g.key] == g {

@@ -285,51 +285,31 @@ func (o Options) spins() bool {
 }
 
 func (o Options) fill(so *binding.SessionOptions, weights string) error {
-	spins := o.spins()
-	entries := [][2]string{
-		{"session.intra_op.allow_spinning", flag(spins)},
-		{"session.disable_prepacking", flag(!o.Prepack)},
-	}
-
-	if !o.NoArena {
-		entries = append(entries, [2]string{"session.use_env_allocators", "1"})
-	}
-
-	if spins {
-		entries = append(entries, [2]string{"session.intra_op.spin_duration_us", spinTime},
-			[2]string{"session.force_spinning_stop", "1"})
-	}
-
-	if o.Placement {
-		entries = append(entries, [2]string{"session.record_ep_graph_assignment_info", "1"})
-	}
-
-	if weights != "" {
-		entries = append(entries, [2]string{"session.model_external_initializers_file_folder_path", weights})
-	}
-
-	steps := []func() error{
-		func() error { return so.SetIntraOpNumThreads(max(1, o.IntraThreads)) },
-		func() error { return so.SetGraphOptimizationLevel(levels[o.OptLevel].native) },
-		func() error { return so.SetCpuMemArena(!o.NoArena) },
-		func() error { return so.SetMemPattern(false) }, // its block for all values would add to the arena
-	}
-
+	err := cmp.Or(so.SetIntraOpNumThreads(max(1, o.IntraThreads)),
+		so.SetGraphOptimizationLevel(levels[o.OptLevel].native), so.SetCpuMemArena(!o.NoArena),
+		so.SetMemPattern(false)) // its block for all values would add to the arena
 	if o.Profile != "" {
-		steps = append(steps, func() error { return so.EnableProfiling(o.Profile) })
+		err = cmp.Or(err, so.EnableProfiling(o.Profile))
 	}
 
-	for _, e := range entries {
-		steps = append(steps, func() error { return so.AddSessionConfigEntry(e[0], e[1]) })
-	}
-
-	for _, step := range steps {
-		if err := step(); err != nil {
-			return err
+	for _, entry := range []struct {
+		set        bool
+		key, value string
+	}{
+		{true, "session.intra_op.allow_spinning", flag(o.spins())},
+		{true, "session.disable_prepacking", flag(!o.Prepack)},
+		{!o.NoArena, "session.use_env_allocators", "1"},
+		{o.spins(), "session.intra_op.spin_duration_us", spinTime},
+		{o.spins(), "session.force_spinning_stop", "1"},
+		{o.Placement, "session.record_ep_graph_assignment_info", "1"},
+		{weights != "", "session.model_external_initializers_file_folder_path", weights},
+	} {
+		if entry.set {
+			err = cmp.Or(err, so.AddSessionConfigEntry(entry.key, entry.value))
 		}
 	}
 
-	return nil
+	return err
 }
 
 // addCUDA adds the CUDA provider. Products of float32 values are exact unless the precision is TF32, so that gradients

@@ -44,17 +44,32 @@ type replica struct {
 // inputs or outputs are not tensors of numbers or bool, if external data are missing, cut short or outside of
 // Options.WeightsDir, if the provider is not available, and if ONNX Runtime rejects the graph.
 func NewSession(model *onnx.ModelProto, o Options) (*Session, error) {
-	s, o, err := newSession(model, o)
+	return openSession(model, o, false)
+}
+
+func openSession(model *onnx.ModelProto, options Options, cached bool) (*Session, error) {
+	session, options, err := newSession(model, options)
 	if err != nil {
 		return nil, err
 	}
 
-	if s.replicas, err = s.compile(o); err != nil {
+	options.Spinning, options.Runs = options.spins(), 0
+	compile := func() ([]*replica, error) { return session.program.compile(options) }
+	if cached {
+		session.cached = acquire(session.program, options, compile)
+	}
+
+	if session.cached != nil {
+		compile = session.cached.compile
+	}
+
+	if session.replicas, err = compile(); err != nil {
+		session.cached.fail()
 		return nil, err
 	}
 
-	s.model, s.external = nil, nil
-	return s, nil
+	session.model, session.external = nil, nil
+	return session, nil
 }
 
 // newSession returns a session that is not compiled yet, and its options with the provider that it runs on.
