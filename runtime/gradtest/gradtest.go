@@ -194,38 +194,36 @@ const enough = 1e-3
 
 // error returns the relative error along v and the rounding subtracted from it, for the step with the smallest sum of
 // both. Shorter steps help where the function is curved or its derivative jumps, longer ones where rounding hides a
-// small derivative.
+// small derivative. The derivative is extrapolated from central differences with steps h and h/2 [Richardson 1911], so
+// its error falls with the fourth power of the step.
 func (c *checker) error(name string, x, g *tensor.Tensor, v []float64, step, norm float64) (best, rounding float64) {
+	size := 0.0
+	for _, e := range v {
+		size = math.Hypot(size, e)
+	}
+
 	best, rounding = math.Inf(1), math.Inf(1)
 	for _, by := range []float64{1, 1. / 4, 1. / 16, 1. / 64, 4, 16, 64} {
 		h := step * by
 		if best+rounding <= enough || by > 1 && h > 0.1 {
 			break
 		}
-		diff, want, size := c.compare(name, x, g, v, h)
-		scale := math.Max(want, norm*size/math.Sqrt(float64(len(v))))
+
+		full, along := c.slope(name, x, g, v, h)
+		half, alongHalf := c.slope(name, x, g, v, h/2)
+		fd, exact := (4*half-full)/3, (4*alongHalf-along)/3
+		diff := max(0, math.Abs(fd-exact)-4*c.noise/h)
+		scale := max(math.Abs(fd), math.Abs(exact), norm*size/math.Sqrt(float64(len(v))))
 		if diff == 0 && scale == 0 {
 			return 0, math.Inf(1)
 		}
+
 		if e, blur := diff/scale, 4*c.noise/h/scale; math.IsInf(best, 1) || e+blur < best+rounding {
 			best, rounding = e, blur
 		}
 	}
 
 	return best, rounding
-}
-
-// compare returns the difference, minus rounding, between <g, v> and the derivative along v; the larger of both; and
-// the length of v. The derivative is extrapolated from central differences with steps h and h/2 [Richardson 1911], so
-// its error falls with the fourth power of the step.
-func (c *checker) compare(name string, x, g *tensor.Tensor, v []float64, h float64) (diff, want, size float64) {
-	full, along := c.slope(name, x, g, v, h)
-	half, alongHalf := c.slope(name, x, g, v, h/2)
-	fd, exact := (4*half-full)/3, (4*alongHalf-along)/3
-	for _, e := range v {
-		size = math.Hypot(size, e)
-	}
-	return math.Max(0, math.Abs(fd-exact)-4*c.noise/h), math.Max(math.Abs(fd), math.Abs(exact)), size
 }
 
 // slope returns (f(x+hv) - f(x-hv)) / 2h, and <gradient, v> for v after rounding to float32. It subtracts output by

@@ -104,7 +104,6 @@ type caster struct {
 	low     onnx.TensorProto_DataType
 	source  map[string]string // the value of low precision that a Cast converts to float32
 	readers map[string][]*onnx.NodeProto
-	outputs map[string]bool // of the graph
 	chosen  map[*onnx.NodeProto]bool
 	from    map[string]*onnx.NodeProto
 }
@@ -112,7 +111,7 @@ type caster struct {
 func joinCasts(model *onnx.ModelProto, low onnx.TensorProto_DataType) *onnx.ModelProto {
 	graph := model.GetGraph()
 	caster := &caster{low: low, source: map[string]string{}, readers: map[string][]*onnx.NodeProto{},
-		outputs: map[string]bool{}, chosen: map[*onnx.NodeProto]bool{}, from: map[string]*onnx.NodeProto{}}
+		chosen: map[*onnx.NodeProto]bool{}, from: map[string]*onnx.NodeProto{}}
 	caster.survey(graph)
 	for again := true; again; { // a node that cannot change leaves its neighbours a Cast
 		again = false
@@ -173,7 +172,7 @@ func (c *caster) survey(graph *onnx.GraphProto) {
 	}
 
 	for _, v := range graph.Output {
-		c.outputs[v.Name] = true
+		c.readers[v.Name] = append(c.readers[v.Name], &onnx.NodeProto{}) // takes no low precision
 	}
 }
 
@@ -188,7 +187,7 @@ func (c *caster) fits(n *onnx.NodeProto) bool {
 
 	for _, i := range at.out {
 		name := n.Output[i]
-		if c.outputs[name] || len(c.readers[name]) == 0 || slices.ContainsFunc(c.readers[name],
+		if len(c.readers[name]) == 0 || slices.ContainsFunc(c.readers[name],
 			func(by *onnx.NodeProto) bool { return !castTo(by, c.low) && !c.reads(by, name) }) {
 			return false
 		}

@@ -23,9 +23,7 @@ func inferCrossEntropy(inference *infer) error {
 		return fmt.Errorf("reduction is %q", reduction)
 	case len(inference.Out) > 1:
 		inference.SetType(1, inference.In[0].DType())
-		if err := inference.SetOutput(1, scores); err != nil {
-			return err
-		}
+		inference.SetOutput(1, scores)
 	}
 
 	if reduction == "none" {
@@ -42,11 +40,11 @@ func decomposeCrossEntropy(backward *call, in []node) node {
 		return backward.FailNode("an ignore_index of a class is not supported")
 	}
 
-	picked := in[0].Graph().Apply(graph.Standard, "GatherElements", graph.Attrs{"axis": graph.Attr(1)},
-		in[0].LogSoftmax(1), in[1].Unsqueeze(1)).Squeeze(1).Neg()
-	var weight node // of each example, if classes have weights
-	if len(in) > 2 && in[2].OK() {
-		weight = in[0].Graph().Apply(graph.Standard, "Gather", graph.Attrs{"axis": graph.Attr(0)}, in[2], in[1])
+	picked := apply("GatherElements", graph.Attrs{"axis": graph.Attr(1)}, in[0].LogSoftmax(1),
+		in[1].Unsqueeze(1)).Squeeze(1).Neg()
+	weight := optional(in, 2)
+	if weight.OK() {
+		weight = weight.Rows(in[1]) // of each example
 		picked = picked.Mul(weight)
 	}
 

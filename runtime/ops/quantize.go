@@ -51,8 +51,8 @@ func decomposeDequantize(backward *call, in []node) node {
 	}
 
 	x := in[0].Cast(scale.DType())
-	if len(in) > 2 && in[2].OK() {
-		x = x.Sub(along(in[2]))
+	if zero := optional(in, 2); zero.OK() {
+		x = x.Sub(along(zero))
 	}
 
 	return x.Mul(along(scale))
@@ -74,10 +74,9 @@ func inferDynamicQuantize(o *infer) error {
 
 	for i := range o.Out {
 		o.SetType(i, types[i])
-		if err := o.SetOutput(i, graph.Shape{}); err != nil {
-			return err
-		}
+		o.SetOutput(i, graph.Shape{})
 	}
+
 	return o.Set(o.In[0].Shape())
 }
 
@@ -124,7 +123,8 @@ func NBitsWeight(at graph.Attrs, in []graph.Node) (graph.Node, error) {
 		return node{}, err
 	}
 
-	if at.Int("bits", 4) != 4 || len(in) > 3 && in[3].OK() && in[3].DType() != graph.Uint8 || len(in) > 4 {
+	zero := optional(in, 3)
+	if at.Int("bits", 4) != 4 || zero.OK() && zero.DType() != graph.Uint8 || len(in) > 4 {
 		return node{}, errors.New("only weights of 4 bits, with zero points of 4 bits, are supported")
 	}
 
@@ -136,8 +136,8 @@ func NBitsWeight(at graph.Attrs, in []graph.Node) (graph.Node, error) {
 	}
 
 	q := halves(in[1], n, blocks, block)
-	if len(in) > 3 && in[3].OK() {
-		q = q.Sub(halves(in[3], n, -1, 1).Slice(1, 0, blocks))
+	if zero.OK() {
+		q = q.Sub(halves(zero, n, -1, 1).Slice(1, 0, blocks))
 	} else {
 		q = q.AddScalar(-8)
 	}

@@ -105,12 +105,6 @@ func (u *uploader) close() {
 	u.executable.close()
 }
 
-// busy counts the runs in flight on each device, of all sessions with several devices.
-var busy = struct {
-	sync.Mutex
-	runs map[int]int
-}{runs: map[int]int{}}
-
 // pick returns the replica of the device with the fewest runs in flight (the first one of several). The caller calls
 // done after the run.
 func (s *Session) pick() (picked *replica, done func()) {
@@ -118,14 +112,14 @@ func (s *Session) pick() (picked *replica, done func()) {
 		return s.replicas[0], func() {}
 	}
 
-	busy.Lock()
-	defer busy.Unlock()
-	picked = slices.MinFunc(s.replicas, func(a, b *replica) int { return busy.runs[a.device] - busy.runs[b.device] })
-	busy.runs[picked.device]++
+	openDevices.Lock()
+	defer openDevices.Unlock()
+	picked = slices.MinFunc(s.replicas, func(a, b *replica) int { return a.threads.runs - b.threads.runs })
+	picked.threads.runs++
 	return picked, func() {
-		busy.Lock()
-		defer busy.Unlock()
-		busy.runs[picked.device]--
+		openDevices.Lock()
+		defer openDevices.Unlock()
+		picked.threads.runs--
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 // caller's thread.
 type threads struct {
 	device, users int
+	runs          int           // in flight, of all sessions with several devices
 	calls         chan struct{} // one element for each call in progress
 
 	mu   sync.Mutex
