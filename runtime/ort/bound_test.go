@@ -61,9 +61,7 @@ func TestValuesStayOnTheDevice(t *testing.T) {
 			t.Errorf("%s: %d bytes", name, got)
 		}
 		held["scale"] = ort.NewValue(scale)
-		if err := first.Close(); err != nil { // its values outlive it
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, first.Close()) // its values outlive it
 		takes := func(s *ort.Session) {
 			out, err := s.RunWith(t.Context(), tensor.Map{}, held)
 			if err != nil {
@@ -78,9 +76,7 @@ func TestValuesStayOnTheDevice(t *testing.T) {
 			all.Go(func() { takes(second) })
 		}
 		all.Wait()
-		if err := second.Close(); err != nil { // the last session there; its uploader closes too
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, second.Close()) // the last session there; its uploader closes too
 		_, again := handed(t, o)
 		takes(again)
 		least, most := 1, max(1, o.Devices)

@@ -33,9 +33,7 @@ func openCached(t testing.TB, model *onnx.ModelProto, o ort.Options) *ort.Sessio
 
 func closeSession(t testing.TB, s *ort.Session) {
 	t.Helper()
-	if err := s.Close(); err != nil {
-		t.Error(err)
-	}
+	goldentest.NoError(t, s.Close())
 }
 
 // dropIdle empties the cache, so that no graph of another test is found, and none is pushed out.

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/ort"
 	"promptfed/runtime/tensor"
 )
@@ -66,9 +67,7 @@ func TestCloseDuringRuns(t *testing.T) {
 	for range 8 {
 		<-begun
 	}
-	if err := s.Close(); err != nil {
-		t.Error(err)
-	}
+	goldentest.NoError(t, s.Close())
 	all.Wait()
 	if ran.Load() < 8 {
 		t.Errorf("only %d runs before Close", ran.Load())

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"testing"
 
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/onnx"
 	"promptfed/runtime/ort"
 	"promptfed/runtime/ort/orttest"
@@ -44,9 +45,7 @@ func TestWeightsAreCopiedToADeviceOnce(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if err := both[0].Close(); err != nil {
-		t.Error(err)
-	}
+	goldentest.NoError(t, both[0].Close())
 	equal(t, run(t, both[1], tensor.Map{"x": tensor.New(1, 2)})["y"], tensor.Of([]float32{10, 20, 30}, 1, 3))
 	if err := both[1].Close(); err != nil || ort.Uploaded() != 0 {
 		t.Errorf("%d weights on devices without sessions, %v", ort.Uploaded(), err)

@@ -280,38 +280,40 @@ func TestNothingElseDuringACapture(t *testing.T) {
 	living, undo, err := ort.EmulateCUDA(library(t, "testdata/cudart.c"))
 	goldentest.NoError(t, err)
 	defer undo()
-	defer debug.SetGCPercent(debug.SetGCPercent(-1))                                 // a value of another test that is freed would wait too
+	// A value of another test that is freed would wait too.
+	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	o, x := ort.Options{Provider: ort.CPU, Bind: true, Device: 1}, tensor.New(1<<18) // pinned
 	negative := (&builder{}).in("x", f32, dims{"B"}).node("Neg", []string{"x"}, "y").out("y", f32, dims{"B"}).model(t)
 	synctest.Test(t, func(t *testing.T) {
-		s, other := open(t, negative, o), open(t, negative, o)
+		s, other, in := open(t, negative, o), open(t, negative, o), tensor.Map{"x": tensor.New(3)}
 		held, err := s.RunKeep(t.Context(), tensor.Map{"x": x}, nil)
 		goldentest.NoError(t, err)
 		for range 3 {
 			run(t, s, tensor.Map{"x": x})
 		}
-		in := tensor.Map{"x": tensor.New(3)}
 		run(t, other, in)
 		do, end := ort.Threads(5)
 		var done atomic.Int64
+		check := func(tasks, things int64) {
+			if synctest.Wait(); done.Load() != tasks || living() != things {
+				t.Errorf("%d tasks are done, %d streams and blocks of memory, want %d and %d", done.Load(), living(),
+					tasks, things)
+			}
+		}
 		ort.Alone(func() error {
-			for _, task := range []func(){func() { s.Close() }, func() { ort.FreeCopies(held["y"]) }, func() { run(t, other, in) },
-				func() { do(t.Context(), func() error { return nil }) }} {
+			for _, task := range []func(){func() { s.Close() }, func() { ort.FreeCopies(held["y"]) },
+				func() { run(t, other, in) }, func() { do(t.Context(), func() error { return nil }) }} {
 				go func() {
 					task()
 					done.Add(1)
 				}()
 			}
-			if synctest.Wait(); done.Load() != 0 || living() != 2 {
-				t.Errorf("%d tasks are done, %d streams and blocks of memory, want 0 and 2", done.Load(), living())
-			}
+			check(0, 2)
 			return nil
 		})
-		synctest.Wait()
+		check(4, 1)
 		goldentest.NoError(t, other.Close())
 		end()
-		if done.Load() != 4 || living() != 0 {
-			t.Errorf("%d tasks are done, %d streams and blocks of memory, want 4 and 0", done.Load(), living())
-		}
+		check(4, 0)
 	})
 }

@@ -159,9 +159,7 @@ func TestLevels(t *testing.T) {
 func TestClose(t *testing.T) {
 	s := open(t, linear(t), ort.Options{})
 	for range 2 {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
+		goldentest.NoError(t, s.Close())
 	}
 	_, err := s.Run(t.Context(), tensor.Map{"x": tensor.New(1, 2)})
 	wantError(t, err, "already closed")

@@ -24,25 +24,17 @@ var probes = map[string]func(){
 			fmt.Print(err)
 		}
 	},
-	"cuda": func() {
-		_, _, err := ort.ChooseProvider(ort.Options{Provider: ort.CUDA})
-		path, _, _ := ort.Library()
-		fmt.Print(path, " ", err)
-	},
-	"kernels": func() {
-		kernels := ort.Options{Provider: ort.CUDA}.Kernels()
-		path, _, _ := ort.Library()
-		fmt.Print(path, " ", kernels)
-	},
-	"numerics": func() {
-		_, err := ort.Options{Provider: ort.CUDA}.Fingerprint()
-		path, _, _ := ort.Library()
-		fmt.Print(path, " ", err)
-	},
-	"load": func() {
-		path, version, err := ort.Library()
-		fmt.Print(path, " ", version, " ", err)
-	},
+	"cuda":     func() { ort.ChooseProvider(cuda); load() },
+	"kernels":  func() { cuda.Kernels(); load() },
+	"numerics": func() { cuda.Fingerprint(); load() },
+	"load":     load,
+}
+
+var cuda = ort.Options{Provider: ort.CUDA}
+
+func load() {
+	path, version, err := ort.Library()
+	fmt.Print(path, " ", version, " ", err)
 }
 
 func TestMain(m *testing.M) {

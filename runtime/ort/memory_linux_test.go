@@ -125,9 +125,7 @@ func TestSessionsShareExternalWeights(t *testing.T) {
 			doubles(both[i])
 		}
 		after := inUse(t)
-		if err := both[0].Close(); err != nil {
-			t.Error(err)
-		}
+		goldentest.NoError(t, both[0].Close())
 		doubles(both[1])
 		return after - before
 	}

@@ -218,9 +218,7 @@ func productsAreShared(t *testing.T, o ort.Options) {
 	if n := ort.Packed(); n != 1+len(ownProducts()) {
 		t.Errorf("%d matrices are packed for every instruction set", n)
 	}
-	if err := first.Close(); err != nil {
-		t.Error(err)
-	}
+	goldentest.NoError(t, first.Close())
 	equal(t, run(t, second, tensor.Map{"x": p.x})["y"], multiplied(p.x, p.w, nil, false, 1))
 	equal(t, run(t, third, tensor.Map{"x": q.x})["y"], multiplied(q.x, q.w, nil, true, 1))
 }

@@ -7,19 +7,17 @@ import (
 	"testing"
 
 	"promptfed/runtime/filetest"
+	"promptfed/runtime/goldentest"
 )
 
 // tools/test-cuda.sh run says by its exit status whether all tests passed, and leaves no files of its own.
 func TestCUDAScriptEnds(t *testing.T) {
 	for want, code := range map[string]int{"pass": 0, "fail": 1} {
 		from, work := t.TempDir(), t.TempDir()
-		filetest.Folder(t, from, "bin")
+		bin := filetest.Folder(t, from, "bin")
 		filetest.Write(t, filepath.Join(from, "tests"), "a/toy toy TestToy\n")
 		for name, says := range map[string]string{"toy.test": `echo '{"Action":"` + want + `"}'`, "test2json": "cat"} {
-			filetest.Write(t, filepath.Join(from, "bin", name), "#!/bin/sh\n"+says+"\n")
-			if err := os.Chmod(filepath.Join(from, "bin", name), 0o700); err != nil {
-				t.Fatal(err)
-			}
+			goldentest.NoError(t, os.WriteFile(filepath.Join(bin, name), []byte("#!/bin/sh\n"+says+"\n"), 0o700))
 		}
 		c := exec.Command("../test-cuda.sh", "run", from, filepath.Join(from, "out.json"))
 		c.Env = append(os.Environ(), "TMPDIR="+work)
