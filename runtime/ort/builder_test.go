@@ -87,11 +87,7 @@ func open(t testing.TB, model *onnx.ModelProto, o ort.Options) *ort.Session {
 	o.Bind = o.Bind || bindAll
 	s, err := ort.NewSession(model, o)
 	goldentest.NoError(t, err)
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { goldentest.NoError(t, s.Close()) })
 	return s
 }
 

@@ -111,10 +111,7 @@ func TestWrongDeviceKernels(t *testing.T) {
 // runtime/ops compares those with finite differences and with PyTorch.
 func TestDeviceKernels(t *testing.T) {
 	emulated := emulate(t)
-	if err := ort.CompareKernels(emulated); err != nil {
-		t.Error(err)
-	}
-
+	goldentest.NoError(t, ort.CompareKernels(emulated))
 	for _, c := range []struct{ heads, width int }{{2, 32}, {1, 128}, {4, 256}} {
 		outputs, feeds := block(t, c.heads, c.width)
 		model := orttest.Model(t, outputs...)
@@ -134,9 +131,7 @@ func TestKernelsOnDevice(t *testing.T) {
 	if orttest.OnCPU() {
 		t.Skip("needs a GPU (make test-cuda)")
 	}
-	if err := ort.CompareKernels(ort.Options{Provider: ort.CUDA}); err != nil {
-		t.Error(err)
-	}
+	goldentest.NoError(t, ort.CompareKernels(ort.Options{Provider: ort.CUDA}))
 	storeConstants(t)
 	outputs, feeds := block(t, 2, 64)
 	model := orttest.Model(t, outputs...)

@@ -52,9 +52,7 @@ func TestWrongInputs(t *testing.T) {
 		_, err := s.Run(t.Context(), in)
 		t.Run(name, func(t *testing.T) { wantError(t, err, append(c.parts, `graph "test"`)...) })
 	}
-	if _, err := s.Run(t.Context(), good()); err != nil {
-		t.Error(err)
-	}
+	run(t, s, good())
 }
 
 func TestWrongModels(t *testing.T) {
@@ -197,7 +195,6 @@ func TestCancel(t *testing.T) {
 	}
 	live, end := context.WithCancel(t.Context())
 	defer end()
-	if _, err := s.Run(live, times(2)); err != nil {
-		t.Error(err)
-	}
+	_, err := s.Run(live, times(2))
+	goldentest.NoError(t, err)
 }

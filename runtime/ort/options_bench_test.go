@@ -83,16 +83,12 @@ func BenchmarkOptions(b *testing.B) {
 			middle(ratios))
 	}
 	w.Flush()
-	b.Logf("%s, open dimensions %d, ONNX Runtime %s\n%s", path, size, version(b), table.String())
+	_, version, err := ort.Library()
+	goldentest.NoError(b, err)
+	b.Logf("%s, open dimensions %d, ONNX Runtime %s\n%s", path, size, version, table.String())
 }
 
 func middle(x []float64) float64 { return slices.Sorted(slices.Values(x))[len(x)/2] }
-
-func version(t testing.TB) string {
-	_, v, err := ort.Library()
-	goldentest.NoError(t, err)
-	return v
-}
 
 func noise(s *ort.Session, open int) tensor.Map {
 	r := rand.New(rand.NewPCG(1, 2))

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"promptfed/runtime/busytest"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/ort"
 	"promptfed/runtime/tensor"
 )
@@ -104,9 +105,7 @@ func TestThreadsReturn(t *testing.T) {
 		}()
 		do(t.Context(), func() error { panic("fault") })
 	}()
-	if err := do(t.Context(), func() error { return nil }); err != nil {
-		t.Error(err)
-	}
+	goldentest.NoError(t, do(t.Context(), func() error { return nil }))
 }
 
 func init() { probes["threads"] = probeThreads }
