@@ -57,15 +57,10 @@ func inferSlice(inference *infer, out graph.Shape) error {
 			return fmt.Errorf("step 0")
 		}
 
-		n, err := sliceLen(out[axis], start[i], end[i], st)
-		if err != nil {
-			n = inference.Unknown("slice", axis)
-		}
-
-		out[axis] = n
+		out[axis] = sliceLen(inference, axis, out[axis], start[i], end[i], st)
 		if known {
 			from, _ := clampRange(content.shape[axis], start[i], end[i], st)
-			content = content.sliced(axis, from, st, n.N)
+			content = content.sliced(axis, from, st, out[axis].N)
 		}
 	}
 
@@ -74,24 +69,23 @@ func inferSlice(inference *infer, out graph.Shape) error {
 }
 
 // sliceLen returns the number of elements of start:end:step on an axis.
-func sliceLen(dim graph.Dim, start, end, step int) (graph.Dim, error) {
-	if !dim.Static() {
-		switch {
-		case step != 1:
-		case start >= 0 && end == start+1:
-			return graph.StaticDim(1), nil // assumed to be inside the axis
-		case start >= 0 && end < 0:
-			return dim.Sub(graph.StaticDim(start - end)), nil
-		case start >= 0 && end >= math.MaxInt32:
-			return dim.Sub(graph.StaticDim(start)), nil
-		case start == -1 && end >= math.MaxInt32:
-			return graph.StaticDim(1), nil
-		}
-		return graph.Dim{}, fmt.Errorf("symbolic")
+func sliceLen(o *infer, axis int, dim graph.Dim, start, end, step int) graph.Dim {
+	switch {
+	case dim.Static():
+		i, j := clampRange(dim.N, start, end, step)
+		return graph.StaticDim(rangeLen(i, j, step))
+	case step != 1:
+	case start >= 0 && end == start+1:
+		return graph.StaticDim(1) // assumed to be inside the axis
+	case start >= 0 && end < 0:
+		return dim.Sub(graph.StaticDim(start - end))
+	case start >= 0 && end >= math.MaxInt32:
+		return dim.Sub(graph.StaticDim(start))
+	case start == -1 && end >= math.MaxInt32:
+		return graph.StaticDim(1)
 	}
 
-	i, j := clampRange(dim.N, start, end, step)
-	return graph.StaticDim(rangeLen(i, j, step)), nil
+	return o.Unknown("slice", axis)
 }
 
 func clampRange(size, start, end, step int) (int, int) {
@@ -104,10 +98,6 @@ func clampRange(size, start, end, step int) (int, int) {
 
 	if step > 0 {
 		return fix(start, 0, size), fix(end, 0, size)
-	}
-
-	if end < -size {
-		return fix(start, 0, size-1), -1
 	}
 
 	return fix(start, 0, size-1), fix(end, -1, size-1)

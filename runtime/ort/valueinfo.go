@@ -132,7 +132,7 @@ func (s *Session) checkInputs(in tensor.Map, held Values) error {
 			t = v.tensor
 		}
 		if t == nil {
-			return s.errorf("input %q is missing; it takes %s", p.Name, joined(s.inputs, ValueInfo.String))
+			return s.errorf("input %q is missing; it takes %s", p.Name, listed(s.inputs))
 		}
 		if err := s.checkInput(p, t, v != nil && !v.onHost, sizes); err != nil {
 			return err
@@ -142,7 +142,7 @@ func (s *Session) checkInputs(in tensor.Map, held Values) error {
 	if len(in)+len(held) > len(s.inputs) {
 		for _, name := range append(in.Names(), slices.Sorted(maps.Keys(held))...) {
 			if !slices.ContainsFunc(s.inputs, func(p ValueInfo) bool { return p.Name == name }) {
-				return s.errorf("no input %q; it takes %s", name, joined(s.inputs, ValueInfo.String))
+				return s.errorf("no input %q; it takes %s", name, listed(s.inputs))
 			}
 		}
 	}
@@ -209,6 +209,6 @@ func (s *Session) checkInput(valueInfo ValueInfo, values *tensor.Tensor, away bo
 	return nil
 }
 
-func joined(infos []ValueInfo, text func(ValueInfo) string) string {
-	return strings.Join(convert.Slice(infos, text), ", ")
+func listed(infos []ValueInfo) string {
+	return strings.Join(convert.Slice(infos, ValueInfo.String), ", ")
 }
