@@ -2,6 +2,8 @@ package figures
 
 import (
 	"fmt"
+	"math"
+	"slices"
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/plotter"
@@ -295,6 +297,38 @@ func (v curve) ends(i int, c draw.Canvas, p *plot.Plot) (low, high vg.Length, wi
 	return toY(max(p.Y.Min, a)), toY(min(p.Y.Max, b)), wide
 }
 
+// column is half the width of a line, so that strokes through neighbouring columns leave no gap.
+const column vg.Length = 0.7
+
+// visible returns a path that looks the same with at most four points in a column: the first, the lowest, the highest
+// and the last. The time to draw a path that goes up and down grows with the square of its points.
+func visible(path []vg.Point) (out []vg.Point) {
+	columnOf := func(p vg.Point) float64 { return math.Floor(float64(p.X / column)) }
+	for len(path) > 0 {
+		n, low, high := 1, 0, 0
+		for ; n < len(path) && columnOf(path[n]) == columnOf(path[0]); n++ {
+			if path[n].Y < path[low].Y {
+				low = n
+			}
+			if path[n].Y > path[high].Y {
+				high = n
+			}
+		}
+
+		if n <= 4 {
+			out = append(out, path[:n]...)
+		} else {
+			for _, i := range slices.Compact([]int{0, min(low, high), max(low, high), n - 1}) {
+				out = append(out, path[i])
+			}
+		}
+
+		path = path[n:]
+	}
+
+	return out
+}
+
 // fewBands is the largest number of lines in a panel with bands. More bands would hide each other, so more lines have
 // error bars at their markers.
 const fewBands = 4
@@ -306,14 +340,15 @@ func (v curve) band(canvas draw.Canvas, p *plot.Plot) {
 	}
 
 	v.pieces(canvas, p, func(index []int, at []vg.Point) {
-		edge, any := make([]vg.Point, 2*len(at)), false
+		upper, lower, any := slices.Clone(at), slices.Clone(at), false
 		for j, i := range index {
 			low, high, wide := v.ends(i, canvas, p)
-			edge[j], edge[len(edge)-1-j] = vg.Point{X: at[j].X, Y: high}, vg.Point{X: at[j].X, Y: low}
-			any = any || wide
+			upper[j].Y, lower[j].Y, any = high, low, any || wide
 		}
 		if any && len(at) > 1 {
-			canvas.FillPolygon(faint(v.style.color, 46), edge)
+			lower = visible(lower)
+			slices.Reverse(lower)
+			canvas.FillPolygon(faint(v.style.color, 46), append(visible(upper), lower...))
 		}
 	})
 }
@@ -328,7 +363,7 @@ func (v curve) markedLine(canvas draw.Canvas, chart *plot.Plot) {
 	}
 
 	v.pieces(canvas, chart, func(index []int, at []vg.Point) {
-		canvas.StrokeLines(v.style.line(1.4), at)
+		canvas.StrokeLines(v.style.line(1.4), visible(at))
 		for j, i := range index {
 			if i%every == first || len(at) == 1 {
 				if v.total > fewBands {
@@ -352,7 +387,7 @@ func (v curve) whiskers(canvas draw.Canvas, chart *plot.Plot) {
 		for j := range at {
 			at[j].X += aside
 		}
-		canvas.StrokeLines(v.style.line(1.3), at)
+		canvas.StrokeLines(v.style.line(1.3), visible(at))
 		for j, i := range index {
 			v.bar(i, at[j].X, canvas, chart)
 			stamp(&canvas, v.style.glyph(2.6), at[j])

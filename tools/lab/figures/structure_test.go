@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"gonum.org/v1/plot/vg"
 )
 
 // shape is a path of an SVG file.
@@ -207,6 +209,28 @@ func TestBandsAndColours(t *testing.T) {
 	expectCount(t, "bands of five lines", count(paths, is(true)), 0)
 	// Each line of 20 points has a marker at every second one, and a bar of three strokes there.
 	expectCount(t, "strokes of bars of five lines", count(paths, stroked("0.9")), 5*10*3)
+}
+
+// TestLongLines: of many points in a place the first, the lowest, the highest and the last are drawn, so that 10,000
+// rounds take no longer than the about 400 places of a panel need. Rasterizing costs the square of the points.
+func TestLongLines(t *testing.T) {
+	got := visible([]vg.Point{{X: 0, Y: 1}, {X: 0.1, Y: 5}, {X: 0.2, Y: 4}, {X: 0.3, Y: -3}, {X: 0.6, Y: 2}, {X: 3, Y: 3}})
+	if want := []vg.Point{{X: 0, Y: 1}, {X: 0.1, Y: 5}, {X: 0.3, Y: -3}, {X: 0.6, Y: 2}, {X: 3, Y: 3}}; !slices.Equal(got,
+		want) {
+		t.Errorf("drawn points %v, want %v", got, want)
+	}
+	back := []vg.Point{{X: 9}, {X: 1, Y: 1}, {X: 3, Y: 2}, {X: 5, Y: 3}, {X: 7, Y: 4}, {X: 11, Y: 5}}
+	if got := visible(back); !slices.Equal(got, back) { // a mean position of fewer seeds may lie before
+		t.Errorf("drawn points %v of a path that goes back", got)
+	}
+	var l Line
+	for i := range 10_000 {
+		l.X, l.Y, l.Spread = append(l.X, float64(i)), append(l.Y, float64(i*7919%100)), append(l.Spread, 1)
+	}
+	paths, _ := shapesOf(t, Curves{Panels: []LinePanel{{Lines: []Line{l}}}})
+	if n := count(paths, func(s shape) bool { return strings.Count(s.path, "L") > 2*4*415 }); n > 0 {
+		t.Errorf("%d paths have more than four points in a place of either side of a band", n)
+	}
 }
 
 func TestSensitivityStructure(t *testing.T) {
