@@ -102,10 +102,11 @@ type Ranks struct {
 const (
 	rankAxis   vg.Length = 330 // length of the axis
 	rankHead   vg.Length = 34  // above the axis, for its numbers and the critical difference
-	rankRow    vg.Length = 10  // from a name to the next
 	rankBar    vg.Length = 5   // from a bar to the next
-	rankName   vg.Length = 130 // largest width of a name
+	rankName   vg.Length = 130 // largest width of a line of a name
 	rankNumber vg.Length = 22  // room of a mean rank beside a name
+	rankLines            = 4   // largest number of lines of a name
+	rankApart  vg.Length = 3   // keeps names of several lines apart, for each further line
 )
 
 func (f Ranks) kind() (string, int) { return "ranks", len(f.Names) }
@@ -129,9 +130,12 @@ func (f Ranks) draw() (*sheet, error) {
 	diagram := diagram{difference: f.Difference}
 	style := letters(tickSize, draw.XLeft, middle)
 	for _, i := range tensor.Order(n, func(a, b int) int { return cmp.Compare(f.Mean[a], f.Mean[b]) }) {
-		name := shorten(f.Names[i], style, rankName)
+		name := wrap(f.Names[i], style, rankName, rankLines)
 		diagram.names, diagram.mean = append(diagram.names, name), append(diagram.mean, f.Mean[i])
-		diagram.side = max(diagram.side, style.Width(name)+rankNumber+6)
+		diagram.row = max(diagram.row, vg.Length(len(name))*(lineHeight(tickSize)+rankApart)-rankApart)
+		for _, line := range name {
+			diagram.side = max(diagram.side, style.Width(line)+rankNumber+6)
+		}
 	}
 
 	diagram.bars = alike(diagram.mean, f.Difference)
@@ -139,7 +143,7 @@ func (f Ranks) draw() (*sheet, error) {
 	p.HideAxes()
 	p.Add(diagram)
 	s := &sheet{title: f.Title, width: rankAxis + 2*diagram.side, note: f.Note,
-		height: rankHead + diagram.below() + vg.Length((n+1)/2)*rankRow}
+		height: rankHead + diagram.below() + vg.Length((n+1)/2)*diagram.row}
 	s.add(p, "")
 	return s, nil
 }
@@ -165,11 +169,12 @@ func alike(mean []float64, difference float64) [][2]int {
 
 // diagram paints names, sorted by mean rank.
 type diagram struct {
-	names      []string
+	names      [][]string // line by line
 	mean       []float64
 	difference float64
 	bars       [][2]int
 	side       vg.Length // room for names on each side of the axis
+	row        vg.Length // from a name to the next
 }
 
 // below returns the height between the axis and the first names.
@@ -191,14 +196,15 @@ func (d diagram) Plot(canvas draw.Canvas, _ *plot.Plot) {
 		if !onLeft {
 			row = n - 1 - i
 		}
-		y, edge, out := rows-(vg.Length(row)+0.5)*rankRow, left-4, vg.Length(-1)
+		y, edge, out := rows-(vg.Length(row)+0.5)*d.row, left-4, vg.Length(-1)
 		name.XAlign = draw.XRight
 		if !onLeft {
 			edge, out, name.XAlign = right+4, 1, draw.XLeft
 		}
 		canvas.StrokeLines(leader, []vg.Point{{X: across(rank), Y: axis}, {X: across(rank), Y: y}, {X: edge, Y: y}})
 		canvas.FillText(coloured(name, grey), vg.Point{X: edge + 2*out, Y: y}, number(rank, 1))
-		canvas.FillText(name, vg.Point{X: edge + out*rankNumber, Y: y}, d.names[i])
+		y += vg.Length(len(d.names[i])-1) / 2 * lineHeight(tickSize)
+		write(canvas, name, vg.Point{X: edge + out*rankNumber, Y: y}, d.names[i])
 	}
 
 	for i, b := range d.bars {

@@ -340,9 +340,15 @@ func TestSignificanceStructure(t *testing.T) {
 // Demsar's example (section 3.2.2): C4.5 and three variants, with a critical difference of 1.12 at 0.10. C4.5 is then
 // worse than the two best methods, and the third best differs from none: two bars.
 func TestRanksStructure(t *testing.T) {
-	f := Ranks{Names: []string{"C4.5", "C4.5+m", "C4.5+cf", "C4.5+m+cf"}, Mean: []float64{3.143, 2.000, 2.893, 1.964},
+	const long = "C4.5 without the two variants, whose name takes-more-than-one-line-although-it-has-few-blanks"
+	f := Ranks{Names: []string{long, "C4.5+m", "C4.5+cf", "C4.5+m+cf"}, Mean: []float64{3.143, 2.000, 2.893, 1.964},
 		Difference: 1.12}
 	paths, texts := shapesOf(t, f)
+	checked(t, f, 12)
+	if all := strings.ReplaceAll(strings.Join(texts, ""), " ", ""); !strings.Contains(all, strings.ReplaceAll(long, " ",
+		"")) {
+		t.Errorf("the long name is not whole in %q", texts)
+	}
 	for _, text := range []string{"3.1", "2.0", "2.9", "critical difference 1.12", "C4.5+m+cf", "1", "4"} {
 		if !slices.Contains(texts, text) {
 			t.Errorf("%q is not written: %q", text, texts)

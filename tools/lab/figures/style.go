@@ -103,23 +103,29 @@ func shorten(label string, style text.Style, width vg.Length) string {
 	if style.Width(label) <= width {
 		return label
 	}
+	start, _ := cut(label, "…", style, width)
+	return strings.TrimRight(start, " ") + "…"
+}
 
+// cut splits a label into the start that fits into a width together with a mark, and the rest.
+func cut(label, mark string, style text.Style, width vg.Length) (start, rest string) {
 	runes := []rune(label)
 
-	// Width grows with the number of letters, approximately: a search finds the cut, and the loop after it corrects it.
+	// Width grows with the number of letters, approximately.
 	low, high := 0, min(len(runes), 400)
 	for low < high {
-		if mid := (low + high + 1) / 2; style.Width(string(runes[:mid])+"…") <= width {
+		if mid := (low + high + 1) / 2; style.Width(string(runes[:mid])+mark) <= width {
 			low = mid
 		} else {
 			high = mid - 1
 		}
 	}
 
-	return strings.TrimRight(string(runes[:low]), " ") + "…"
+	return string(runes[:low]), string(runes[low:])
 }
 
-// wrap breaks a text into at most the given number of lines and cuts the last one.
+// wrap breaks a text into at most the given number of lines and cuts the last one. A word that is wider than a line
+// continues on the next one.
 func wrap(label string, style text.Style, width vg.Length, lines int) []string {
 	words := strings.Fields(clean(label))
 	var out []string
@@ -128,7 +134,11 @@ func wrap(label string, style text.Style, width vg.Length, lines int) []string {
 		for n < len(words) && style.Width(strings.Join(words[:n+1], " ")) <= width {
 			n++
 		}
-		out = append(out, shorten(strings.Join(words[:n], " "), style, width))
+		if start, rest := cut(words[0], "", style, width); rest != "" && start != "" {
+			out, words[0] = append(out, start), rest
+			continue
+		}
+		out = append(out, strings.Join(words[:n], " "))
 		words = words[n:]
 	}
 
