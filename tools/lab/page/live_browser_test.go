@@ -180,8 +180,8 @@ func TestMeanOverSeeds(t *testing.T) {
 	b.quiet()
 }
 
-// TestOneNameTwoExperiments: runs of one name are averaged as seeds only within one experiment. Means in the table are
-// of finished runs, and of a headline metric only within one evaluation.
+// TestOneNameTwoExperiments: runs of one name are averaged as seeds only within one experiment. Means are of finished
+// runs, and in the table of a headline metric only within one evaluation. A line of an unfinished run says so.
 func TestOneNameTwoExperiments(t *testing.T) {
 	run := func(name, experiment string, y float64) page.Run {
 		return page.Run{RunJSON: results.RunJSON{State: results.Done}, Name: name, Group: "pacs", View: name,
@@ -195,8 +195,13 @@ func TestOneNameTwoExperiments(t *testing.T) {
 		Runs: []page.Run{run("a", "fedotp", 10), run("b", "fedotp", 20), run("c", "maple", 70), running}})
 	b.click("#curves-data summary")
 	b.until(`document.querySelector("#curves-data table") !== null`)
-	if got := b.texts("#curves-data tbody tr"); got != "11580 | 21580" { // the means of 10 and 20, and of 70 and 90
+	if got := b.texts("#curves-data tbody tr"); got != "11570 | 21570" { // the mean of 10 and 20, and 70
 		t.Errorf("lines of two experiments: %s", got)
+	}
+	b.choose("curves-lines", "runs")
+	if got := b.texts("#curves-legend button"); strings.Count(got, "not finished") != 1 || !strings.Contains(got,
+		"d (not finished)") {
+		t.Errorf("the legend of single runs is %q", got)
 	}
 	b.choose("runs-by", "group")
 	if got := b.texts("#runs-table tr.total"); strings.Count(got, "±") != 1 || strings.Contains(got, "33") {

@@ -160,8 +160,8 @@ func detailed(panels map[string]any) json.RawMessage {
 	return text
 }
 
-// complete fills in what runs of a test leave out: a folder and an experiment named like the run, the number of rounds,
-// and configurations as details.
+// complete fills in what runs of a test leave out: a folder and an experiment named like the run, the state, the number
+// of rounds, and configurations as details.
 func complete(r page.Report) page.Report {
 	for _, name := range []string{"partition", "confusion", "terms", "log", "config"} {
 		r.Panels = append(r.Panels, page.Panel{Name: name, Half: name == "partition" || name == "confusion"})
@@ -170,7 +170,7 @@ func complete(r page.Report) page.Report {
 	for i := range r.Runs {
 		run := &r.Runs[i]
 		run.Folder, run.Group = cmp.Or(run.Folder, run.Name), cmp.Or(run.Group, run.Name)
-		run.Experiment = cmp.Or(run.Experiment, run.Folder)
+		run.Experiment, run.State = cmp.Or(run.Experiment, run.Folder), cmp.Or(run.State, results.Done)
 		for _, c := range run.Curves {
 			run.Rounds = max(run.Rounds, len(c.Rounds))
 		}

@@ -146,6 +146,7 @@ type caption struct {
 	views  []string // evaluations
 	absent []string // labels without these evaluations
 	seeds  string   // number of seeds of bands and error bars; empty for figures without them
+	open   string   // labels with curves of runs that are not finished
 	over   string   // averaged axes
 }
 
@@ -164,8 +165,10 @@ func (c caption) String() string {
 		parts = append(parts, "± sample deviation, "+c.seeds)
 	}
 
-	if c.over != "" {
-		parts = append(parts, c.over)
+	for _, text := range []string{c.open, c.over} {
+		if text != "" {
+			parts = append(parts, text)
+		}
 	}
 
 	return strings.Join(parts, "; ")
@@ -185,7 +188,7 @@ func (c caption) readAs(k panel) string {
 		parts = append(parts, tables.Capital(strings.Join(c.views, " and "))+" evaluation.")
 	}
 
-	for _, text := range []string{c.seeds, c.over} {
+	for _, text := range []string{c.seeds, c.open, c.over} {
 		if text != "" {
 			parts = append(parts, tables.Capital(text)+".")
 		}
@@ -212,6 +215,19 @@ func (v *view) caption(figure configs.Figure, m results.Metric) caption {
 		}
 	}
 
+	if figure.Kind == configs.CurvesFigure {
+		open := slices.DeleteFunc(facets(v.groups, cmp.Or(figure.Line, v.axis)), func(l facet) bool {
+			return !slices.ContainsFunc(l.groups, func(g *results.Group) bool {
+				return slices.ContainsFunc(g.Drawn(), func(r *results.Run) bool {
+					return r.State != results.Done && len(r.Rounds) > 0
+				})
+			})
+		})
+		if len(open) > 0 {
+			caption.open = "not finished: " + strings.Join(labelsOf(open), ", ")
+		}
+	}
+
 	if over := v.averagedOver(figure); len(over) > 0 {
 		caption.over = "averaged over "
 		if kinds[figure.Kind].every {
@@ -232,8 +248,8 @@ func (v *view) seeds(f configs.Figure) string {
 	least, most := math.MaxInt, 0
 	for _, g := range v.groups {
 		n := len(g.Done())
-		if f.Kind == configs.CurvesFigure { // includes unfinished runs
-			n = len(g.Runs)
+		if f.Kind == configs.CurvesFigure {
+			n = len(g.Drawn())
 		}
 		least, most = min(least, n), max(most, n)
 	}

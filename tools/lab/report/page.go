@@ -98,10 +98,11 @@ func (r *Report) counted() string {
 // pageMetrics lists the metrics of curves that some run has, except metrics of single domains, sets and notes.
 func (r *Report) pageMetrics(report *page.Report) []results.Metric {
 	var out []results.Metric
+	runs := slices.Collect(results.Runs(r.Groups))
 	for _, name := range results.RoundMetrics(r.Groups) {
 		metric, err := results.ParseMetric(name)
-		if err != nil || strings.Contains(name, ":") || !slices.ContainsFunc(r.Groups, func(g *results.Group) bool {
-			return len(results.Curves([]*results.Group{g}, metric).Rounds) > 0
+		if err != nil || strings.Contains(name, ":") || !slices.ContainsFunc(runs, func(run *results.Run) bool {
+			return len(curveOf(run, metric).Rounds) > 0
 		}) {
 			continue
 		}
@@ -137,9 +138,8 @@ func (r *Report) pageRun(g *results.Group, run *results.Run, curves []results.Me
 	out := page.Run{RunJSON: run.Export(r.folder), Name: r.runName(g, run), Group: r.groupName(g),
 		Experiment: g.Experiment, Method: methodOf(g), Sweep: g.Plan.Sweep(), Labels: g.Labels, Planned: run.Planned,
 		View: run.View, Tags: run.Tags, Config: run.Config, PerClient: clientCurves(run)}
-	one := []*results.Group{{Runs: []*results.Run{run}}}
 	for _, m := range curves {
-		if c := results.Curves(one, m); len(c.Rounds) > 0 {
+		if c := curveOf(run, m); len(c.Rounds) > 0 {
 			factor, _ := scale(m)
 			for i := range c.Mean {
 				c.Mean[i] *= factor
@@ -160,6 +160,11 @@ func (r *Report) pageRun(g *results.Group, run *results.Run, curves []results.Me
 	details, wrong := details(run, nil)
 	out.Details = details
 	return out, errors.Join(err, wrong)
+}
+
+// curveOf returns the metric's curve of a single run.
+func curveOf(run *results.Run, m results.Metric) results.Curve {
+	return results.Curves([]*results.Group{{Runs: []*results.Run{run}}}, m)
 }
 
 // clientCurves returns the accuracies of clients in percent; nil if they were not recorded.

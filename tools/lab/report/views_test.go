@@ -218,6 +218,12 @@ func TestFigureTitles(t *testing.T) {
 	if list := v.each(v.metric); len(list) != 1 || !strings.HasPrefix(list[0].Name, "last") {
 		t.Errorf("runs of one evaluation have figures of %v", list)
 	}
+	for r := range results.Runs(v.groups[2:]) { // of B
+		r.State = results.Running
+	}
+	if got := v.caption(configs.Figure{Kind: "curves"}, v.metric).open; got != "not finished: B" {
+		t.Errorf("a figure with running runs says %q", got)
+	}
 }
 
 // A metric that no run has would be missing in a table of metrics without a word. No work begins after a signal.

@@ -204,9 +204,11 @@ func TestOverSeeds(t *testing.T) {
 		t.Error("one seed has a deviation, or none a mean")
 	}
 	c := Curves([]*Group{g}, metric(t, "last"))
-	if fmt.Sprint(c.Rounds, c.N) != "[1 2] [4 3]" || math.Abs(c.Mean[0]-.2) > 1e-12 || math.Abs(c.Std[0]-.2) > 1e-12 ||
-		math.Abs(c.Std[1]-.2) > 1e-12 {
+	if fmt.Sprint(c.Rounds, c.N) != "[1 2] [3 3]" || math.Abs(c.Mean[1]-.7) > 1e-12 || math.Abs(c.Std[1]-.2) > 1e-12 {
 		t.Errorf("curve %+v", c)
+	}
+	if c := Curves([]*Group{{Runs: g.Runs[3:]}}, metric(t, "last")); fmt.Sprint(c.Mean, c.N) != "[0.5] [1]" {
+		t.Errorf("curve of an unfinished run %+v", c)
 	}
 	// Means seed by seed: seeds 1 and 3 are common, with 1+3 and 3+5.
 	m := Mean([]Stat{{[]uint64{1, 2, 3}, []float64{1, 9, 3}}, {[]uint64{1, 3}, []float64{3, 5}}})

@@ -210,6 +210,14 @@ func (g *Group) Has(labels map[string]string) bool {
 // Done returns the finished runs.
 func (g *Group) Done() []*Run { return slices.Collect(DoneRuns([]*Group{g})) }
 
+// Drawn returns the runs of the group's curves: the finished runs, or without any, all runs.
+func (g *Group) Drawn() []*Run {
+	if done := g.Done(); len(done) > 0 {
+		return done
+	}
+	return g.Runs
+}
+
 // Method returns the trained method of the group's runs; "" if unknown.
 func (g *Group) Method() string {
 	for _, r := range g.Runs {

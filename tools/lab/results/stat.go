@@ -79,23 +79,27 @@ type Curve struct {
 	N      []int     // numbers of seeds
 }
 
-// Curves averages the metric's quantity over some groups, seed by seed, in every round with the quantity. It includes
-// unfinished runs. A seed counts in a round if all groups have it.
+// Curves averages the metric's quantity over the finished runs of some groups, seed by seed, in every round with the
+// quantity. Of a group without finished runs it takes all. A seed counts in a round if all groups have it.
 func Curves(groups []*Group, m Metric) Curve { return CurveOf(groups, m.read) }
 
 // CurveOf is Curves for a number of a round; false if the round does not have it.
 func CurveOf(groups []*Group, read func(Round) (float64, bool)) Curve {
 	var curve Curve
+	var drawn [][]*Run // by group
 	most := 0
-	for r := range Runs(groups) {
-		most = max(most, len(r.Rounds))
+	for _, g := range groups {
+		drawn = append(drawn, g.Drawn())
+		for _, r := range g.Drawn() {
+			most = max(most, len(r.Rounds))
+		}
 	}
 
 	for i := range most {
 		var stats []Stat
-		for _, g := range groups {
+		for _, runs := range drawn {
 			var s Stat
-			for _, r := range g.Runs {
+			for _, r := range runs {
 				if i < len(r.Rounds) {
 					if v, ok := read(r.Rounds[i]); ok {
 						s.Seeds, s.Values = append(s.Seeds, r.Seed), append(s.Values, v)

@@ -84,7 +84,10 @@ function startCurves() {
       for (const l of f.lines) {
         const same = union.get(l.key);
         if (!same) union.set(l.key, { ...l });
-        else if (same.method !== l.method) same.method = "";
+        else {
+          if (same.method !== l.method) same.method = "";
+          same.unfinished ||= l.unfinished;
+        }
       }
     }
     const lines = [...union.values()];

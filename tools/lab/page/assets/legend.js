@@ -21,7 +21,7 @@ class Legend {
     const key = old && old.dataset.key, focused = this.box.contains(document.activeElement);
     this.box.replaceChildren(...lines.map((line) => el("button", {
       type: "button", tabIndex: -1, "data-key": line.key, "aria-pressed": String(!this.hidden.has(line.key)),
-    }, swatch(line), el("span", {}, line.n > 1 ? `${line.name} (n = ${line.n})` : line.name), el("span", { class: "value" }, formatValue(lastOf(line.y), unit)))));
+    }, swatch(line), el("span", {}, entryOf(line)), el("span", { class: "value" }, formatValue(lastOf(line.y), unit)))));
     this.match();
     const same = this.visible().findIndex((b) => b.dataset.key === key);
     this.rove(Math.max(0, same));
@@ -84,4 +84,10 @@ class Legend {
 const keyOf = (target) => {
   const b = target.closest("button");
   return b && b.getAttribute("aria-pressed") === "true" ? b.dataset.key : null;
+};
+
+// entryOf names a line with the number of its runs, and says if these are not finished.
+const entryOf = (line) => {
+  const facts = [line.n > 1 ? `n = ${line.n}` : "", line.unfinished ? "not finished" : ""].filter(Boolean);
+  return facts.length ? `${line.name} (${facts.join(", ")})` : line.name;
 };

@@ -1,4 +1,5 @@
-// A line is {key, name, n, colour, dash, width, x, y, low, high}: n runs are averaged; low and high bound its band, null without one.
+// A line is {key, name, n, unfinished, colour, dash, width, x, y, low, high}: n runs are averaged; low and high bound its band, null
+// without one. The runs are finished, unless none of the line's is.
 
 // linesOf gives the lines of some runs: means over groups, every run, or means over the label of an axis. In a facet the
 // label of its axis is left out of names, so that lines of one name look the same in all of them.
@@ -13,13 +14,14 @@ function linesOf(runs, way, metric, facet) {
   const out = [];
   for (const of of all) {
     const short = label(of[0]), name = names.get(short).length > 1 ? of[0].group : short;
-    const mean = meanOf(of, metric);
+    const done = of.filter((r) => r.state === "done"), unfinished = done.length === 0, averaged = unfinished ? of : done;
+    const mean = meanOf(averaged, metric);
     if (!mean) continue;
     const methods = new Set(of.map((r) => r.method));
     out.push(along({
-      key: name, name, x: mean.x, y: mean.y, n: mean.n, method: methods.size === 1 ? [...methods][0] : "",
+      key: name, name, unfinished, x: mean.x, y: mean.y, n: mean.n, method: methods.size === 1 ? [...methods][0] : "",
       low: mean.s && mean.y.map((v, k) => v - mean.s[k]), high: mean.s && mean.y.map((v, k) => v + mean.s[k]),
-    }, of));
+    }, averaged));
   }
   return out.filter((l) => l.x.length);
 }
