@@ -23,7 +23,7 @@ type BubblePanel struct {
 // are merged into bins.
 type Bubbles struct {
 	Title   string
-	Classes []string // nil: numbers
+	Classes []string // of every panel; nil: numbers
 	Panels  []BubblePanel
 }
 
@@ -38,7 +38,7 @@ func (f Bubbles) draw() (*sheet, error) {
 	var drawn []bubbles
 	most, clients, classes := 0, 1, 1
 	for i, in := range f.Panels {
-		if err := in.check(f.Classes); err != nil {
+		if err := in.check(); err != nil {
 			return nil, fmt.Errorf("panel %d: %w", i+1, err)
 		}
 
@@ -111,27 +111,19 @@ func (f Bubbles) draw() (*sheet, error) {
 	return sheet, nil
 }
 
-func (in *BubblePanel) check(names []string) error {
+func (in *BubblePanel) check() error {
 	if len(in.Counts) == 0 || len(in.Counts[0]) == 0 {
 		return fmt.Errorf("no clients or no classes")
 	}
 
 	clients, classes := len(in.Counts), len(in.Counts[0])
-	switch {
-	case clients > maxClients || classes > maxClients:
+	if clients > maxClients || classes > maxClients {
 		return fmt.Errorf("%d clients and %d classes: give at most %d of each", clients, classes, maxClients)
-	case names != nil && len(names) != classes:
-		return fmt.Errorf("%d class names for %d classes", len(names), classes)
-	case in.Domains != nil && len(in.Domains) != clients:
-		return fmt.Errorf("%d domains for %d clients", len(in.Domains), clients)
 	}
 
 	for k, row := range in.Counts {
-		switch {
-		case len(row) != classes:
+		if len(row) != classes {
 			return fmt.Errorf("client %d has counts of %d classes, client 0 of %d", k, len(row), classes)
-		case slices.Min(row) < 0:
-			return fmt.Errorf("client %d has a count below 0", k)
 		}
 	}
 

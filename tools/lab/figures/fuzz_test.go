@@ -183,12 +183,11 @@ func (s *source) drawer() Drawer {
 		}
 		return f
 	}
-	n := s.size(20)
+	n := 2 + s.size(20)
 	if kind == 10 {
-		f := Ranks{Title: title, Names: s.labels(n), Mean: s.numbers(n), Difference: math.Abs(s.number()),
-			Note: s.label()}
-		for i, m := range f.Mean {
-			f.Mean[i] = 1 + math.Mod(math.Abs(m), float64(n-1))
+		f := Ranks{Title: title, Names: s.labels(n), Difference: 0.01 + float64(s.byte()), Note: s.label()}
+		for range n {
+			f.Mean = append(f.Mean, 1+math.Mod(float64(s.byte())/10, float64(n-1)))
 		}
 		return f
 	}

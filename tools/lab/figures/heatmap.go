@@ -53,16 +53,7 @@ func (f HeatMap) draw() (*sheet, error) {
 	}
 
 	values := noSpan()
-	for i, p := range f.Panels {
-		if err := rectangular(p.Values, rows, cols); err != nil {
-			return nil, fmt.Errorf("panel %d: %w", i+1, err)
-		}
-		for _, c := range p.Frames {
-			if c.Row < 0 || c.Row >= rows || c.Column < 0 || c.Column >= cols {
-				return nil, fmt.Errorf("panel %d: framed cell (%d, %d) lies outside of %d rows and %d columns", i+1,
-					c.Row, c.Column, rows, cols)
-			}
-		}
+	for _, p := range f.Panels {
 		for _, row := range p.Values {
 			values.add(row...)
 		}
@@ -85,21 +76,6 @@ func (f HeatMap) draw() (*sheet, error) {
 	}
 
 	return s, nil
-}
-
-// rectangular checks the size of a matrix.
-func rectangular(values [][]float64, rows, cols int) error {
-	if len(values) != rows {
-		return fmt.Errorf("%d rows of values for %d row names", len(values), rows)
-	}
-
-	for r, row := range values {
-		if len(row) != cols {
-			return fmt.Errorf("row %d has %d values for %d column names", r+1, len(row), cols)
-		}
-	}
-
-	return nil
 }
 
 // cellSize returns the size of a cell: nearly square, and smaller for more cells and panels.

@@ -79,21 +79,8 @@ func (p *LinePanel) check() error {
 	}
 
 	for _, line := range p.Lines {
-		switch {
-		case len(line.X) != len(line.Y):
-			return fmt.Errorf("line %q has %d x and %d y values: give as many of one as of the other",
-				clean(line.Label), len(line.X), len(line.Y))
-		case line.Spread != nil && len(line.Spread) != len(line.Y):
-			return fmt.Errorf("line %q has %d values and %d spreads: give one for each, or none", clean(line.Label),
-				len(line.Y), len(line.Spread))
-		case len(line.X) > maxPoints:
+		if len(line.X) > maxPoints {
 			return fmt.Errorf("line %q has %d points: give at most %d", clean(line.Label), len(line.X), maxPoints)
-		}
-
-		for _, x := range line.X {
-			if n := len(p.X.Names); n > 0 && (x < 0 || x > float64(n-1)) {
-				return fmt.Errorf("line %q has x = %g, but there are names for 0 to %d only", clean(line.Label), x, n-1)
-			}
 		}
 	}
 

@@ -113,10 +113,7 @@ type plane struct {
 
 // places projects the features of a panel.
 func (f PCA) places(in PCAPanel) (*plane, error) {
-	switch {
-	case len(in.Labels) != len(in.Images):
-		return nil, fmt.Errorf("%d labels for %d images", len(in.Labels), len(in.Images))
-	case len(in.Before) != len(f.Classes) || len(in.After) != len(f.Classes):
+	if len(in.Before) != len(f.Classes) || len(in.After) != len(f.Classes) {
 		return nil, fmt.Errorf("%d text features before and %d after for %d classes", len(in.Before), len(in.After),
 			len(f.Classes))
 	}

@@ -19,8 +19,8 @@ type Significance struct {
 	Title      string
 	Value      string // meaning of the difference, such as "difference of accuracy (points)"
 	Names      []string
-	Difference [][]float64 // mean of the row's method minus mean of the column's
-	P          [][]float64 // p values of the differences; no mark for values that are not numbers
+	Difference [][]float64 // [row][column]: mean of the row's method minus mean of the column's
+	P          [][]float64 // [row][column]: p values of the differences; no mark for values that are not numbers
 	Test       string      // the test, or the reason for its absence; may be empty
 }
 
@@ -53,14 +53,6 @@ func (f Significance) draw() (*sheet, error) {
 		return nil, fmt.Errorf("%d methods: give 1 to %d", n, maxRows)
 	}
 
-	if err := rectangular(f.Difference, n, n); err != nil {
-		return nil, fmt.Errorf("differences: %w", err)
-	}
-
-	if err := rectangular(f.P, n, n); err != nil {
-		return nil, fmt.Errorf("p values: %w", err)
-	}
-
 	heatMap := HeatMap{Title: f.Title, Value: f.Value, RowNames: f.Names, ColumnNames: f.Names, differences: true,
 		note: "Row minus column. " + f.key(), Panels: []HeatPanel{{}}}
 	largest := 0.0
@@ -69,10 +61,6 @@ func (f Significance) draw() (*sheet, error) {
 		row[i] = math.NaN() // a method against itself
 		marks := make([]string, n)
 		for j, p := range f.P[i] {
-			if p < 0 || p > 1 {
-				return nil, fmt.Errorf("the p value of %q against %q is %g: give 0 to 1", clean(f.Names[i]),
-					clean(f.Names[j]), p)
-			}
 			if marks[j] = stars(p); usable(row[j]) {
 				largest = max(largest, math.Abs(row[j]))
 			}
@@ -92,8 +80,8 @@ func (f Significance) draw() (*sheet, error) {
 // on the left, with a bar under methods that do not differ significantly.
 type Ranks struct {
 	Title      string
-	Names      []string
-	Mean       []float64 // mean ranks, 1 the best
+	Names      []string  // two or more
+	Mean       []float64 // mean ranks of the names, 1 the best
 	Difference float64   // critical difference of two mean ranks; NaN if unknown
 	Note       string    // source of the difference, such as the test and its p value; may be empty
 }
@@ -113,21 +101,11 @@ func (f Ranks) kind() (string, int) { return "ranks", len(f.Names) }
 
 func (f Ranks) draw() (*sheet, error) {
 	n := len(f.Names)
-	if n < 2 || n > maxRows || len(f.Mean) != n {
-		return nil, fmt.Errorf("%d methods and %d mean ranks: give 2 to %d of each", n, len(f.Mean), maxRows)
+	if n > maxRows {
+		return nil, fmt.Errorf("%d methods: give at most %d", n, maxRows)
 	}
 
-	for i, r := range f.Mean {
-		if !(r >= 1 && r <= float64(n)) {
-			return nil, fmt.Errorf("the mean rank of %q is %g: give 1 to %d", clean(f.Names[i]), r, n)
-		}
-	}
-
-	if f.Difference <= 0 || math.IsInf(f.Difference, 1) {
-		return nil, fmt.Errorf("a critical difference of %g: give one above 0", f.Difference)
-	}
-
-	diagram := diagram{difference: f.Difference}
+	diagram := diagram{difference: f.Difference, side: rankNumber + 6, row: lineHeight(tickSize)}
 	style := letters(tickSize, draw.XLeft, middle)
 	for _, i := range tensor.Order(n, func(a, b int) int { return cmp.Compare(f.Mean[a], f.Mean[b]) }) {
 		name := wrap(f.Names[i], style, rankName, rankLines)

@@ -24,7 +24,7 @@ type StripPanel struct {
 // four groups of 25, each with a backbone. Panels stand below each other.
 type Strips struct {
 	Title   string
-	Y       Axis
+	Y       Axis    // not logarithmic
 	Colours Colours // of the titles of panels; shapes distinguish groups
 	Panels  []StripPanel
 }
@@ -38,10 +38,6 @@ const nameRoom vg.Length = 14
 func (f Strips) kind() (string, int) { return "strips", len(f.Panels) }
 
 func (f Strips) draw() (*sheet, error) {
-	if f.Y.Log {
-		return nil, fmt.Errorf("a strip has no logarithmic axis: leave Log out")
-	}
-
 	sheet := &sheet{title: f.Title, columns: 1, height: 130}
 	if len(f.Panels) > 1 {
 		sheet.height = 90

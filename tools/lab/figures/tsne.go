@@ -33,10 +33,6 @@ func (f TSNE) draw() (*sheet, error) {
 
 	var groups numbering
 	for i, in := range f.Panels {
-		if in.Groups != nil && len(in.Groups) != len(in.Rows) {
-			return nil, fmt.Errorf("panel %d: %d groups for %d rows", i+1, len(in.Groups), len(in.Rows))
-		}
-
 		points, err := embedding.TSNE(in.Rows)
 		if err != nil {
 			return nil, fmt.Errorf("panel %d: %w", i+1, err)
