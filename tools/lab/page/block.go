@@ -3,7 +3,6 @@ package page
 import (
 	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
 
 	"promptfed/federation/experiment"
@@ -88,11 +87,7 @@ func newBlock(report Report) (data block, left []string, err error) {
 			packed.Labels = map[string]string{}
 		}
 
-		for _, axis := range slices.Sorted(maps.Keys(run.Labels)) {
-			if !slices.Contains(data.Axes, axis) {
-				data.Axes = append(data.Axes, axis)
-			}
-		}
+		data.Axes = results.AppendMissing(data.Axes, results.SortedKeys(run.Labels)...)
 
 		if c := run.PerClient; c != nil {
 			if n := len(c.Values) * len(c.Rounds); clientNumbers+n > maxClientNumbers {

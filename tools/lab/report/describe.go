@@ -102,11 +102,7 @@ func (r *Report) title() (title, subtitle string) {
 
 	var backbones []string
 	for _, list := range values["backbones"] {
-		for _, b := range strings.Split(strings.Trim(list, "[]"), ", ") {
-			if !slices.Contains(backbones, b) {
-				backbones = append(backbones, b)
-			}
-		}
+		backbones = results.AppendMissing(backbones, strings.Split(strings.Trim(list, "[]"), ", ")...)
 	}
 
 	if len(backbones) > 0 {
@@ -172,9 +168,7 @@ func (r *Report) tables(report *page.Report) {
 			count[s]++
 		}
 		for _, d := range t.Definitions {
-			if pair := (page.Pair{Name: d[0], Value: d[1]}); !slices.Contains(report.Definitions, pair) {
-				report.Definitions = append(report.Definitions, pair)
-			}
+			report.Definitions = results.AppendMissing(report.Definitions, page.Pair{Name: d[0], Value: d[1]})
 		}
 	}
 

@@ -108,8 +108,8 @@ func (v *view) colours(axis string) figures.Colours {
 	for _, l := range facets(v.groups, axis) {
 		var places []int
 		for _, g := range l.groups {
-			if place, ok := byMethod[methodOf(g)]; ok && !slices.Contains(places, place) {
-				places = append(places, place)
+			if place, ok := byMethod[methodOf(g)]; ok {
+				places = results.AppendMissing(places, place)
 			}
 		}
 		if len(places) != 1 {

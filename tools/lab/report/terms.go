@@ -79,8 +79,8 @@ func (v *view) termLines(group *results.Group) []figures.Line {
 	var names []string
 	for _, r := range group.Runs {
 		for _, t := range results.Terms(r.Rounds) {
-			if t.Param == "" && !slices.Contains(names, t.Name) {
-				names = append(names, t.Name)
+			if t.Param == "" {
+				names = results.AppendMissing(names, t.Name)
 			}
 		}
 	}

@@ -113,8 +113,8 @@ func (m Metric) UsesHeadline() bool { return m.view == "" && m.Evaluated }
 func (m Metric) Views(groups []*Group) []string {
 	var out []string
 	for r := range DoneRuns(groups) {
-		if v := m.View(r); v != "" && !slices.Contains(out, v) {
-			out = append(out, v)
+		if v := m.View(r); v != "" {
+			out = AppendMissing(out, v)
 		}
 	}
 

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"promptfed/federation/engine/metrics"
@@ -135,8 +134,8 @@ func readCalls(dir string) ([]call, error) {
 func executionOf(calls []call) map[string]string {
 	values := map[string][]string{}
 	add := func(what, value string) {
-		if value != "" && !slices.Contains(values[what], value) {
-			values[what] = append(values[what], value)
+		if value != "" {
+			values[what] = AppendMissing(values[what], value)
 		}
 	}
 

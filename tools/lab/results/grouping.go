@@ -281,7 +281,7 @@ func (p *planned) merge(other *planned) error {
 	}
 
 	for i, a := range other.Axes {
-		p.Axes[i].Labels = appendMissing(p.Axes[i].Labels, a.Labels)
+		p.Axes[i].Labels = AppendMissing(p.Axes[i].Labels, a.Labels...)
 	}
 
 	if other.Name != p.Name {
@@ -323,8 +323,8 @@ func (p *planned) merge(other *planned) error {
 	return nil
 }
 
-// appendMissing appends the values that a list lacks.
-func appendMissing(list, more []string) []string {
+// AppendMissing appends the values that a list lacks, each once.
+func AppendMissing[T comparable](list []T, more ...T) []T {
 	for _, v := range more {
 		if !slices.Contains(list, v) {
 			list = append(list, v)

@@ -183,7 +183,7 @@ func TestLoadMerged(t *testing.T) {
 		var labels, list []string
 		for i := 0; i < len(cells); i += 3 {
 			folder := cells[i] + "/seed-" + cells[i+1]
-			labels = appendMissing(labels, []string{cells[i]})
+			labels = AppendMissing(labels, cells[i])
 			list = append(list, fmt.Sprintf(`{"folder":%q,"labels":{%q:%q},"seed":%s}`, folder, axis, cells[i],
 				cells[i+1]))
 			if cells[i+2] != "" {

@@ -27,9 +27,7 @@ func Rank(groups []*Group, axis string, metric Metric) (Ranking, bool) {
 	at := map[string]map[string]Stat{} // by label and block
 	for _, g := range groups {
 		block, label := titled(axes, g.Labels), g.Labels[axis]
-		if !slices.Contains(out.Blocks, block) {
-			out.Blocks = append(out.Blocks, block)
-		}
+		out.Blocks = AppendMissing(out.Blocks, block)
 		if s := g.Stat(metric); s.N() > 0 && s.N() == len(g.Runs) {
 			if at[label] == nil {
 				at[label] = map[string]Stat{}

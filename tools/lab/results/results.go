@@ -140,8 +140,8 @@ func Axes(groups []*Group) []Axis {
 			i, at[name] = len(out), len(out)
 			out = append(out, Axis{Name: name})
 		}
-		if used && !slices.Contains(out[i].Labels, label) {
-			out[i].Labels = append(out[i].Labels, label)
+		if used {
+			out[i].Labels = AppendMissing(out[i].Labels, label)
 		}
 	}
 

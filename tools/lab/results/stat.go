@@ -2,6 +2,7 @@ package results
 
 import (
 	"math"
+	"slices"
 
 	"gonum.org/v1/gonum/stat"
 
@@ -56,11 +57,8 @@ func Mean(stats []Stat) Stat {
 	for i, seed := range stats[0].Seeds {
 		sum, n := stats[0].Values[i], 1
 		for _, s := range stats[1:] {
-			for j := range s.Seeds {
-				if s.Seeds[j] == seed {
-					sum, n = sum+s.Values[j], n+1
-					break
-				}
+			if j := slices.Index(s.Seeds, seed); j >= 0 {
+				sum, n = sum+s.Values[j], n+1
 			}
 		}
 		if n == len(stats) {

@@ -76,9 +76,7 @@ func VanishingTerms(rounds []Round) []string {
 		if method.IsCrossEntropy(t.Name) {
 			continue
 		}
-		if !slices.Contains(names, t.Name) {
-			names = append(names, t.Name)
-		}
+		names = AppendMissing(names, t.Name)
 		for i, r := range t.Relative {
 			acts[t.Name] = acts[t.Name] || r >= VanishingThreshold || math.IsNaN(r) && t.Norm[i] > 0
 		}

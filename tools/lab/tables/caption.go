@@ -118,8 +118,8 @@ func (b *builder) setWindow() string {
 	var windows []string
 	for _, set := range results.Arguments(metrics.Set, b.groups) {
 		w := b.metric.WithDefinition(metrics.Set, set).WindowOf(b.groups)
-		if w != "" && !slices.Contains(windows, w) {
-			windows = append(windows, w)
+		if w != "" {
+			windows = results.AppendMissing(windows, w)
 		}
 	}
 
@@ -134,9 +134,7 @@ func (b *builder) setWindow() string {
 func (b *builder) seeds() string {
 	var seeds []string
 	for r := range results.Runs(b.groups) {
-		if s := fmt.Sprint(r.Seed); !slices.Contains(seeds, s) {
-			seeds = append(seeds, s)
-		}
+		seeds = results.AppendMissing(seeds, fmt.Sprint(r.Seed))
 	}
 
 	if len(seeds) == 1 {

@@ -249,13 +249,7 @@ func (b *builder) called(g *results.Group) string {
 // some joins the distinct entries of a list; of many only the first ones.
 func some(list []string) string {
 	const most = 4
-	var out []string
-	for _, s := range list {
-		if !slices.Contains(out, s) {
-			out = append(out, s)
-		}
-	}
-
+	out := results.AppendMissing(nil, list...)
 	if n := len(out) - most; n > 0 {
 		out = append(out[:most], fmt.Sprintf("and %d more", n))
 	}
