@@ -91,7 +91,7 @@ func (v *view) box(figure configs.Figure, metric results.Metric) (figures.Drawer
 
 		if isAxis && clients <= mostClientPanels {
 			for k := range clients {
-				one := figures.BoxPanel{Title: joinTitle(facet.title, "client "+strconv.Itoa(k)), X: axis}
+				one := figures.BoxPanel{Title: joined(", ", facet.title, "client "+strconv.Itoa(k)), X: axis}
 				for _, l := range labels {
 					one.Boxes = append(one.Boxes, figures.Sample{Label: l.label, Values: valuesOf(byLabel[l.label],
 						func(c clientValue) bool { return c.client == k })})

@@ -71,7 +71,7 @@ func (v *view) confusion(f configs.Figure, _ results.Metric) (figures.Drawer, er
 					rows[i] = slices.Repeat([]float64{math.NaN()}, len(confusion.Classes))
 				}
 			}
-			out.Panels = append(out.Panels, figures.HeatPanel{Title: joinTitle(facetRun.label, evaluation.name),
+			out.Panels = append(out.Panels, figures.HeatPanel{Title: joined(", ", facetRun.label, evaluation.name),
 				Values: rows})
 		}
 	}

@@ -152,49 +152,48 @@ type caption struct {
 
 // String returns what stands in brackets after a figure's title.
 func (c caption) String() string {
-	var parts []string
+	evaluation, seeds := "", ""
 	if len(c.views) > 0 {
-		parts = append(parts, strings.Join(c.views, " and ")+" evaluation")
+		evaluation = strings.Join(c.views, " and ") + " evaluation"
 	}
 
 	if len(c.absent) > 0 {
-		parts[0] += ", without " + strings.Join(c.absent, ", ")
+		evaluation += ", without " + strings.Join(c.absent, ", ")
 	}
 
 	if c.seeds != "" {
-		parts = append(parts, "± sample deviation, "+c.seeds)
+		seeds = "± sample deviation, " + c.seeds
 	}
 
-	for _, text := range []string{c.open, c.over} {
-		if text != "" {
-			parts = append(parts, text)
-		}
-	}
+	return joined("; ", evaluation, seeds, c.open, c.over)
+}
 
-	return strings.Join(parts, "; ")
+// joined joins the texts that are not empty.
+func joined(separator string, texts ...string) string {
+	return strings.Join(slices.DeleteFunc(texts, func(s string) bool { return s == "" }), separator)
 }
 
 // readAs returns the caption on the page, in sentences. The title on the page states a single evaluation.
 func (c caption) readAs(k panel) string {
-	var parts []string
+	read, evaluation := "", ""
 	if !k.deviates || c.seeds != "" {
-		parts = append(parts, k.read)
+		read = k.read
 	}
 
 	switch {
 	case len(c.absent) > 0:
-		parts = append(parts, tables.Capital(strings.Join(c.absent, ", "))+": no such evaluation.")
+		evaluation = strings.Join(c.absent, ", ") + ": no such evaluation"
 	case len(c.views) > 1:
-		parts = append(parts, tables.Capital(strings.Join(c.views, " and "))+" evaluation.")
+		evaluation = strings.Join(c.views, " and ") + " evaluation"
 	}
 
-	for _, text := range []string{c.seeds, c.open, c.over} {
+	for _, text := range []string{evaluation, c.seeds, c.open, c.over} {
 		if text != "" {
-			parts = append(parts, tables.Capital(text)+".")
+			read = joined(" ", read, tables.Capital(text)+".")
 		}
 	}
 
-	return strings.Join(parts, " ")
+	return read
 }
 
 // caption returns the caption of a figure.
@@ -284,13 +283,7 @@ func (v *view) averagedOver(f configs.Figure) []string {
 }
 
 // several reports whether the report has more than one part, so that figures need the part's name.
-func (v *view) several() bool {
-	parts := len(v.Plans)
-	if len(v.Of(nil)) > 0 {
-		parts++
-	}
-	return parts > 1
-}
+func (v *view) several() bool { return len(v.Plans) > 1 || len(v.Plans) == 1 && len(v.Of(nil)) > 0 }
 
 // facet is the groups of one label of an axis, or without an axis, all groups under an empty label.
 type facet struct {

@@ -173,7 +173,7 @@ func (v *view) pca(f configs.Figure, _ results.Metric) (figures.Drawer, error) {
 					filepath.Join(facetRun.run.Dir, record.EmbeddingsFile), name)
 			}
 
-			panel := figures.PCAPanel{Title: joinTitle(facetRun.label, backbone), Images: matrix(image),
+			panel := figures.PCAPanel{Title: joined(", ", facetRun.label, backbone), Images: matrix(image),
 				Before: matrix(start), After: matrix(end)}
 			for _, c := range label.Ints {
 				panel.Labels = append(panel.Labels, int(c))
@@ -184,13 +184,6 @@ func (v *view) pca(f configs.Figure, _ results.Metric) (figures.Drawer, error) {
 	}
 
 	return out, nil
-}
-
-func joinTitle(a, b string) string {
-	if a == "" || b == "" {
-		return a + b
-	}
-	return a + ", " + b
 }
 
 // matrix returns the rows of a matrix, or nil for other tensors.

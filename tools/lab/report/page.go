@@ -123,7 +123,7 @@ func (r *Report) groupName(g *results.Group) string {
 	if g.Plan == nil || len(r.main) == 1 {
 		return g.Name
 	}
-	return joinTitle(g.Plan.Name, g.Name)
+	return joined(", ", g.Plan.Name, g.Name)
 }
 
 func (r *Report) runName(g *results.Group, run *results.Run) string {

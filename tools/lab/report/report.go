@@ -164,11 +164,8 @@ func (r *Report) part(ctx context.Context, plan *results.Plan, groups []*results
 			"--metric", cmp.Or(view.name, "runs"), strings.Join(w, " and "), main.Metric)
 	}
 
-	r.json.Measure(view.metric)
-	if each := view.each(view.metric); len(each) > 1 {
-		for _, m := range each {
-			r.json.Measure(m)
-		}
+	for _, m := range append(view.each(view.metric), view.metric) {
+		r.json.Measure(m)
 	}
 
 	view.weakTerms(main)
