@@ -2,7 +2,6 @@ package tables
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 
 	"promptfed/federation/engine/metrics"
@@ -69,31 +68,18 @@ func (b *builder) at(labels map[string]string, m results.Metric) *Number {
 		return nil
 	}
 
-	by := b.Card.Numbers.By
-	at := maps.Clone(labels)
 	for axis, label := range labels {
 		if axis == EvaluationAxis && b.pseudo(axis) {
 			continue
 		}
-		if !slices.Contains(by, axis) && label != AverageLabel && len(b.labels[axis]) > 1 {
+		if !slices.Contains(b.Card.Numbers.By, axis) && label != AverageLabel && len(b.labels[axis]) > 1 {
 			return nil
 		}
 	}
 
-	for _, axis := range by {
-		if _, shown := at[axis]; shown {
-			continue
-		}
-		i := slices.IndexFunc(b.grid, func(a results.Axis) bool { return a.Name == axis && len(a.Labels) == 1 })
-		if i < 0 {
-			return nil // averaged in the table, but not on the card
-		}
-		at[axis] = b.grid[i].Labels[0]
-	}
-
-	mean, std, has, ok := b.Card.Number(at)
+	mean, std, has, ok := b.Card.Number(b.single(labels))
 	if !ok {
-		return nil
+		return nil // or averaged in the table, but not on the card
 	}
 
 	return &Number{Mean: mean, Std: std, HasStd: has, Comparable: !b.Smoke}
