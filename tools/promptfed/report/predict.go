@@ -221,7 +221,7 @@ func (f *chosen) flags(c *cobra.Command) {
 	c.Flags().StringArrayVar(&f.sets, "set", nil, "change a runtime key of the run, as in runtime.provider=cpu")
 }
 
-// open opens a classifier of a run folder, or an exported file.
+// open opens a classifier of a run folder, or an exported file. With an error the classifier is undefined.
 func (f *chosen) open(cmd *cobra.Command, from string) (classifier, error) {
 	if st, err := os.Stat(from); err == nil && st.Mode().IsRegular() {
 		for _, flag := range []string{"client", "global"} {
@@ -239,20 +239,10 @@ func (f *chosen) open(cmd *cobra.Command, from string) (classifier, error) {
 			return nil, err
 		}
 
-		file, err := inference.OpenFile(from, conf.Runtime.Session())
-		if err != nil {
-			return nil, err // not a nil pointer in a non-nil interface
-		}
-
-		return file, nil
+		return inference.OpenFile(from, conf.Runtime.Session())
 	}
 
-	model, err := f.openRun(cmd, from)
-	if err != nil {
-		return nil, err
-	}
-
-	return model, nil
+	return f.openRun(cmd, from)
 }
 
 // openRun opens a classifier of a run folder. There is no default: two classifiers of a run may classify the same image
