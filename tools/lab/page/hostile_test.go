@@ -9,6 +9,7 @@ import (
 
 	"promptfed/configs"
 	"promptfed/tools/lab/page"
+	"promptfed/tools/lab/results"
 )
 
 const hostile = `</script><img src=x onerror="window.harmed=1"><script>window.harmed=1</script>'"` +
@@ -29,7 +30,7 @@ func hostileReport() page.Report {
 			`<script>parent.harmed=1</script><text y="20">` + html.EscapeString(h) + `</text></svg>`)}}
 	r.Metrics[0].Title, r.Metrics[1].Unit = h, h
 	r.Environment = []page.Pair{{Name: h, Value: h}}
-	r.Failures = []page.Failure{{Run: h, Labels: map[string]string{h: h}, Error: h}}
+	r.Runs[0].State, r.Runs[0].Why, r.Runs[0].Labels["data"] = results.Failed, h, h
 	for i := range r.Runs {
 		run := &r.Runs[i]
 		run.Name += h

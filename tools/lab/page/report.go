@@ -31,7 +31,6 @@ type Report struct {
 	Version string   // version of a live page, for requests of later changes
 
 	Environment []Pair
-	Failures    []Failure
 }
 
 // Table is sortable by any of its columns.
@@ -152,10 +151,3 @@ type Panel struct {
 
 // Pair is a name and its value.
 type Pair struct{ Name, Value string }
-
-// Failure is a run that ended with an error.
-type Failure struct {
-	Run    string
-	Labels map[string]string
-	Error  string // one line
-}

@@ -2,12 +2,13 @@ package page
 
 import (
 	"fmt"
-	"maps"
 	"math"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+
+	"promptfed/tools/lab/results"
 )
 
 // tableView is a table for the template.
@@ -122,31 +123,28 @@ func letters(n int) string {
 }
 
 // failureTables returns a table with a column per axis of the failed runs, or none.
-func failureTables(failures []Failure) []Table {
-	if len(failures) == 0 {
+func failureTables(runs []Run) []Table {
+	runs = slices.DeleteFunc(slices.Clone(runs), func(r Run) bool { return r.State != results.Failed })
+	if len(runs) == 0 {
 		return nil
 	}
 
-	table := Table{Columns: []Column{{Name: "run", Text: true}}}
-	column := map[string]int{}
-	for _, f := range failures {
-		for _, name := range slices.Sorted(maps.Keys(f.Labels)) {
-			if column[name] == 0 {
-				column[name] = len(table.Columns)
-				table.Columns = append(table.Columns, Column{Name: name, Text: true})
-			}
-		}
+	var axes []string
+	for _, r := range runs {
+		axes = results.AppendMissing(axes, results.SortedKeys(r.Labels)...)
 	}
 
-	table.Columns = append(table.Columns, Column{Name: "error", Text: true})
-	for _, f := range failures {
-		cells := make([]Cell, len(table.Columns))
-		cells[0].Text = f.Run
-		for name, label := range f.Labels {
-			cells[column[name]].Text = label
+	var table Table
+	for _, name := range slices.Concat([]string{"run"}, axes, []string{"error"}) {
+		table.Columns = append(table.Columns, Column{Name: name, Text: true})
+	}
+
+	for _, r := range runs {
+		cells := []Cell{{Text: r.Name}}
+		for _, axis := range axes {
+			cells = append(cells, Cell{Text: r.Labels[axis]})
 		}
-		cells[len(cells)-1].Text = f.Error
-		table.Rows = append(table.Rows, Row{Cells: cells})
+		table.Rows = append(table.Rows, Row{Cells: append(cells, Cell{Text: r.Why})})
 	}
 
 	return []Table{table}

@@ -63,7 +63,7 @@ func newView(report Report) (shown view, data block, err error) {
 		prefix string
 		tables []Table
 	}{{&shown.Results, "results", report.Tables}, {&shown.Tests, "significance", report.Significance},
-		{&shown.Failed, "failures", failureTables(report.Failures)}} {
+		{&shown.Failed, "failures", failureTables(report.Runs)}} {
 		for i, t := range part.tables {
 			table, err := viewTable(fmt.Sprintf("%s-%d", part.prefix, i+1), t)
 			if err != nil {

@@ -38,10 +38,6 @@ func (r *Report) page() (page.Report, error) {
 	report.Methods, report.Panels = r.methods(), pagePanels(r.live)
 	for _, g := range r.Groups {
 		for _, run := range g.Runs {
-			if run.State == results.Failed {
-				report.Failures = append(report.Failures, page.Failure{Run: r.runName(g, run), Labels: g.Labels,
-					Error: run.Reason})
-			}
 			shown, known := r.kept[run]
 			if !known {
 				var err error
