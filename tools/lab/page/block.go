@@ -78,8 +78,9 @@ func newBlock(report Report) (data block, left []string, err error) {
 
 	var settings [][]*string
 	data.Keys, settings, data.Same = results.ConfigDifferences(configs)
-	clientNumbers, counts, details := 0, 0, 0
-	withoutCurves, withoutClients, withoutDetails := 0, 0, 0 // numbers of runs
+	lines := budget{what: "lines of single clients", left: maxClientNumbers}
+	partitions := budget{what: "partitions", left: maxCounts}
+	details := budget{what: "configurations, logs and other details", left: maxDetails}
 	parts := map[string]int{}
 	for i, run := range report.Runs {
 		packed := blockRun{Run: run.thinned(stride), Seed: run.Seed, Settings: settings[i], Part: -1}
@@ -89,20 +90,12 @@ func newBlock(report Report) (data block, left []string, err error) {
 
 		data.Axes = results.AppendMissing(data.Axes, results.SortedKeys(run.Labels)...)
 
-		if c := run.PerClient; c != nil {
-			if n := len(c.Values) * len(c.Rounds); clientNumbers+n > maxClientNumbers {
-				packed.PerClient = nil
-				withoutCurves++
-			} else {
-				clientNumbers += n
-			}
+		if c := run.PerClient; c != nil && !lines.takes(len(c.Values)*len(c.Rounds)) {
+			packed.PerClient = nil
 		}
 
-		if details+len(run.Details) > maxDetails {
+		if !details.takes(len(run.Details)) {
 			packed.Details = nil
-			withoutDetails++
-		} else {
-			details += len(run.Details)
 		}
 
 		if run.Clients != nil && len(run.Clients.Clients) > 0 {
@@ -116,14 +109,10 @@ func newBlock(report Report) (data block, left []string, err error) {
 				n += len(c.Train) + len(c.Val) + len(c.Test)
 			}
 
-			at, known := parts[string(key)]
-			switch {
-			case known:
+			if at, known := parts[string(key)]; known {
 				packed.Part = at
-			case counts+n > maxCounts:
-				withoutClients++
-			default:
-				packed.Part, counts = len(data.Parts), counts+n
+			} else if partitions.takes(n) {
+				packed.Part = len(data.Parts)
 				parts[string(key)] = packed.Part
 				data.Parts = append(data.Parts, run.Clients)
 			}
@@ -132,18 +121,30 @@ func newBlock(report Report) (data block, left []string, err error) {
 		data.Runs = append(data.Runs, packed)
 	}
 
-	for _, w := range []struct {
-		n    int
-		what string
-	}{{withoutCurves, "lines of single clients"}, {withoutClients, "partitions"},
-		{withoutDetails, "configurations, logs and other details"}} {
-		if w.n > 0 {
-			left = append(left, fmt.Sprintf("The %s of %d of %d runs are left out, to keep the page small.", w.what,
-				w.n, len(report.Runs)))
+	for _, b := range []budget{lines, partitions, details} {
+		if b.without > 0 {
+			left = append(left, fmt.Sprintf("The %s of %d of %d runs are left out, to keep the page small.", b.what,
+				b.without, len(report.Runs)))
 		}
 	}
 
 	return data, left, nil
+}
+
+// budget is the room for something of the runs, and the number of runs without it.
+type budget struct {
+	what          string
+	left, without int
+}
+
+// takes reports whether n more fit.
+func (b *budget) takes(n int) bool {
+	if n > b.left {
+		b.without++
+		return false
+	}
+	b.left -= n
+	return true
 }
 
 // thinned returns the run with each stride-th round of its curves, and the last.
