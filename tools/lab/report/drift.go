@@ -2,7 +2,6 @@ package report
 
 import (
 	"cmp"
-	"math"
 	"slices"
 
 	"promptfed/tools/lab/page"
@@ -39,12 +38,9 @@ func drifts(rounds []results.Round) (out []*clientDrift) {
 			if !known {
 				out = slices.Insert(out, at, &clientDrift{Client: drift.Client})
 			}
-			cosine := math.NaN()
-			if drift.Cosine != nil {
-				cosine = *drift.Cosine
-			}
 			c := out[at]
-			c.Rounds, c.Norm, c.Cosine = append(c.Rounds, i+1), append(c.Norm, drift.Norm), append(c.Cosine, cosine)
+			c.Rounds, c.Norm = append(c.Rounds, i+1), append(c.Norm, drift.Norm)
+			c.Cosine = append(c.Cosine, results.OrNaN(drift.Cosine))
 		}
 	}
 

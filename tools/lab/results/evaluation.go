@@ -20,11 +20,9 @@ var (
 // in each method's paper. An empty view keeps each run's own headline.
 func (r *Results) Select(view string) {
 	for run := range Runs(r.Groups) {
-		switch view {
-		case "":
-		case record.MethodView:
+		if view == record.MethodView {
 			run.show(run.Summary.MethodView)
-		default:
+		} else {
 			run.show(view)
 		}
 	}

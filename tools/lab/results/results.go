@@ -3,7 +3,6 @@ package results
 import (
 	"cmp"
 	"iter"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -134,40 +133,31 @@ func DoneRuns(groups []*Group) iter.Seq[*Run] {
 func Axes(groups []*Group) []Axis {
 	var out []Axis
 	at := map[string]int{}
-	add := func(name, label string, used bool) {
+	add := func(name string, labels ...string) {
 		i, ok := at[name]
 		if !ok {
 			i, at[name] = len(out), len(out)
 			out = append(out, Axis{Name: name})
 		}
-		if used {
-			out[i].Labels = AppendMissing(out[i].Labels, label)
-		}
+		out[i].Labels = AppendMissing(out[i].Labels, labels...)
 	}
 
-	used := map[string]map[string]bool{}
-	for _, g := range groups {
-		for name, label := range g.Labels {
-			if used[name] == nil {
-				used[name] = map[string]bool{}
-			}
-			used[name][label] = true
-		}
-	}
-
-	plans := map[*Plan]bool{nil: true}
+	plans, used := map[*Plan]bool{nil: true}, map[[2]string]bool{}
 	for _, g := range groups {
 		if !plans[g.Plan] {
 			plans[g.Plan] = true
 			for _, a := range g.Plan.Axes {
-				for _, l := range a.Labels {
-					add(a.Name, l, used[a.Name][l])
-				}
+				add(a.Name, a.Labels...)
 			}
 		}
-		for _, name := range slices.Sorted(maps.Keys(g.Labels)) {
-			add(name, g.Labels[name], true)
+		for _, name := range SortedKeys(g.Labels) {
+			add(name, g.Labels[name])
+			used[[2]string{name, g.Labels[name]}] = true
 		}
+	}
+
+	for i, a := range out {
+		out[i].Labels = slices.DeleteFunc(a.Labels, func(l string) bool { return !used[[2]string{a.Name, l}] })
 	}
 
 	return slices.DeleteFunc(out, func(a Axis) bool { return len(a.Labels) == 0 })

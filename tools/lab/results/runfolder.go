@@ -1,6 +1,7 @@
 package results
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -98,9 +99,7 @@ func readRun(dir string) (run *Run, notes []string) {
 
 	view := run.Summary.View
 	for _, r := range run.Rounds {
-		if view == "" {
-			view = r.View
-		}
+		view = cmp.Or(view, r.View)
 	}
 
 	run.show(view)

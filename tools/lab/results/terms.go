@@ -41,7 +41,7 @@ func Terms(rounds []Round) []*Term {
 					byName[term.Name][param] = o
 				}
 				o.Rounds, o.Norm = append(o.Rounds, round.Round), append(o.Norm, n.Norm)
-				o.Value, o.Relative = append(o.Value, orNaN(term.Value)), append(o.Relative, orNaN(n.Relative))
+				o.Value, o.Relative = append(o.Value, OrNaN(term.Value)), append(o.Relative, OrNaN(n.Relative))
 			}
 
 			add("", term.TermNorm)
@@ -61,7 +61,8 @@ func Terms(rounds []Round) []*Term {
 	return out
 }
 
-func orNaN(v *float64) float64 {
+// OrNaN returns a number that may be unknown; NaN for nil.
+func OrNaN(v *float64) float64 {
 	if v == nil {
 		return math.NaN()
 	}
