@@ -62,7 +62,7 @@ func (f Box) draw() (*sheet, error) {
 	var groups numbering
 	for _, in := range f.Panels {
 		chart := newPlot()
-		f.Y.apply(&chart.Y, values.padded(0.05, f.Y.Bounds, f.Y.Log), 5)
+		f.Y.apply(&chart.Y, values.padded(0.05, f.Y), 5)
 		chart.X.Label.Text = in.X
 		chart.X.Min, chart.X.Max = -0.6, float64(len(in.Boxes))-0.4
 		chart.Add(gridLines(false, true))

@@ -180,12 +180,12 @@ func (f lineFigure) lines(marks ...func(curve, draw.Canvas, *plot.Plot)) (*sheet
 		x, y, values := in.spans()
 		any = any || !x.empty()
 		chart := newPlot()
-		in.Y.apply(&chart.Y, y.padded(0.04, in.Y.Bounds, in.Y.Log), 5)
+		in.Y.apply(&chart.Y, y.padded(0.04, in.Y), 5)
 		if names := in.X.Names; len(names) > 0 {
 			Axis{Label: in.X.Label}.apply(&chart.X, span{-0.4, float64(len(names)) - 0.6}, 0)
 			nameX(&chart.X, names, sheet.width)
 		} else {
-			in.X.apply(&chart.X, x.padded(0.03, in.X.Bounds, in.X.Log), 6)
+			in.X.apply(&chart.X, x.padded(0.03, in.X), 6)
 			if t := dataTicks(values); in.X.Format != nil {
 				chart.X.Tick.Marker = roomy(chart, chart.X.Tick.Marker, sheet.width)
 			} else if t != nil {

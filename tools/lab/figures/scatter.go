@@ -22,7 +22,7 @@ func mapPlot(width, height vg.Length, points ...[][2]float64) *plot.Plot {
 		}
 	}
 
-	xSpan, ySpan = xSpan.padded(0.06, [2]float64{}, false), ySpan.padded(0.06, [2]float64{}, false)
+	xSpan, ySpan = xSpan.padded(0.06, Axis{}), ySpan.padded(0.06, Axis{})
 	want := float64(width / height)
 	moreX, moreY := max(0, (ySpan.high-ySpan.low)*want-(xSpan.high-xSpan.low))/2, max(0,
 		(xSpan.high-xSpan.low)/want-(ySpan.high-ySpan.low))/2

@@ -98,7 +98,7 @@ func newSpace(in Scatter3Panel, colours *scale) space {
 		s := noSpan()
 		values := convert.Slice(points, func(p Point3) float64 { return vector{p.X, p.Y, p.Z}[k] })
 		s.add(values...)
-		s = s.padded(0.06, [2]float64{}, false)
+		s = s.padded(0.06, Axis{})
 		a := &sp.axes[k]
 		a.Label.Text, a.Scale, a.Min, a.Max = label, plot.LinearScale{}, s.low, s.high
 		ticks := plot.Ticker(evenTicks{n: 5})

@@ -64,7 +64,7 @@ func (f Strips) draw() (*sheet, error) {
 	written := true // every group's name fits above its clients
 	for i, in := range f.Panels {
 		p := newPlot()
-		f.Y.apply(&p.Y, all.padded(0.05, f.Y.Bounds, false), 4)
+		f.Y.apply(&p.Y, all.padded(0.05, f.Y), 4)
 		p.X.Label.Text, p.X.Min, p.X.Max = "client", -0.5, float64(counts[i])-0.5
 		nameX(&p.X, counted(counts[i]), sheet.width)
 		for _, g := range in.Groups {

@@ -35,13 +35,13 @@ func (s *span) add(values ...float64) {
 
 func (s span) empty() bool { return s.low > s.high }
 
-// padded widens the span by a part of itself, but not beyond bounds that differ. A span of one value gets some width.
-func (s span) padded(part float64, within [2]float64, log bool) span {
+// padded widens the span by a part of itself, but not beyond the bounds of its axis. A span of one value gets some width.
+func (s span) padded(part float64, a Axis) span {
 	if s.empty() {
 		return span{1, 2}
 	}
 
-	if log {
+	if a.Log {
 		low, high := math.Log10(s.low), math.Log10(s.high)
 		pad := max(part*(high-low), 0.05)
 		return span{math.Pow(10, low-pad), math.Pow(10, high+pad)}
@@ -53,8 +53,8 @@ func (s span) padded(part float64, within [2]float64, log bool) span {
 	}
 
 	out := span{s.low - pad, s.high + pad}
-	if within[0] < within[1] {
-		out.low, out.high = max(out.low, min(within[0], s.low)), min(out.high, max(within[1], s.high))
+	if a.Bounds[0] < a.Bounds[1] {
+		out.low, out.high = max(out.low, min(a.Bounds[0], s.low)), min(out.high, max(a.Bounds[1], s.high))
 	}
 
 	if out.low >= out.high {
