@@ -75,7 +75,6 @@ func (v *view) box(figure configs.Figure, metric results.Metric) (figures.Drawer
 	}
 
 	for _, facet := range facets(v.groups, figure.Panel) {
-		panel := figures.BoxPanel{Title: facet.title, X: axis}
 		byLabel, clients := map[string][]clientValue{}, 0 // by label of the axis
 		labels := facets(facet.groups, axis)
 		for _, l := range labels {
@@ -89,54 +88,36 @@ func (v *view) box(figure configs.Figure, metric results.Metric) (figures.Drawer
 			}
 		}
 
-		if isAxis && clients <= mostClientPanels {
-			for k := range clients {
-				one := figures.BoxPanel{Title: joined(", ", facet.title, "client "+strconv.Itoa(k)), X: axis}
-				for _, l := range labels {
-					one.Boxes = append(one.Boxes, figures.Sample{Label: l.label, Values: valuesOf(byLabel[l.label],
-						func(c clientValue) bool { return c.client == k })})
+		each := isAxis && clients <= mostClientPanels
+		if !each {
+			clients = min(clients, 1)
+		}
+
+		for k := range clients { // of each client, or of all
+			panel := figures.BoxPanel{Title: facet.title, X: axis}
+			if each {
+				panel.Title = joined(", ", facet.title, "client "+strconv.Itoa(k))
+			}
+
+			for _, l := range labels {
+				byKind := map[string][]float64{}
+				for _, c := range byLabel[l.label] {
+					if !each || c.client == k {
+						byKind[c.kind] = append(byKind[c.kind], c.value)
+					}
 				}
-				out.Panels = append(out.Panels, one)
+				for _, kind := range results.SortedKeys(byKind) {
+					panel.Boxes = append(panel.Boxes, figures.Sample{Label: l.label, Group: kind, Values: byKind[kind]})
+				}
 			}
-			continue
-		}
 
-		for _, l := range labels {
-			for _, name := range kindsOf(byLabel[l.label]) {
-				panel.Boxes = append(panel.Boxes, figures.Sample{Label: l.label, Group: name,
-					Values: valuesOf(byLabel[l.label], func(c clientValue) bool { return c.kind == name })})
+			if len(panel.Boxes) > 0 {
+				out.Panels = append(out.Panels, panel)
 			}
 		}
-
-		out.Panels = append(out.Panels, panel)
 	}
 
-	for i := range out.Panels {
-		out.Panels[i].Boxes = slices.DeleteFunc(out.Panels[i].Boxes,
-			func(s figures.Sample) bool { return len(s.Values) == 0 })
-	}
-
-	out.Panels = slices.DeleteFunc(out.Panels, func(p figures.BoxPanel) bool { return len(p.Boxes) == 0 })
 	return out, nil
-}
-
-// valuesOf returns the values that keep selects.
-func valuesOf(list []clientValue, keep func(clientValue) bool) (out []float64) {
-	for _, c := range list {
-		if keep(c) {
-			out = append(out, c.value)
-		}
-	}
-	return out
-}
-
-// kindsOf returns the domains or backbones of some values, sorted.
-func kindsOf(list []clientValue) []string {
-	all := map[string]bool{}
-	for _, c := range list {
-		all[c.kind] = true
-	}
-	return results.SortedKeys(all)
 }
 
 // clientScale returns the scale and the axis of clients' values of a metric, which are accuracies.

@@ -30,12 +30,14 @@ type view struct {
 	*Report
 	plan   *results.Plan // nil for runs without a sweep
 	groups []*results.Group
-	name   string // of the sweep
 	metric results.Metric
 	axis   string                                            // axis with the compared labels
 	labels []string                                          // labels on this axis
 	pairs  map[string]map[results.Level][]results.Comparison // by metric
 }
+
+// name returns the name of the sweep, or of the runs without one.
+func (v *view) name() string { return cmp.Or(v.plan.Sweep(), "runs") }
 
 func (v *view) note(format string, a ...any) {
 	v.Notes = append(v.Notes, oneline.Text(fmt.Errorf(format, a...).Error()))
@@ -90,8 +92,8 @@ func (v *view) add(file string, figure configs.Figure) {
 	}
 
 	if v.several() {
-		figure.Title = cmp.Or(v.name, "runs") + ": " + figure.Title
-		file = cmp.Or(v.name, "runs") + "-" + file
+		figure.Title = v.name() + ": " + figure.Title
+		file = v.name() + "-" + file
 	}
 
 	list := []results.Metric{metric}

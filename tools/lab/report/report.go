@@ -1,7 +1,6 @@
 package report
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -147,21 +146,20 @@ func (r *Report) part(ctx context.Context, plan *results.Plan, groups []*results
 		r.more = append(r.more, t)
 	}
 
-	view := view{Report: r, plan: plan, groups: groups, name: plan.Sweep(),
-		axis: contest(groups, layout.Card)}
+	view := view{Report: r, plan: plan, groups: groups, axis: contest(groups, layout.Card)}
 	if view.metric, err = results.ParseMetric(main.Metric); err != nil {
 		return err
 	}
 
 	has := func(g *results.Group) bool { return g.Stat(view.metric).N() > 0 }
 	if r.Metric != "" && !slices.ContainsFunc(groups, has) {
-		view.note("%s: no finished run has %s", cmp.Or(view.name, "runs"), r.Metric)
+		view.note("%s: no finished run has %s", view.name(), r.Metric)
 	}
 
 	chosen := r.Metric != "" || layout.Card != nil && layout.Card.Metric != ""
 	if w := results.Windows(groups); len(w) > 1 && !chosen {
 		view.note("%s: eval.last and eval.select make %s the results of runs: %s is shown of all; choose another with "+
-			"--metric", cmp.Or(view.name, "runs"), strings.Join(w, " and "), main.Metric)
+			"--metric", view.name(), strings.Join(w, " and "), main.Metric)
 	}
 
 	for _, m := range append(view.each(view.metric), view.metric) {

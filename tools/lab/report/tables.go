@@ -119,7 +119,7 @@ func (v *view) rank(card *configs.PaperTable) {
 	for _, m := range v.each(v.metric) {
 		if r, ok := results.Rank(v.groups, v.axis, m); ok {
 			v.json.AddRanking(v.plan, v.axis, m, r)
-			v.tests = append(v.tests, tables.Ranks("Ranks"+evaluationOf(m.Views(v.groups))+": "+v.name, v.axis,
+			v.tests = append(v.tests, tables.Ranks("Ranks"+evaluationOf(m.Views(v.groups))+": "+v.name(), v.axis,
 				m.TitleOf(v.groups), v.control(), m, r, v.pairs[m.Name][results.OverRuns]))
 		}
 	}
@@ -151,7 +151,7 @@ func (v *view) compareIn(metric results.Metric, level results.Level) {
 	title := "Differences between " + v.compared() + ", paired over " +
 		string(level) + evaluationOf(metric.Views(v.groups))
 	if v.plan != nil {
-		title += ": " + v.name
+		title += ": " + v.name()
 	}
 
 	v.tests = append(v.tests, tables.Pairs(title, results.Paired(v.groups, v.axis, v.control()), metric,

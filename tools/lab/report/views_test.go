@@ -63,7 +63,7 @@ func contested(t *testing.T, seeds int) *view {
 	found := &results.Results{Plans: []*results.Plan{plan}, Groups: groups}
 	found.Select(record.MethodView)
 	m := last(t)
-	v := &view{Report: &Report{Results: found, json: found.Export("")}, plan: plan, groups: groups, name: plan.Name,
+	v := &view{Report: &Report{Results: found, json: found.Export("")}, plan: plan, groups: groups,
 		metric: m, axis: "method"}
 	v.compare()
 	return v
