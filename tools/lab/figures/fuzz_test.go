@@ -92,13 +92,10 @@ func (s *source) drawer() Drawer {
 				}
 				p.Lines = append(p.Lines, l)
 			}
-			if s.byte() > 128 {
-				p.References = []Reference{{s.label(), s.number()}}
-			}
 			lines = append(lines, p)
 		}
 		if kind == 0 {
-			return Curves{Title: title, Panels: lines}
+			return Curves{Title: title, Panels: lines, Reference: &Reference{s.label(), s.number()}}
 		}
 		return Sensitivity{Title: title, Panels: lines}
 	case 2:

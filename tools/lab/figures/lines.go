@@ -34,7 +34,7 @@ type Line struct {
 	Spread []float64
 }
 
-// Reference is a horizontal dashed line.
+// Reference is a horizontal dashed line in every panel of a figure.
 type Reference struct {
 	Label string
 	Y     float64
@@ -42,26 +42,26 @@ type Reference struct {
 
 // LinePanel is one set of axes with lines. Lines of one label look the same in all panels of a figure.
 type LinePanel struct {
-	Title      string
-	X, Y       Axis
-	Lines      []Line
-	References []Reference
+	Title string
+	X, Y  Axis
+	Lines []Line
 }
 
 // lineFigure is a figure of lines.
 type lineFigure struct {
-	Title   string
-	Colours Colours
-	Panels  []LinePanel
+	Title     string
+	Colours   Colours
+	Panels    []LinePanel
+	Reference *Reference // may be nil
 }
 
 // Curves are lines over rounds with a band for their spread, as in FedPHA's figure 6, SDFed's figure 3 and FedAPPR's
 // figures 1 (a) and S1.
 type Curves lineFigure
 
-// Sensitivity shows a value against the settings of a sweep, with error bars and reference lines: shots (FedPHA's
-// figure 3, SDFed's figure 4), hyper-parameters, also on a logarithmic axis (FedAPPR's figures 4 and S2), numbers of
-// clients, participation and rounds (pFedDC's figure 3). Each panel has its own x axis.
+// Sensitivity shows a value against the settings of a sweep, with error bars: shots (FedPHA's figure 3, SDFed's figure
+// 4), hyper-parameters, also on a logarithmic axis (FedAPPR's figures 4 and S2), numbers of clients, participation and
+// rounds (pFedDC's figure 3). Each panel has its own x axis.
 type Sensitivity lineFigure
 
 func (f Curves) kind() (string, int)      { return "curves", len(f.Panels) }
@@ -105,7 +105,7 @@ func (l *Line) ends(i int, y Axis) (low, high float64, wide bool) {
 	return low, high, true
 }
 
-// spans returns the ranges of the panel's points, bands and reference lines.
+// spans returns the ranges of the panel's points and bands.
 func (p *LinePanel) spans() (xSpan, ySpan span, values []float64) {
 	xSpan, ySpan = noSpan(), noSpan()
 	add := func(v float64) {
@@ -125,10 +125,6 @@ func (p *LinePanel) spans() (xSpan, ySpan span, values []float64) {
 				values = append(values, l.X[i])
 			}
 		}
-	}
-
-	for _, r := range p.References {
-		add(r.Y)
 	}
 
 	return xSpan, ySpan, values
@@ -160,16 +156,14 @@ func gridLines(x, y bool) *plotter.Grid {
 	return g
 }
 
-func referenceStyle(i int) draw.LineStyle {
-	return draw.LineStyle{Color: grey, Width: 1, Dashes: dashes[1+i%(len(dashes)-1)]}
-}
+var referenceStyle = draw.LineStyle{Color: grey, Width: 1, Dashes: dashes[1]}
 
 // lines lays out panels of lines. The last mark of a line draws the line itself. Drawings of the other marks lie under
 // all lines.
 func (f lineFigure) lines(marks ...func(curve, draw.Canvas, *plot.Plot)) (*sheet, error) {
 	sheet := &sheet{title: f.Title}
 	sheet.width, sheet.height = panelSize(len(f.Panels))
-	var order, references numbering
+	var order numbering
 	any := false
 	for i := range f.Panels {
 		in := &f.Panels[i]
@@ -179,6 +173,10 @@ func (f lineFigure) lines(marks ...func(curve, draw.Canvas, *plot.Plot)) (*sheet
 
 		x, y, values := in.spans()
 		any = any || !x.empty()
+		if r := f.Reference; r != nil && in.Y.shows(r.Y) {
+			y.add(r.Y)
+		}
+
 		chart := newPlot()
 		in.Y.apply(&chart.Y, y.padded(0.04, in.Y), 5)
 		if names := in.X.Names; len(names) > 0 {
@@ -194,10 +192,10 @@ func (f lineFigure) lines(marks ...func(curve, draw.Canvas, *plot.Plot)) (*sheet
 		}
 
 		chart.Add(gridLines(len(in.X.Names) == 0, true))
-		for j, r := range in.References {
+		if r := f.Reference; r != nil {
 			chart.Add(plotted(func(c draw.Canvas, p *plot.Plot) {
-				if usable(r.Y) && r.Y >= p.Y.Min && r.Y <= p.Y.Max {
-					c.StrokeLine2(referenceStyle(j), c.Min.X, c.Y(p.Y.Norm(r.Y)), c.Max.X, c.Y(p.Y.Norm(r.Y)))
+				if r.Y >= p.Y.Min && r.Y <= p.Y.Max {
+					c.StrokeLine2(referenceStyle, c.Min.X, c.Y(p.Y.Norm(r.Y)), c.Max.X, c.Y(p.Y.Norm(r.Y)))
 				}
 			}))
 		}
@@ -224,12 +222,8 @@ func (f lineFigure) lines(marks ...func(curve, draw.Canvas, *plot.Plot)) (*sheet
 		}
 	}
 
-	for _, in := range f.Panels {
-		for j, r := range in.References {
-			if n := len(references.labels); references.of(r.Label) == n { // first use
-				sheet.legend = append(sheet.legend, lineEntry(r.Label, referenceStyle(j), draw.GlyphStyle{}))
-			}
-		}
+	if r := f.Reference; r != nil {
+		sheet.legend = append(sheet.legend, lineEntry(r.Label, referenceStyle, draw.GlyphStyle{}))
 	}
 
 	return sheet, nil

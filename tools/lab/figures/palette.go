@@ -131,11 +131,7 @@ func (b *colourBar) width() vg.Length {
 	}
 
 	_, widest := b.ticks()
-	if b.label != "" {
-		widest += lineHeight(labelSize)
-	}
-
-	return barGap + barWide + 7 + widest
+	return barGap + barWide + 7 + widest + lineHeight(labelSize)
 }
 
 // paint draws the bar in the middle of an area's height.
@@ -160,9 +156,7 @@ func (b *colourBar) paint(area draw.Canvas) {
 		area.FillText(barStyle, vg.Point{X: frame.Max.X + 5, Y: y}, t.Label)
 	}
 
-	if b.label != "" {
-		style := turned(letters(labelSize, draw.XCenter, draw.YTop), math.Pi/2)
-		label := shorten(b.label, style, area.Max.Y-area.Min.Y+2*edge)
-		area.FillText(style, vg.Point{X: frame.Max.X + 7 + widest, Y: bottom + high/2}, label)
-	}
+	style := turned(letters(labelSize, draw.XCenter, draw.YTop), math.Pi/2)
+	label := shorten(b.label, style, area.Max.Y-area.Min.Y+2*edge)
+	area.FillText(style, vg.Point{X: frame.Max.X + 7 + widest, Y: bottom + high/2}, label)
 }

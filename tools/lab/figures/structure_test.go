@@ -236,9 +236,9 @@ func TestLongLines(t *testing.T) {
 func TestSensitivityStructure(t *testing.T) {
 	r := invented()
 	p := LinePanel{X: Axis{Label: "λ", Log: true}, Lines: []Line{r.sweep("a", []float64{0, 0.1, 1, 10}, 90, 1),
-		r.sweep("b", []float64{0.1, 1, 10}, 80, 1)}, References: []Reference{{"local", 85}}}
+		r.sweep("b", []float64{0.1, 1, 10}, 80, 1)}}
 	p.Lines[0].Y[0] = 90 // at x = 0, which a logarithmic axis omits
-	paths, texts := shapesOf(t, Sensitivity{Panels: []LinePanel{p}})
+	paths, texts := shapesOf(t, Sensitivity{Panels: []LinePanel{p}, Reference: &Reference{"local", 85}})
 	expectCount(t, "strokes of error bars", count(paths, stroked("0.9")), 3*6)
 	for _, text := range []string{"0.1", "1", "10", "local", "λ"} {
 		if !slices.Contains(texts, text) {

@@ -49,13 +49,12 @@ const maxTermPanels = 12
 // terms draws the gradient norm of each term of the loss over rounds, relative to cross entropy, group by group. It
 // omits a cross entropy that is the only such term, because its value is 1.
 func (v *view) terms(f configs.Figure, _ results.Metric) (figures.Drawer, error) {
-	out := figures.Curves{Title: f.Title, Colours: figures.Colours{}} // terms are no methods
+	out := figures.Curves{Title: f.Title, Colours: figures.Colours{}, // terms are no methods
+		Reference: &figures.Reference{Label: fmt.Sprint(results.VanishingThreshold), Y: results.VanishingThreshold}}
 	more := 0
 	for _, g := range v.groups {
 		linePanel := figures.LinePanel{Title: g.Name, X: figures.Axis{Label: "round", Whole: true},
-			Y: figures.Axis{Label: "gradient over cross entropy's", Log: true},
-			References: []figures.Reference{{Label: fmt.Sprint(results.VanishingThreshold),
-				Y: results.VanishingThreshold}}}
+			Y: figures.Axis{Label: "gradient over cross entropy's", Log: true}}
 		if linePanel.Lines = v.termLines(g); len(linePanel.Lines) == 0 {
 			continue
 		}
