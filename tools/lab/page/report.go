@@ -49,7 +49,7 @@ type Column struct {
 	Meaning string // may be empty
 }
 
-// Row has one cell per column. Missing cells at its end are blank.
+// Row has one cell per column.
 type Row struct {
 	Cells   []Cell
 	Summary bool // an average: always below the other rows

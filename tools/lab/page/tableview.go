@@ -1,7 +1,6 @@
 package page
 
 import (
-	"fmt"
 	"math"
 	"regexp"
 	"slices"
@@ -39,7 +38,7 @@ type cellView struct {
 
 type noteView struct{ Mark, Text string }
 
-func viewTable(id string, table Table) (tableView, error) {
+func viewTable(id string, table Table) tableView {
 	view := tableView{ID: id, Title: table.Title, Caption: table.Caption}
 	two := slices.ContainsFunc(table.Columns, func(c Column) bool { return c.Over != "" })
 	for i, c := range table.Columns {
@@ -57,21 +56,11 @@ func viewTable(id string, table Table) (tableView, error) {
 		view.Head = append(view.Head, head)
 	}
 
-	for ri, given := range table.Rows {
-		if len(given.Cells) > len(table.Columns) {
-			return tableView{}, fmt.Errorf("table %q: row %d has %d cells for %d columns", table.Title, ri,
-				len(given.Cells), len(table.Columns))
-		}
-
-		row := make([]cellView, len(table.Columns))
-		for i, c := range table.Columns {
-			row[i] = cellView{Text: c.Text, Head: i == 0 && c.Text}
-			if i >= len(given.Cells) {
-				continue
-			}
-
-			cell := given.Cells[i]
-			row[i].Cell = cell
+	for _, given := range table.Rows {
+		row := make([]cellView, len(given.Cells))
+		for i, cell := range given.Cells {
+			c := table.Columns[i]
+			row[i] = cellView{Cell: cell, Text: c.Text, Head: i == 0 && c.Text}
 			if v, ok := sortValue(cell, c); ok {
 				row[i].Key = strconv.FormatFloat(v, 'g', -1, 64)
 			}
@@ -92,7 +81,7 @@ func viewTable(id string, table Table) (tableView, error) {
 		}
 	}
 
-	return view, nil
+	return view
 }
 
 // leading matches the number at the start of a text: "+8.00", "< 0.001", "−3 %".

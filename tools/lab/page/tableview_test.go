@@ -39,17 +39,14 @@ func TestLetters(t *testing.T) {
 
 // Only neighbours share headings above columns, and cells with equal notes share footnotes.
 func TestHeadingsAndNotes(t *testing.T) {
-	v, err := viewTable("x", Table{Columns: []Column{{Name: "a", Over: "A"}, {Name: "b", Over: "A"}, {Name: "c"},
+	v := viewTable("x", Table{Columns: []Column{{Name: "a", Over: "A"}, {Name: "b", Over: "A"}, {Name: "c"},
 		{Name: "d", Over: "A"}},
-		Rows: []Row{{Cells: []Cell{{Note: "one"}, {Note: "two"}}}, {Cells: []Cell{{Note: "two"}}}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+		Rows: []Row{{Cells: []Cell{{Note: "one"}, {Note: "two"}, {}, {}}}, {Cells: []Cell{{Note: "two"}, {}, {}, {}}}}})
 	if len(v.Over) != 3 || v.Over[0].Columns != 2 || v.Over[1].Lines != 2 || v.Over[2].Columns != 1 ||
 		len(v.Head) != 3 {
 		t.Errorf("headings %+v over %+v", v.Over, v.Head)
 	}
-	if len(v.Notes) != 2 || v.Rows[0][1].Mark != "b" || v.Rows[1][0].Mark != "b" || len(v.Rows[1]) != 4 {
+	if len(v.Notes) != 2 || v.Rows[0][1].Mark != "b" || v.Rows[1][0].Mark != "b" {
 		t.Errorf("notes %+v", v.Notes)
 	}
 }
