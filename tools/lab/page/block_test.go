@@ -17,10 +17,7 @@ import (
 // reads the length of each.
 func TestListsAreNeverNull(t *testing.T) {
 	for _, r := range []Report{{}, {Runs: []Run{{Curves: []Curve{{}}}}}} {
-		b, _, err := newBlock(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		b, _ := newBlock(r)
 		got := goldentest.JSON(t, b)
 		for _, key := range regexp.MustCompile(`"(\w+)":null`).FindAllStringSubmatch(string(got), -1) {
 			t.Errorf("%s is null in %s", key[1], got)
@@ -39,9 +36,9 @@ func TestBlockShares(t *testing.T) {
 	}
 	r := Report{Metrics: []Metric{{Name: "accuracy", Unit: "%"}}, Runs: []Run{run("p1", "p", 1, 2), run("q", "q", 5,
 		6), run("p2", "p", 3, 6)}}
-	b, left, err := newBlock(r)
-	if err != nil || len(left) != 0 {
-		t.Fatal(left, err)
+	b, left := newBlock(r)
+	if len(left) != 0 {
+		t.Fatal(left)
 	}
 	got := goldentest.JSON(t, b.Runs[:1])
 	const want = `[{"folder":"p1","state":"","rounds":0,"name":"p1","group":"p","experiment":"p",` +
@@ -81,10 +78,7 @@ func TestLimits(t *testing.T) {
 		}
 		r.Runs = append(r.Runs, run)
 	}
-	b, left, err := newBlock(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b, left := newBlock(r)
 	// 25 x 50,000 numbers are 2.08 times the limit, so every third round stays: 16,667 of 0, 3, ... 49,998, and the
 	// last one. Two runs of 500,000 client numbers fit. 800,000 numbers of examples are 20 partitions of 40,000.
 	if x := b.Runs[0].Curves[0].Rounds; len(x) != 16_668 || x[len(x)-1] != 49_999 {

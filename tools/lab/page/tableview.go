@@ -1,6 +1,7 @@
 package page
 
 import (
+	"fmt"
 	"math"
 	"regexp"
 	"slices"
@@ -37,6 +38,13 @@ type cellView struct {
 }
 
 type noteView struct{ Mark, Text string }
+
+func viewTables(section string, tables []Table) (out []tableView) {
+	for i, t := range tables {
+		out = append(out, viewTable(fmt.Sprintf("%s-%d", section, i+1), t))
+	}
+	return out
+}
 
 func viewTable(id string, table Table) tableView {
 	view := tableView{ID: id, Title: table.Title, Caption: table.Caption}

@@ -58,21 +58,9 @@ func Write(w io.Writer, r Report) error {
 // newView returns the input of the template and the data of its script.
 func newView(report Report) (shown view, data block, err error) {
 	shown = view{Report: report, HasCurves: report.Live, Style: template.CSS(style()), Script: template.JS(script())}
-	for _, part := range []struct {
-		to     *[]tableView
-		prefix string
-		tables []Table
-	}{{&shown.Results, "results", report.Tables}, {&shown.Tests, "significance", report.Significance},
-		{&shown.Failed, "failures", failureTables(report.Runs)}} {
-		for i, t := range part.tables {
-			*part.to = append(*part.to, viewTable(fmt.Sprintf("%s-%d", part.prefix, i+1), t))
-		}
-	}
-
-	if data, shown.Left, err = newBlock(report); err != nil {
-		return shown, data, err
-	}
-
+	shown.Results, shown.Tests = viewTables("results", report.Tables), viewTables("significance", report.Significance)
+	shown.Failed = viewTables("failures", failureTables(report.Runs))
+	data, shown.Left = newBlock(report)
 	for _, run := range data.Runs {
 		shown.HasCurves = shown.HasCurves || len(run.Curves) > 0
 	}
