@@ -193,7 +193,8 @@ func (v *view) cost(f configs.Figure, m results.Metric) (figures.Drawer, error) 
 
 func (v *view) significance(f configs.Figure, m results.Metric) (figures.Drawer, error) {
 	pairs := v.pairs[m.Name][results.OverRuns] // clients of a run are dependent
-	if v.control() != "" || !slices.ContainsFunc(pairs, func(c results.Comparison) bool { return c.N > 0 }) {
+	compared := slices.DeleteFunc(slices.Clone(pairs), func(c results.Comparison) bool { return c.N == 0 })
+	if v.control() != "" || len(compared) == 0 {
 		return nil, figures.ErrEmpty // comparisons with a control form no matrix
 	}
 
@@ -205,7 +206,6 @@ func (v *view) significance(f configs.Figure, m results.Metric) (figures.Drawer,
 		out.P = append(out.P, slices.Repeat([]float64{math.NaN()}, n))
 	}
 
-	compared := slices.DeleteFunc(slices.Clone(pairs), func(c results.Comparison) bool { return c.N == 0 })
 	how := "No stars"
 	if slices.ContainsFunc(compared, func(c results.Comparison) bool { return stats.EnoughPairs(c.Runs) }) {
 		how = "Wilcoxon's signed-rank test, Holm's correction"

@@ -18,7 +18,7 @@ const methodAxis = "method"
 // place.
 func (b *builder) best() {
 	compared := map[string][]*Cell{}
-	byMethod := slices.Contains(slices.Concat(b.Rows, b.Columns), methodAxis)
+	byMethod := b.shows(methodAxis)
 	for _, row := range b.table.Rows {
 		for j, cell := range row.Cells {
 			if cell.Blank || cell.Stat.N() == 0 || byMethod && cell.Labels[methodAxis] == AverageLabel ||

@@ -183,6 +183,11 @@ func (b *builder) combinations(axes []string, over map[string]bool) []map[string
 	return out
 }
 
+// shows reports whether an axis is in the rows or columns.
+func (b *builder) shows(axis string) bool {
+	return slices.Contains(b.Rows, axis) || slices.Contains(b.Columns, axis)
+}
+
 // pseudo reports whether an axis is a pseudo-axis here. An axis of the grid may have the same name.
 func (b *builder) pseudo(axis string) bool {
 	return !slices.Contains(b.axes, axis) && slices.Contains([]string{DomainAxis, SetAxis, MetricAxis, EvaluationAxis},

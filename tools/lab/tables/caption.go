@@ -19,7 +19,7 @@ func (b *builder) finish() {
 		}
 	}
 
-	if slices.Contains(slices.Concat(b.Rows, b.Columns), MetricAxis) {
+	if b.shows(MetricAxis) {
 		for _, name := range b.labels[MetricAxis] {
 			if m, err := results.ParseMetric(name); err == nil && table.shows(name) {
 				d := [2]string{m.ColumnHead(b.metric), m.TitleOf(b.groups)}
@@ -52,7 +52,7 @@ func (b *builder) finish() {
 
 	if bold {
 		best := "the best of a column"
-		if slices.Contains(slices.Concat(b.Rows, b.Columns), methodAxis) {
+		if b.shows(methodAxis) {
 			best = "the best method"
 		}
 		if len(table.views) > 1 {
@@ -111,7 +111,7 @@ func (t *Table) shows(metric string) bool {
 // setWindow describes the rounds of the numbers on evaluation sets if they differ from the table's rounds, because sets
 // are tested less often than the clients' own data.
 func (b *builder) setWindow() string {
-	if !slices.Contains(slices.Concat(b.Rows, b.Columns), SetAxis) || !b.pseudo(SetAxis) {
+	if !b.shows(SetAxis) || !b.pseudo(SetAxis) {
 		return ""
 	}
 
@@ -174,7 +174,7 @@ func overSeeds(n []int, seeds ...string) string {
 func (b *builder) averagedOver() string {
 	var over []string
 	for _, a := range b.grid {
-		if !slices.Contains(slices.Concat(b.Rows, b.Columns), a.Name) && len(a.Labels) > 1 {
+		if !b.shows(a.Name) && len(a.Labels) > 1 {
 			over = append(over, fmt.Sprintf("%s (%s)", a.Name, strings.Join(a.Labels, ", ")))
 		}
 	}
