@@ -87,7 +87,7 @@ func (f Box) draw() (*sheet, error) {
 		sheet.add(chart, in.Title)
 	}
 
-	if len(groups.labels) > 1 {
+	if len(groups) > 1 {
 		sheet.legend = groups.legend(func(label string, look style) entry {
 			return patchEntry(label, faint(look.color, groupAlpha), draw.LineStyle{Color: look.color, Width: 0.8})
 		})

@@ -215,8 +215,8 @@ func (f lineFigure) lines(marks ...func(curve, draw.Canvas, *plot.Plot)) (*sheet
 		return nil, fmt.Errorf("no line has a point: every value is missing or not a number")
 	}
 
-	for i, label := range order.labels {
-		if label != "" || len(order.labels) > 1 {
+	for i, label := range order {
+		if label != "" || len(order) > 1 {
 			l := f.Colours.style(label, i)
 			sheet.legend = append(sheet.legend, lineEntry(label, l.line(1.4), l.glyph(2.6)))
 		}

@@ -3,6 +3,7 @@ package figures
 import (
 	"image/color"
 	"math"
+	"slices"
 	"strconv"
 
 	"gonum.org/v1/plot/vg"
@@ -96,31 +97,22 @@ func MethodColours(methods []string) Colours {
 }
 
 // numbering assigns equal numbers to equal labels, in the order of first use.
-type numbering struct {
-	index  map[string]int
-	labels []string
-}
+type numbering []string
 
 func (n *numbering) of(label string) int {
-	if i, ok := n.index[label]; ok {
-		return i
+	i := slices.Index(*n, label)
+	if i < 0 {
+		i, *n = len(*n), append(*n, label)
 	}
-
-	if n.index == nil {
-		n.index = map[string]int{}
-	}
-
-	n.index[label] = len(n.labels)
-	n.labels = append(n.labels, label)
-	return len(n.labels) - 1
+	return i
 }
 
 // named reports whether the labels tell something: several, or one that is not empty.
-func (n *numbering) named() bool { return len(n.labels) > 1 || len(n.labels) == 1 && n.labels[0] != "" }
+func (n numbering) named() bool { return len(n) > 1 || len(n) == 1 && n[0] != "" }
 
 // legend returns an entry for every label.
-func (n *numbering) legend(drawn func(label string, s style) entry) (l legend) {
-	for i, label := range n.labels {
+func (n numbering) legend(drawn func(label string, s style) entry) (l legend) {
+	for i, label := range n {
 		l = append(l, drawn(label, groupStyle(i)))
 	}
 	return l
