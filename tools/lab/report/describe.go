@@ -121,40 +121,35 @@ func (r *Report) title() (title, subtitle string) {
 		parts = append(parts, "learning rate "+rates[0])
 	}
 
-	seeds := map[string]bool{}
+	var seeds []string
 	for run := range results.Runs(r.Groups) {
-		seeds[fmt.Sprint(run.Seed)] = true
+		seeds = results.AppendMissing(seeds, fmt.Sprint(run.Seed))
 	}
 
-	add(len(seeds), "seed "+strings.Join(results.SortedKeys(seeds), ""), "seeds")
+	add(len(seeds), "seed "+strings.Join(seeds, ""), "seeds")
 	return title, strings.Join(parts, " · ")
 }
 
 // settings returns the values of each setting over all runs, sorted.
 func (r *Report) settings() map[string][]string {
-	found, read := map[string]map[string]bool{}, map[string]bool{}
+	found, read := map[string][]string{}, map[string]bool{}
 	for run := range results.Runs(r.Groups) {
 		if read[run.Config] {
 			continue
 		}
 		read[run.Config] = true
 		for _, s := range results.Settings(run.Config) {
-			if s.Value == "" {
-				continue
+			if s.Value != "" {
+				found[s.Key] = results.AppendMissing(found[s.Key], s.Value)
 			}
-			if found[s.Key] == nil {
-				found[s.Key] = map[string]bool{}
-			}
-			found[s.Key][s.Value] = true
 		}
 	}
 
-	out := map[string][]string{}
-	for key, values := range found {
-		out[key] = results.SortedKeys(values)
+	for _, values := range found {
+		slices.Sort(values)
 	}
 
-	return out
+	return found
 }
 
 // tables adds the tables to the page. Definitions of columns, and sentences about several tables, stand on the page

@@ -297,9 +297,7 @@ func (b *builder) why(groups []*results.Group, cell Cell) string {
 				where = g.Name + ", "
 			}
 			reason := fmt.Sprintf("%s: %s", run.State, run.Reason)
-			if runs[reason] == nil {
-				reasons = append(reasons, reason)
-			}
+			reasons = results.AppendMissing(reasons, reason)
 			runs[reason] = append(runs[reason], fmt.Sprintf("%sseed %d", where, run.Seed))
 		}
 	}
@@ -340,15 +338,10 @@ func (b *builder) fewer() {
 
 // number assigns numbers to the notes of the cells; equal texts share one.
 func (b *builder) number() {
-	at := map[string]int{}
 	for c := range b.table.cells() {
-		if c.why == "" {
-			continue
+		if c.why != "" {
+			b.table.Notes = results.AppendMissing(b.table.Notes, c.why)
+			c.Mark = slices.Index(b.table.Notes, c.why) + 1
 		}
-		if at[c.why] == 0 {
-			b.table.Notes = append(b.table.Notes, c.why)
-			at[c.why] = len(b.table.Notes)
-		}
-		c.Mark = at[c.why]
 	}
 }
