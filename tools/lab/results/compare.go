@@ -95,10 +95,9 @@ func Compare(groups []*Group, axis, control string, metric Metric, level Level) 
 		group.Go(func() error {
 			pairs, keys := differences(values[out[i].A], values[out[i].B], order)
 			for _, key := range keys {
-				out[i].Seeds = append(out[i].Seeds, seeds[key])
+				out[i].Seeds = AppendMissing(out[i].Seeds, seeds[key])
 			}
 			slices.Sort(out[i].Seeds)
-			out[i].Seeds = slices.Compact(out[i].Seeds)
 			out[i].fill(pairs)
 			return nil
 		})
@@ -123,15 +122,13 @@ func Cautions(list []Comparison) []string {
 	least, most := math.MaxInt, 0
 	var seeds []uint64
 	for _, c := range list {
-		least, most, seeds = min(least, c.Runs), max(most, c.Runs), append(seeds, c.Seeds...)
+		least, most, seeds = min(least, c.Runs), max(most, c.Runs), AppendMissing(seeds, c.Seeds...)
 	}
 
 	if most == 0 {
 		return nil
 	}
 
-	slices.Sort(seeds)
-	seeds = slices.Compact(seeds)
 	out := []string{fmt.Sprintf("The unit is a pair of runs: N = %s, of %s.", Span(least, most), counted(seeds))}
 	if !stats.EnoughPairs(least) {
 		out = append(out, fmt.Sprintf("With fewer than %d pairs there is no interval, effect size or test.",
@@ -251,9 +248,9 @@ func (c *Comparison) fill(runs [][]float64) {
 	}
 
 	c.Runs, c.N = len(runs), len(differences)
-	none := stats.Test{Statistic: math.NaN(), P: math.NaN()}
-	c.Difference, c.Low, c.High, c.Cohen, c.RankBiserial, c.T, c.Wilcoxon = math.NaN(), math.NaN(), math.NaN(),
-		math.NaN(), math.NaN(), none, none
+	nan := math.NaN()
+	none := stats.Test{Statistic: nan, P: nan}
+	c.Difference, c.Low, c.High, c.Cohen, c.RankBiserial, c.T, c.Wilcoxon = nan, nan, nan, nan, nan, none, none
 	if len(differences) == 0 {
 		return
 	}

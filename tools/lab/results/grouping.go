@@ -36,10 +36,6 @@ type grouping struct {
 // add adds runs without a grid, with a name for their groups. Runs that did not start join the experiment of the other
 // runs beside them.
 func (l *grouping) add(name string, runs ...*Run) {
-	if l.at == nil {
-		l.at = map[string]*Group{}
-	}
-
 	key := ""
 	for _, r := range runs {
 		if r.State != Missing {

@@ -35,7 +35,7 @@ func loadWith(read func(dir string) (*Run, []string), dirs []string, merge bool)
 	}
 
 	out := &Results{Notes: loader.notes}
-	var loose grouping
+	loose := grouping{at: map[string]*Group{}}
 	for _, p := range loader.order {
 		loader.loose = append(loader.loose, p.group(loader.roots)...)
 		out.Notes = append(out.Notes, p.notes...)
