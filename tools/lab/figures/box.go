@@ -51,7 +51,7 @@ func (f Box) draw() (*sheet, error) {
 		}
 		sheet.width = max(sheet.width, 9*vg.Length(len(in.Boxes)))
 		for _, b := range in.Boxes {
-			values.add(slices.DeleteFunc(slices.Clone(b.Values), f.hides)...)
+			values.addOn(f.Y, b.Values...)
 		}
 	}
 
@@ -78,7 +78,7 @@ func (f Box) draw() (*sheet, error) {
 					line = group.color
 				}
 			}
-			if five, ok := NewFiveNumbers(slices.DeleteFunc(slices.Clone(b.Values), f.hides)); ok {
+			if five, ok := NewFiveNumbers(b.Values, f.Y); ok {
 				chart.Add(plotted(func(c draw.Canvas, p *plot.Plot) { five.plot(c, p, float64(j), wide, line, body) }))
 			}
 		}
@@ -111,9 +111,6 @@ func middles(names []string) []string {
 	return out
 }
 
-// hides reports whether the axis cannot show a value.
-func (f Box) hides(v float64) bool { return !f.Y.shows(v) }
-
 // FiveNumbers are the numbers of a box plot with matplotlib's defaults: quartiles by linear interpolation, whiskers to
 // the last value within 1.5 times the interquartile range beyond the quartiles, and outliers outside the whiskers.
 type FiveNumbers struct {
@@ -121,9 +118,9 @@ type FiveNumbers struct {
 	Outliers                  []float64 // ascending
 }
 
-// NewFiveNumbers computes the five numbers of the finite values. It returns false without any.
-func NewFiveNumbers(values []float64) (numbers FiveNumbers, ok bool) {
-	values = slices.DeleteFunc(slices.Clone(values), func(v float64) bool { return !usable(v) })
+// NewFiveNumbers computes the five numbers of the values that an axis can show. It returns false without any.
+func NewFiveNumbers(values []float64, y Axis) (numbers FiveNumbers, ok bool) {
+	values = slices.DeleteFunc(slices.Clone(values), func(v float64) bool { return !y.shows(v) })
 	if len(values) == 0 {
 		return numbers, false
 	}

@@ -28,7 +28,7 @@ func TestNewFiveNumbers(t *testing.T) {
 		t.Fatal(err, len(cases))
 	}
 	for _, c := range cases {
-		got, ok := NewFiveNumbers(append(c.Values, math.NaN()))
+		got, ok := NewFiveNumbers(append(c.Values, math.NaN()), Axis{})
 		if !ok {
 			t.Errorf("%v: no numbers", c.Values)
 		}
@@ -42,7 +42,7 @@ func TestNewFiveNumbers(t *testing.T) {
 			t.Errorf("%v: outliers %v, not %v", c.Values, got.Outliers, c.Outliers)
 		}
 	}
-	if _, ok := NewFiveNumbers([]float64{math.NaN(), math.Inf(1)}); ok {
+	if _, ok := NewFiveNumbers([]float64{math.NaN(), math.Inf(1)}, Axis{}); ok {
 		t.Error("no numbers have quartiles")
 	}
 }

@@ -108,20 +108,12 @@ func (l *Line) ends(i int, y Axis) (low, high float64, wide bool) {
 // spans returns the ranges of the panel's points and bands.
 func (p *LinePanel) spans() (xSpan, ySpan span, values []float64) {
 	xSpan, ySpan = noSpan(), noSpan()
-	add := func(v float64) {
-		if p.Y.shows(v) {
-			ySpan.add(v)
-		}
-	}
-
 	for _, l := range p.Lines {
 		for i := range l.X {
 			if p.X.shows(l.X[i]) && p.Y.shows(l.Y[i]) {
 				low, high, _ := l.ends(i, p.Y)
 				xSpan.add(l.X[i])
-				add(l.Y[i])
-				add(low)
-				add(high)
+				ySpan.addOn(p.Y, l.Y[i], low, high)
 				values = append(values, l.X[i])
 			}
 		}
@@ -173,8 +165,8 @@ func (f lineFigure) lines(marks ...func(curve, draw.Canvas, *plot.Plot)) (*sheet
 
 		x, y, values := in.spans()
 		any = any || !x.empty()
-		if r := f.Reference; r != nil && in.Y.shows(r.Y) {
-			y.add(r.Y)
+		if r := f.Reference; r != nil {
+			y.addOn(in.Y, r.Y)
 		}
 
 		chart := newPlot()

@@ -136,7 +136,7 @@ func TestBoxStructure(t *testing.T) {
 	panel.Boxes = append(panel.Boxes, Sample{Label: "none", Values: []float64{math.NaN()}})
 	outliers := 0
 	for _, b := range panel.Boxes {
-		if five, ok := NewFiveNumbers(b.Values); ok {
+		if five, ok := NewFiveNumbers(b.Values, Axis{}); ok {
 			outliers += len(five.Outliers)
 		}
 	}
@@ -214,10 +214,9 @@ func TestBandsAndColours(t *testing.T) {
 // TestLongLines: of many points in a place the first, the lowest, the highest and the last are drawn, so that 10,000
 // rounds take no longer than the about 400 places of a panel need. Rasterizing costs the square of the points.
 func TestLongLines(t *testing.T) {
-	got := visible([]vg.Point{{X: 0, Y: 1}, {X: 0.1, Y: 5}, {X: 0.2, Y: 4}, {X: 0.3, Y: -3}, {X: 0.6, Y: 2}, {X: 3, Y: 3}})
-	if want := []vg.Point{{X: 0, Y: 1}, {X: 0.1, Y: 5}, {X: 0.3, Y: -3}, {X: 0.6, Y: 2}, {X: 3, Y: 3}}; !slices.Equal(got,
-		want) {
-		t.Errorf("drawn points %v, want %v", got, want)
+	path := []vg.Point{{X: 0, Y: 1}, {X: 0.1, Y: 5}, {X: 0.2, Y: 4}, {X: 0.3, Y: -3}, {X: 0.6, Y: 2}, {X: 3, Y: 3}}
+	if got := visible(path); !slices.Equal(got, slices.Delete(slices.Clone(path), 2, 3)) {
+		t.Errorf("drawn points %v", got)
 	}
 	back := []vg.Point{{X: 9}, {X: 1, Y: 1}, {X: 3, Y: 2}, {X: 5, Y: 3}, {X: 7, Y: 4}, {X: 11, Y: 5}}
 	if got := visible(back); !slices.Equal(got, back) { // a mean position of fewer seeds may lie before

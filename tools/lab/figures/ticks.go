@@ -33,9 +33,19 @@ func (s *span) add(values ...float64) {
 	}
 }
 
+// addOn adds the values that an axis can show.
+func (s *span) addOn(a Axis, values ...float64) {
+	for _, v := range values {
+		if a.shows(v) {
+			s.add(v)
+		}
+	}
+}
+
 func (s span) empty() bool { return s.low > s.high }
 
-// padded widens the span by a part of itself, but not beyond the bounds of its axis. A span of one value gets some width.
+// padded widens the span by a part of itself, but not beyond the bounds of its axis. A span of one value gets some
+// width.
 func (s span) padded(part float64, a Axis) span {
 	if s.empty() {
 		return span{1, 2}
@@ -54,7 +64,8 @@ func (s span) padded(part float64, a Axis) span {
 
 	out := span{s.low - pad, s.high + pad}
 	if a.Bounds[0] < a.Bounds[1] {
-		out.low, out.high = max(out.low, min(a.Bounds[0], s.low)), min(out.high, max(a.Bounds[1], s.high))
+		out.low = max(out.low, min(a.Bounds[0], s.low))
+		out.high = min(out.high, max(a.Bounds[1], s.high))
 	}
 
 	if out.low >= out.high {
