@@ -2,7 +2,6 @@ package tables
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -100,22 +99,25 @@ func (b *builder) average(labels map[string]string, axes []string) Cell {
 
 	out := Cell{Labels: labels, Metric: cells[0].Metric, Factor: cells[0].Factor, Unit: cells[0].Unit}
 	var stats []results.Stat
-	views, absent := map[string]bool{}, true
+	var views []string
+	absent := true
 	for _, c := range cells {
 		stats = append(stats, c.Stat)
 		out.Planned, out.data = max(out.Planned, c.Planned), out.data+c.data+"\n"
 		out.groups = append(out.groups, c.groups...)
-		views[c.View], absent = true, absent && c.Absent
+		if absent = absent && c.Absent; c.View != "" {
+			views = results.AppendMissing(views, c.View)
+		}
 	}
 
 	out.Stat, out.Absent = results.Mean(stats), absent
-	if delete(views, ""); len(views) > 1 {
+	if len(views) > 1 {
 		out.Stat, out.why = results.Stat{}, "there is no mean over global and personal evaluations; choose one with "+
 			"--view"
 		return out
 	}
 
-	out.View = strings.Join(slices.Collect(maps.Keys(views)), "")
+	out.View = strings.Join(views, "")
 	out.Paper = b.paper(out)
 	if n := out.Stat.N(); n < out.Planned && !absent {
 		out.why = fmt.Sprintf("%d of %d seeds; the others lack cells that this averages over", n, out.Planned)

@@ -30,17 +30,18 @@ func (c *Cell) evaluate(groups []*results.Group) {
 		c.View = views[0]
 	}
 
-	data := map[string]bool{}
+	var data []string
 	done, absent := 0, 0
 	for r := range results.DoneRuns(groups) {
 		done++
 		if c.Metric.LacksEvaluation(r) {
 			absent++
 		}
-		data[r.TestData] = true
+		data = results.AppendMissing(data, r.TestData)
 	}
 
-	c.data = strings.Join(slices.Sorted(maps.Keys(data)), "\n")
+	slices.Sort(data)
+	c.data = strings.Join(data, "\n")
 	if c.Absent = done > 0 && absent == done; c.Absent {
 		c.why = ""
 	}
@@ -50,14 +51,14 @@ func (c *Cell) evaluate(groups []*results.Group) {
 func (b *builder) place() {
 	table := b.table
 	follows := func(c Cell) bool { return c.View != "" && c.Metric.UsesHeadline() }
-	views := func(cells []Cell) []string {
-		seen := map[string]bool{}
+	views := func(cells []Cell) (out []string) {
 		for _, c := range cells {
 			if follows(c) {
-				seen[c.View] = true
+				out = results.AppendMissing(out, c.View)
 			}
 		}
-		return slices.Sorted(maps.Keys(seen))
+		slices.Sort(out)
+		return out
 	}
 
 	var all []Cell
@@ -183,18 +184,15 @@ func (b *builder) stands(labels map[string]string) string {
 		}
 	}
 
-	views := map[string]bool{}
-	for _, g := range results.WithLabels(b.groups, grid) {
-		for _, r := range g.Runs {
-			views[cmp.Or(r.Summary.MethodView, r.View)] = true
+	found := ""
+	for r := range results.Runs(results.WithLabels(b.groups, grid)) {
+		view := cmp.Or(r.Summary.MethodView, r.View, found)
+		if found = cmp.Or(found, view); view != found {
+			return "" // runs of two evaluations
 		}
 	}
 
-	if delete(views, ""); len(views) != 1 {
-		return ""
-	}
-
-	return slices.Sorted(maps.Keys(views))[0]
+	return found
 }
 
 // single returns the labels, plus the labels of the axes with a single label.
