@@ -3,6 +3,7 @@ package configs
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -36,6 +37,8 @@ func TestBlame(t *testing.T) {
 		{"", "", []string{"PROMPTFED_TRAIN_ROUNDS=none"}, nil, "PROMPTFED_TRAIN_ROUNDS=none: train.rounds: "},
 		{"rounds: 3", "rounds: none", []string{"PROMPTFED_TRAIN_ROUNDS=0"}, nil,
 			"PROMPTFED_TRAIN_ROUNDS=0: train.rounds"},
+		{"", "", []string{"PROMPTFED_ATTACK_CLIENTS=[1,x]"}, nil, "PROMPTFED_ATTACK_CLIENTS=[1,x]: attack.clients[1]:"},
+		{"", "", []string{"PROMPTFED_WITH=[a"}, nil, "PROMPTFED_WITH=[a: yaml: line 1: did not find"},
 		{"rounds: 3", "rounds: none", []string{"PROMPTFED_TRAIN_ROUNDS=0"}, []string{"train.rounds=-1"},
 			"--set train.rounds=-1: train.rounds: -1;"},
 		{"", "", nil, []string{"train={rounds: 0}"}, "--set train={rounds: 0}: train.rounds: 0;"},
@@ -117,6 +120,19 @@ func TestVariables(t *testing.T) {
 				t.Errorf("%v, want %q", err, say)
 			}
 		})
+	}
+}
+
+// A variable sets any list as --set does.
+func TestListsOfVariables(t *testing.T) {
+	for key, value := range configtags.Flatten(experiment.Defaults()) {
+		if reflect.ValueOf(value).Kind() == reflect.Slice {
+			want := loaded(t, three, key+"=[3, 4]")
+			t.Setenv(variable(key), "[3, 4]")
+			if got := loaded(t, three); !reflect.DeepEqual(got, want) {
+				t.Errorf("%s: %+v\nwant %+v", key, got, want)
+			}
+		}
 	}
 }
 

@@ -41,8 +41,6 @@ type change struct {
 // layered merges the defaults in out, a file and, if env is set, the environment.
 func layered(out any, file parsed, env bool) (settings, error) {
 	registry := viper.NewWithOptions(viper.KeyDelimiter("."))
-	registry.SetEnvPrefix("PROMPTFED")
-	registry.SetEnvKeyReplacer(strings.NewReplacer(".", "_"))
 	merged := settings{path: file.path, foreign: file.foreign, known: configtags.Flatten(out)}
 	merged.from = file.origins(merged.known, env)
 	if env {
@@ -72,12 +70,18 @@ func layered(out any, file parsed, env bool) (settings, error) {
 			continue // free keys: viper would replace the map of the file
 		}
 		registry.SetDefault(key, value)
-		if name, _ := file.variable(key); !env || name == "" {
+		name, text := file.variable(key)
+		if !env || text == "" {
 			continue
 		}
-		if err := registry.BindEnv(key); err != nil {
-			return merged, err
+		given := any(text)
+		if reflect.ValueOf(value).Kind() == reflect.Slice {
+			var err error
+			if given, err = valueOf(name, text); err != nil {
+				return merged, fmt.Errorf("%s=%s: %w", name, text, err)
+			}
 		}
+		registry.Set(key, given)
 	}
 
 	keys := plain(file.keys).(map[string]any)
@@ -118,14 +122,9 @@ func (s settings) parse(sets []string) ([]change, error) {
 			return nil, fmt.Errorf("--set %q: expected key=value", set)
 		}
 
-		var value any
-		if err := scan([]byte(text), &value); err != nil {
-			return nil, fmt.Errorf("--set %s: %s", set, oneline.Error(err))
-		}
-
-		if value == nil {
-			return nil, fmt.Errorf("--set %s: the value is missing; for an empty text write '%s=\"\"' in a "+
-				"shell", set, key)
+		value, err := valueOf(key, text)
+		if err != nil {
+			return nil, fmt.Errorf("--set %s: %w", set, err)
 		}
 
 		for _, c := range s.changes(key, value) {
@@ -135,6 +134,19 @@ func (s settings) parse(sets []string) ([]change, error) {
 	}
 
 	return out, nil
+}
+
+// valueOf reads the YAML text of a key or of a variable.
+func valueOf(name, text string) (value any, err error) {
+	if err := scan([]byte(text), &value); err != nil {
+		return nil, oneline.Error(err)
+	}
+
+	if value == nil {
+		return nil, fmt.Errorf("the value is missing; for an empty text write '%s=\"\"' in a shell", name)
+	}
+
+	return plain(value), nil
 }
 
 // changes returns the changes that a value at a key makes: one, or one for every key below a section. A value of a key
