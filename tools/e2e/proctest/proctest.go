@@ -16,7 +16,8 @@ type Programs struct{ Promptfed, Dir string }
 
 // Main prepares *p, runs the tests of a package below tools/e2e and exits. A TestMain calls it. It builds the programs;
 // promptfed is copied from bin of the checkout PROMPTFED_TEST_SMOKE, which has run `make smoke` in the same state, if
-// there is one. others are the packages of other programs that the tests start.
+// there is one. others are packages of other modules' programs that the tests start; a test that starts one of this
+// module contains it, because go test would keep results of its older states.
 func Main(suite *testing.M, p *Programs, others ...string) {
 	dir, err := os.MkdirTemp("", "promptfed-test")
 	if err != nil {

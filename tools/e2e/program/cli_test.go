@@ -16,6 +16,7 @@ import (
 	"promptfed/runtime/goldentest"
 	"promptfed/runtime/ort/orttest"
 	"promptfed/tools/e2e/proctest"
+	"promptfed/tools/lab/reproduce/published"
 )
 
 // Exit codes.
@@ -32,8 +33,12 @@ func TestMain(m *testing.M) {
 	if os.Getenv("PROMPTFED_TEST_ABSURD") != "" { // in a process of TestAbsurdModels
 		os.Exit(m.Run())
 	}
+	if os.Getenv("PROMPTFED_TEST_REPRODUCE") != "" { // in a process of reproduce
+		published.Main()
+		return
+	}
 	os.Setenv("GOGC", "400") // programs take an eighth less processor time
-	proctest.Main(m, &programs, "promptfed/tools/lab/reproduce")
+	proctest.Main(m, &programs)
 }
 
 // small is a configuration that runs in a second. BUNDLE stands for the small bundle.

@@ -15,14 +15,15 @@ import (
 	"promptfed/runtime/goldentest"
 )
 
-// reproduce calls the program of make reproduce in the folder of the repository, for a user with nothing but home.
+// reproduce calls the program of make reproduce in the folder of the repository, for a user with nothing but home. This
+// test program contains it, so that go test keeps no results of an older state.
 func reproduce(t *testing.T, home string, args ...string) (string, error) {
 	t.Helper()
-	c := exec.Command(filepath.Join(programs.Dir, "reproduce"), append([]string{"-program", programs.Promptfed, "-out",
+	c := exec.Command(os.Args[0], append([]string{"-program", programs.Promptfed, "-out",
 		filepath.Join(home, "runs")}, args...)...)
 	c.Dir = "../../.."
-	c.Env = append(os.Environ(), "HOME="+home, "XDG_CACHE_HOME="+filepath.Join(home, "caches"), "PROMPTFED_MODELS=",
-		"PROMPTFED_DATA_ROOT=")
+	c.Env = append(os.Environ(), "PROMPTFED_TEST_REPRODUCE=1", "HOME="+home, "XDG_CACHE_HOME="+
+		filepath.Join(home, "caches"), "PROMPTFED_MODELS=", "PROMPTFED_DATA_ROOT=")
 	out, err := c.CombinedOutput()
 	return string(out), err
 }
