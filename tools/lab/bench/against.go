@@ -102,64 +102,52 @@ func (r *rival) what() string { return r.form + " " + r.mode }
 // random weights, prompts and images: on the CPU the step of a text prompt, on a device also FedPHA's step of two, that
 // of an image prompt and features of images, in several precisions and in all forms and modes of PyTorch. Quick leaves
 // out most that needs torch.compile, and begins nothing after 200 seconds on a device. What fails or takes too long
-// stands in the tables. The PyTorch side runs in the given Python interpreter. The working folder must be a checkout of
-// the source.
-func ComparePyTorch(ctx context.Context, options Options, python string) (report Report, err error) {
-	if options.Backbone != nil {
-		return report, errors.New("--against measures random weights: leave --backbone out")
+// stands in the tables. The PyTorch side runs in Options.Python. The working folder must be a checkout of the source.
+func ComparePyTorch(ctx context.Context, m *Measurement) error {
+	if m.Backbone != nil {
+		return errors.New("--against measures random weights: leave --backbone out")
 	}
 
-	if i := slices.IndexFunc(options.Only, func(part string) bool { return !slices.Contains(parts, part) }); i >= 0 {
-		return report, fmt.Errorf("--only %s: the parts are %s", options.Only[i], strings.Join(parts, ", "))
+	if i := slices.IndexFunc(m.Only, func(part string) bool { return !slices.Contains(parts, part) }); i >= 0 {
+		return fmt.Errorf("--only %s: the parts are %s", m.Only[i], strings.Join(parts, ", "))
 	}
 
-	if len(options.Only) == 0 {
-		options.Only = parts
+	if len(m.Only) == 0 {
+		m.Only = parts
 	}
 
-	if len(options.Classes) == 0 && options.Session.OnDevice() && !options.Quick {
-		options.Classes = []string{"cifar10", "cifar100", "thousand"}
+	if len(m.Classes) == 0 && m.Session.OnDevice() && !m.Quick {
+		m.lists = sets
 	}
 
-	if options.images == nil {
-		options.images, options.precisions = fullBackbones, []string{"float32", "tf32", "bfloat16"}
+	if m.images == nil {
+		m.images, m.precisions = fullBackbones, []string{"float32", "tf32", "bfloat16"}
 	}
 
-	if !options.Session.OnDevice() {
-		options.precisions = []string{"float32"}
+	if !m.Session.OnDevice() {
+		m.precisions = []string{"float32"}
 	}
-
-	options, lists, err := options.complete()
-	if err != nil {
-		return report, err
-	}
-
-	dir, remove, err := scratch("2 GB")
-	if err != nil {
-		return report, err
-	}
-	defer func() { err = errors.Join(err, remove()) }()
 
 	device := "cpu"
 	theirs := &rivals{byMode: map[string]*opponent{}, deadline: time.Now().Add(time.Hour), slow: 10 * time.Minute}
-	if options.Session.OnDevice() {
-		options.Threads = options.Threads[:1]
+	if m.Session.OnDevice() {
+		m.threads = m.threads[:1]
 		theirs.slow = 4 * time.Minute
 	}
 
-	if options.Session.OnDevice() && options.Quick {
+	if m.Session.OnDevice() && m.Quick {
 		theirs.deadline, theirs.slow = time.Now().Add(200*time.Second), 70*time.Second
 	}
 
-	if options.Session.Provider == ort.CUDA {
-		device = fmt.Sprint("cuda:", options.Session.Device)
+	if m.Session.Provider == ort.CUDA {
+		device = fmt.Sprint("cuda:", m.Session.Device)
 	}
 
-	theirs.start = func() (*opponent, error) { return startOpponent(ctx, opponents["pytorch"], python, device) }
+	theirs.start = func() (*opponent, error) { return startOpponent(ctx, opponents["pytorch"], m.Python, device) }
 	defer theirs.close()
 	first, err := theirs.start()
 	if err != nil {
-		return report, err
+		return err
 	}
 
 	theirs.byMode["eager"] = first
@@ -170,29 +158,29 @@ func ComparePyTorch(ctx context.Context, options Options, python string) (report
 
 	all := Table{Columns: []string{"workload", "threads", "precision", "form", "mode", "ms (min-max)",
 		"gradients differ"}}
-	for _, duel := range options.duels(lists, dir) {
-		if options.Progress("weights and inputs", 0, 1); time.Now().Before(theirs.deadline) {
+	for _, duel := range m.duels() {
+		if m.Progress("weights and inputs", 0, 1); time.Now().Before(theirs.deadline) {
 			if err := duel.ready(); err != nil {
-				return report, fmt.Errorf("%s: %w", duel.name, err)
+				return fmt.Errorf("%s: %w", duel.name, err)
 			}
 		}
 
-		options.Progress("weights and inputs", 1, 1)
-		for _, threads := range options.Threads {
-			for _, precision := range options.precisions {
-				ours, rows, err := options.duel(ctx, duel, precision, threads, theirs)
+		m.Progress("weights and inputs", 1, 1)
+		for _, threads := range m.threads {
+			for _, precision := range m.precisions {
+				ours, rows, err := m.duel(ctx, duel, precision, threads, theirs)
 				if err != nil {
-					return report, err
+					return err
 				}
-				duel.report(ours, rows, precision, threads, &results, &all, &report)
+				duel.report(ours, rows, precision, threads, &results, &all, &m.Report)
 			}
 		}
 	}
 
-	report.Title = fmt.Sprintf("steps and features against those written by hand in PyTorch %s, on %s; %d cores, %s",
+	m.Title = fmt.Sprintf("steps and features against those written by hand in PyTorch %s, on %s; %d cores, %s",
 		first.Version, cmp.Or(first.Device, device), runtime.NumCPU(), platform())
-	report.Tables = []Table{results, all}
-	return report, nil
+	m.Tables = []Table{results, all}
+	return nil
 }
 
 // duel measures a workload on both sides, in one precision.
@@ -338,7 +326,6 @@ func (d *duel) report(ours *rival, rivals []*rival, precision string, threads in
 	results.add(row...)
 	if want := d.wanted[precision]; want > 0 && ours.failed == nil && than != nil {
 		got := ratio(&ours.contestant, &than.contestant)
-		report.target(fmt.Sprintf("%s, %s: time over PyTorch's %s", d.name, precision, cmp.Or(d.than, "best")), want,
-			got, got <= want)
+		report.atMost(fmt.Sprintf("%s, %s: time over PyTorch's %s", d.name, precision, cmp.Or(d.than, "best")), want, got)
 	}
 }

@@ -26,8 +26,8 @@ func TestComparePyTorch(t *testing.T) {
 		t.Skip("needs Debian's python3-torch")
 	}
 	t.Chdir("../../..")
-	o := quick(Options{Classes: []string{"cifar100"}, Threads: []int{1}}) // names of one to three tokens
-	r, err := ComparePyTorch(context.Background(), o, torchPython)
+	o := quick(Options{Classes: []string{"cifar100"}, Threads: []int{1}, Python: torchPython}) // one to three tokens
+	r, err := Measure(context.Background(), o, ComparePyTorch)
 	goldentest.NoError(t, err)
 	if len(r.Tables[0].Rows) != 1 || len(r.Tables[1].Rows) != 3 || strings.Contains(r.Title, "PyTorch ,") {
 		t.Fatalf("%s: %+v", r.Title, r.Tables)
@@ -54,13 +54,13 @@ func TestComparePyTorchOnDevice(t *testing.T) {
 		t.Skip("needs Debian's python3-torch")
 	}
 	t.Chdir("../../..")
-	o := quick(Options{Classes: []string{"cifar10"}, Threads: []int{1}}) // names of one token
+	o := quick(Options{Classes: []string{"cifar10"}, Threads: []int{1}, Python: torchPython}) // names of one token
 	o.Session.Bind = true
 	vit := clip.VisionArch{Width: 64, Layers: 2, Heads: 2, Patch: 16, Image: 32, EmbedDim: 16}
 	rn := clip.VisionArch{Width: 256, Heads: 4, Stages: []int{1, 2, 1, 1}, Patch: 32, Image: 32, EmbedDim: 16}
 	o.precisions = []string{"float32", "bfloat16"} // which ONNX Runtime has on no CPU
 	o.images = map[string]clip.VisionArch{"vit-b16": vit, "rn50": rn}
-	r, err := ComparePyTorch(context.Background(), o, torchPython)
+	r, err := Measure(context.Background(), o, ComparePyTorch)
 	goldentest.NoError(t, err)
 	measured := 0
 	for i, row := range r.Tables[0].Rows {
@@ -102,7 +102,8 @@ func TestComparePyTorchRefuses(t *testing.T) {
 		{"../../..", "false", "false -m pip install torch numpy"}} {
 		t.Run(x.words, func(t *testing.T) {
 			t.Chdir(x.where)
-			_, err := ComparePyTorch(context.Background(), o, x.python)
+			o.Python = x.python
+			_, err := Measure(context.Background(), o, ComparePyTorch)
 			goldentest.WantError(t, err, x.words)
 		})
 	}
@@ -138,7 +139,8 @@ func TestCompareSimulator(t *testing.T) {
 			t.Cleanup(func() { os.RemoveAll(dir) })
 			t.Setenv("TMPDIR", dir)
 			t.Chdir("../../..")
-			r, err := CompareSimulator(context.Background(), quick(Options{Rounds: 2}), name, "python3")
+			o := quick(Options{Rounds: 2, Against: name, Python: "python3"})
+			r, err := Measure(context.Background(), o, CompareSimulator)
 			goldentest.NoError(t, err)
 			for i := range 2 {
 				if d := cell(t, r, 0, i, "prompts differ"); !(d > 0 && d < 1e-3) ||
@@ -157,13 +159,14 @@ func TestCompareSimulator(t *testing.T) {
 func TestCompareSimulatorRefuses(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	t.Chdir("../../..")
-	o := quick(Options{Rounds: 1})
+	o := quick(Options{Rounds: 1, Python: "false"})
 	for name, words := range map[string]string{"flower": "pip install torch 'flwr[simulation]'",
 		"pfl": "pip install 'pfl[pytorch]'"} {
-		_, err := CompareSimulator(context.Background(), o, name, "false")
+		o.Against = name
+		_, err := Measure(context.Background(), o, CompareSimulator)
 		goldentest.WantError(t, err, "tools/golden/sim_"+name+".py", words)
 	}
 	o.Rounds = -1
-	_, err := CompareSimulator(context.Background(), o, "pfl", "false")
+	_, err := Measure(context.Background(), o, CompareSimulator)
 	goldentest.WantError(t, err, "rounds", "-1")
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"runtime"
 	"slices"
 
@@ -28,6 +29,9 @@ type Options struct {
 	Workers  int            // clients that train in parallel in Methods and Experiment; 0 means one and one per core
 	Rounds   int            // of Experiment and CompareSimulator, after a first one that compiles; 0 means the default
 	Program  string         // promptfed's file, which Start starts
+	Clients  []int          // numbers of clients of Clients
+	Against  string         // the simulator of CompareSimulator: flower or pfl
+	Python   string         // interpreter of ComparePyTorch and CompareSimulator
 	// Progress is called before each run; may be nil.
 	Progress func(what string, done, total int)
 
@@ -67,42 +71,67 @@ const (
 	wantProducts = 70
 )
 
-// complete returns the options with their defaults, and the class lists.
-func (o Options) complete() (Options, []classSet, error) {
-	if len(o.Classes) == 0 {
-		o.Classes = []string{"cifar10", "cifar100"}
-	}
+// Measurement is a measurement that runs: its settings and what it found.
+type Measurement struct {
+	Options
+	Report
+	lists   []classSet
+	threads []int
+	dir     string // for random weights and results, until it ends
+}
 
-	var lists []classSet
-	for _, name := range o.Classes {
+// Measure runs one of the measurements of this package: Run, Clients, Start, Methods, SVD, Features, Experiment,
+// ComparePyTorch or CompareSimulator. It stops with an error when ctx ends.
+func Measure(ctx context.Context, options Options, what func(context.Context, *Measurement) error) (_ Report,
+	err error) {
+	m := &Measurement{Options: options, threads: options.Threads}
+	for _, name := range options.Classes {
 		i := slices.IndexFunc(sets, func(s classSet) bool { return s.name == name })
 		if i < 0 {
-			return o, nil, fmt.Errorf("classes: %q is not known; take cifar10, cifar100, thousand or several", name)
+			return m.Report, fmt.Errorf("classes: %q is not known; take cifar10, cifar100, thousand or several", name)
 		}
-		lists = append(lists, sets[i])
+		m.lists = append(m.lists, sets[i])
 	}
 
-	if len(o.Threads) == 0 {
-		o.Threads = slices.Compact([]int{1, runtime.NumCPU()})
+	if len(m.lists) == 0 {
+		m.lists = sets[:2]
 	}
 
-	if i := slices.IndexFunc(o.Threads, func(n int) bool { return n < 1 }); i >= 0 {
-		return o, nil, fmt.Errorf("threads: %d; it must be 1 or more", o.Threads[i])
+	if len(m.threads) == 0 {
+		m.threads = slices.Compact([]int{1, runtime.NumCPU()})
 	}
 
-	if o.Rounds < 0 {
-		return o, nil, fmt.Errorf("rounds: %d; it must be 1 or more", o.Rounds)
+	if i := slices.IndexFunc(m.threads, func(n int) bool { return n < 1 }); i >= 0 {
+		return m.Report, fmt.Errorf("threads: %d; it must be 1 or more", m.threads[i])
 	}
 
-	if o.arch.Width == 0 {
-		o.arch = clip.TextB
+	if m.Rounds < 0 {
+		return m.Report, fmt.Errorf("rounds: %d; it must be 1 or more", m.Rounds)
 	}
 
-	if o.Progress == nil {
-		o.Progress = func(string, int, int) {}
+	if m.arch.Width == 0 {
+		m.arch = clip.TextB
 	}
 
-	return o, lists, nil
+	if m.Progress == nil {
+		m.Progress = func(string, int, int) {}
+	}
+
+	if m.dir, err = os.MkdirTemp("", "promptfed-bench-"); err != nil {
+		return m.Report, fmt.Errorf("a folder for random weights: %w; set TMPDIR to a folder with room for 2 GB", err)
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(m.dir)) }()
+
+	err = what(ctx, m)
+	return m.Report, err
+}
+
+// firstThreads returns the first number of threads, or one per core.
+func (o Options) firstThreads() int {
+	if len(o.Threads) > 0 {
+		return o.Threads[0]
+	}
+	return runtime.NumCPU()
 }
 
 // session returns the options of a session with the given number of threads.
@@ -121,31 +150,24 @@ var resultColumns = []string{"classes", "threads", "step ms (min-max)", "plain m
 	"GEMM GFLOP/s", "of GEMM", "own GFLOP/s", "of own", "1024³ GFLOP/s", "FedPHA ms", "of its GEMM",
 	"gradients differ", "step MB", "plain MB"}
 
-// Run measures the training step. It takes minutes, or about one minute with Quick. It stops with an error when ctx
-// ends.
-func Run(ctx context.Context, options Options) (report Report, err error) {
-	options, lists, err := options.complete()
+// Run measures the training step. It takes minutes, or about one minute with Quick.
+func Run(ctx context.Context, m *Measurement) error {
+	m.Progress("weights of the text tower", 0, 1)
+	tower, err := m.tower()
 	if err != nil {
-		return Report{}, err
+		return err
 	}
 
-	options.Progress("weights of the text tower", 0, 1)
-	tower, remove, err := openTower(options)
+	m.Progress("weights of the text tower", 1, 1)
+	weights, err := m.backboneBytes(ctx, tower)
 	if err != nil {
-		return Report{}, err
-	}
-	defer func() { err = errors.Join(err, remove()) }()
-
-	options.Progress("weights of the text tower", 1, 1)
-	weights, err := options.backboneBytes(ctx, tower)
-	if err != nil {
-		return report, fmt.Errorf("memory of the backbone: %w", err)
+		return fmt.Errorf("memory of the backbone: %w", err)
 	}
 
-	report.Title = fmt.Sprintf("text tower %s: width %d, %d layers; prompts of %d tokens, %d images a step; %d cores, "+
+	m.Title = fmt.Sprintf("text tower %s: width %d, %d layers; prompts of %d tokens, %d images a step; %d cores, "+
 		"%s, "+
 		"prepacked weights %v, %d MB for the backbone", tower.Name(), tower.text().Width, tower.text().Layers, tokens,
-		batch, runtime.NumCPU(), platform(), options.Session.Prepack, megabytes(weights))
+		batch, runtime.NumCPU(), platform(), m.Session.Prepack, megabytes(weights))
 
 	results := Table{Columns: resultColumns, Notes: []string{"times are medians; \"faster\", \"of GEMM\" and \"of " +
 		"own\" are medians of ratios within a turn; GEMM are ONNX Runtime's matrix products, own those that the " +
@@ -154,32 +176,32 @@ func Run(ctx context.Context, options Options) (report Report, err error) {
 		"faster"}}
 	projectors := Table{Columns: []string{"projector of FedPHA", "ms"}}
 	var fedpha []float64
-	for _, set := range lists {
-		for _, threads := range options.Threads {
+	for _, set := range m.lists {
+		for _, threads := range m.threads {
 			label := fmt.Sprintf("%s, threads %d", set.name, threads)
-			seconds, err := options.measure(ctx, tower, set, threads, label, &report, &results)
+			seconds, err := m.measure(ctx, tower, set, threads, label, &results)
 			if err != nil {
-				return report, fmt.Errorf("%s: %w", label, err)
+				return fmt.Errorf("%s: %w", label, err)
 			}
 			fedpha = append(fedpha, seconds)
 			projectors.Columns = append(projectors.Columns, "of "+label)
 		}
 
-		if n := slices.Max(options.Threads); n > 1 {
-			if err := options.sideBySide(ctx, tower, set, n, &beside); err != nil {
-				return report, fmt.Errorf("%s, clients side by side: %w", set.name, err)
+		if n := slices.Max(m.threads); n > 1 {
+			if err := m.sideBySide(ctx, tower, set, n, &beside); err != nil {
+				return fmt.Errorf("%s, clients side by side: %w", set.name, err)
 			}
 		}
 	}
 
-	report.Tables = append(report.Tables, results)
+	m.Tables = []Table{results}
 	if len(beside.Rows) > 0 {
-		report.Tables = append(report.Tables, beside)
+		m.Tables = append(m.Tables, beside)
 	}
 
-	err = options.projectors(ctx, tower.text().Width, fedpha, &projectors)
-	report.Tables = append(report.Tables, projectors)
-	return report, err
+	err = m.projectors(ctx, tower.text().Width, fedpha, &projectors)
+	m.Tables = append(m.Tables, projectors)
+	return err
 }
 
 // backboneBytes returns the increase of resident memory after a tower's step was compiled and run, in bytes: the
@@ -206,10 +228,10 @@ func (o Options) backboneBytes(ctx context.Context, t *tower) (bytes int64, err 
 
 // measure compares the step with the plain step and with bare products, on one class list and one number of threads. It
 // returns the seconds of a step of FedPHA.
-func (o Options) measure(ctx context.Context, tower *tower, set classSet, threads int, label string, report *Report,
+func (m *Measurement) measure(ctx context.Context, tower *tower, set classSet, threads int, label string,
 	results *Table) (seconds float64, err error) {
-	session, classes := o.session(threads), set.classes.Names()
-	few := classes[:o.plainClasses(tower.text().TextArch, len(classes))]
+	session, classes := m.session(threads), set.classes.Names()
+	few := classes[:m.plainClasses(tower.text().TextArch, len(classes))]
 	plainTower := tower.asPlain()
 	got, err := gradient(ctx, promptFL, tower, few, session) // loads the weights, which both forms share
 	if err != nil {
@@ -238,20 +260,20 @@ func (o Options) measure(ctx context.Context, tower *tower, set classSet, thread
 		return 0, open.err
 	}
 
-	o.Progress(label+", plain form", 0, 1)
+	m.Progress(label+", plain form", 0, 1)
 	plainBytes, err := grown(ctx, plain.run)
 	if err != nil {
 		return 0, fmt.Errorf("plain step: %w", err)
 	}
 
-	o.Progress(label+", plain form", 1, 1)
+	m.Progress(label+", plain form", 1, 1)
 	stepBytes, err := grown(ctx, step.run)
 	if err != nil {
 		return 0, fmt.Errorf("step: %w", err)
 	}
 
 	plain.slow, plain.scale = true, float64(len(classes))/float64(len(few))
-	if err := o.steps(ctx, label, &step.contestant, &gemm.contestant, &own.contestant, &three.contestant,
+	if err := m.steps(ctx, label, &step.contestant, &gemm.contestant, &own.contestant, &three.contestant,
 		&gemm3.contestant, &square.contestant, &plain.contestant); err != nil {
 		return 0, err
 	}
@@ -268,8 +290,8 @@ func (o Options) measure(ctx context.Context, tower *tower, set classSet, thread
 			len(classes)))
 	}
 
-	report.target(label+": times faster than the plain step", set.speedup, faster, faster >= set.speedup)
-	report.target(label+": % of the GEMM rate", wantOfGEMM, ofGEMM, ofGEMM >= wantOfGEMM)
+	m.atLeast(label+": times faster than the plain step", set.speedup, faster)
+	m.atLeast(label+": % of the GEMM rate", wantOfGEMM, ofGEMM)
 	return median(three.seconds), nil
 }
 

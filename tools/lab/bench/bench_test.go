@@ -64,7 +64,7 @@ func TestRun(t *testing.T) {
 		}
 		seen[what] = done == total
 	}})
-	r, err := Run(context.Background(), o)
+	r, err := Measure(context.Background(), o, Run)
 	goldentest.NoError(t, err)
 	for what, ended := range seen {
 		if !ended {
@@ -147,8 +147,8 @@ func checkForms(t *testing.T, r Report) {
 // TestClients: a client's step in a run with other clients equals its step in a run of its own. The step is a
 // difference of prompts in float32 that are some hundred times as large.
 func TestClients(t *testing.T) {
-	o := quick(Options{Classes: []string{"cifar10"}, Threads: []int{1}})
-	r, err := Clients(context.Background(), o, []int{1, 3})
+	o := quick(Options{Classes: []string{"cifar10"}, Threads: []int{1}, Clients: []int{1, 3}})
+	r, err := Measure(context.Background(), o, Clients)
 	if err != nil || len(r.Tables[0].Rows) != 2 {
 		t.Fatalf("%+v, %v", r, err)
 	}
@@ -160,7 +160,7 @@ func TestClients(t *testing.T) {
 			t.Errorf("%+v", r.Tables[0].Rows[i])
 		}
 	}
-	if _, err := Clients(context.Background(), quick(Options{}), []int{0}); err == nil {
+	if _, err := Measure(context.Background(), quick(Options{Clients: []int{0}}), Clients); err == nil {
 		t.Error("a run of no clients was measured")
 	}
 	// CIFAR-100's classes ten times over, each name once
@@ -194,7 +194,7 @@ func TestRefuses(t *testing.T) {
 		"a memory limit of 1 bytes on p": {Classes: []string{"cifar10"}, Threads: []int{1}, arch: small,
 			Session: ort.Options{MemoryLimit: 1}},
 	} {
-		_, err := Run(context.Background(), o)
+		_, err := Measure(context.Background(), o, Run)
 		goldentest.WantError(t, err, want)
 	}
 }
@@ -224,7 +224,7 @@ func TestStops(t *testing.T) {
 			stop()
 		}
 	}})
-	_, err := Run(ctx, o)
+	_, err := Measure(ctx, o, Run)
 	goldentest.WantErrorOf(t, "stopped", err, context.Canceled.Error())
 }
 
@@ -284,11 +284,8 @@ func testInterleave(t *testing.T) {
 
 // BenchmarkStep measures the step of a federation at ViT-B/16 size.
 func BenchmarkStep(b *testing.B) {
-	o, _, err := Options{}.complete()
+	t, err := randomTower("random", clip.TextB, clip.VisionArch{}, b.TempDir())
 	goldentest.NoError(b, err)
-	t, remove, err := openTower(o)
-	goldentest.NoError(b, err)
-	defer remove()
 	for _, set := range sets {
 		b.Run(set.name, func(b *testing.B) {
 			s, err := promptFL(t, set.classes.Names(), ort.Options{Prepack: true}, nil)
@@ -306,29 +303,24 @@ func BenchmarkStep(b *testing.B) {
 // A device's table has a row for each tower and precision, with rates of batches of 128 images (the CPU stands in for a
 // device whose memory is unknown).
 func TestDeviceFeatures(t *testing.T) {
-	t.Setenv("TMPDIR", t.TempDir())
 	was := pictureSizes
 	defer func() { pictureSizes = was }()
 	pictureSizes = [][2]int{{40, 40}, {60, 32}}
-	o := Options{Quick: true, Session: ort.Options{Provider: ort.CPU, Bind: true, Devices: 2},
-		Progress: func(string, int, int) {}}
-	r, err := o.deviceFeatures(t.Context(), nil, 2)
-	goldentest.NoError(t, err)
+	m := &Measurement{Options: Options{Quick: true, Session: ort.Options{Provider: ort.CPU, Bind: true, Devices: 2},
+		Progress: func(string, int, int) {}}, dir: t.TempDir()}
+	goldentest.NoError(t, m.deviceFeatures(t.Context(), nil, 2))
 	for name, v := range map[string]clip.VisionArch{
 		"vit": {Width: 32, Layers: 2, Heads: 2, Patch: 16, Image: 32, EmbedDim: 16},
 		"rn":  {Width: 64, Heads: 1, Stages: []int{1, 1, 1, 1}, Patch: 32, Image: 32, EmbedDim: 8}} {
-		r.Tables[0].Rows = nil
-		goldentest.NoError(t, o.deviceTower(t.Context(), name, v, 2, &r.Tables[0]))
-		if got := r.Tables[0].Rows; len(got) != 1 || got[0][0] != name || got[0][1] != "float32" || got[0][2] != 128 {
+		m.Tables[0].Rows = nil
+		goldentest.NoError(t, m.deviceTower(t.Context(), name, v, 2, &m.Tables[0]))
+		if got := m.Tables[0].Rows; len(got) != 1 || got[0][0] != name || got[0][1] != "float32" || got[0][2] != 128 {
 			t.Errorf("%v", got)
 		}
-		for _, c := range r.Tables[0].Columns[3:] {
-			if v := cell(t, r, 0, 0, c); !(v > 0) || math.IsInf(v, 0) {
+		for _, c := range m.Tables[0].Columns[3:] {
+			if v := cell(t, m.Report, 0, 0, c); !(v > 0) || math.IsInf(v, 0) {
 				t.Errorf("%s: %s is %v", name, c, v)
 			}
 		}
-	}
-	if left, err := filepath.Glob(filepath.Join(os.Getenv("TMPDIR"), "promptfed*")); err != nil || len(left) > 0 {
-		t.Errorf("left behind: %v, %v", left, err)
 	}
 }

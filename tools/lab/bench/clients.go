@@ -2,7 +2,6 @@ package bench
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -14,47 +13,41 @@ import (
 )
 
 // Clients measures training steps of several clients in one run (runtime.batch_clients) beside steps of single clients,
-// for each of the given numbers of clients, in turns. It uses the first number of threads.
-func Clients(ctx context.Context, options Options, counts []int) (report Report, err error) {
-	options, lists, err := options.complete()
+// for each number of Options.Clients, in turns. It uses the first number of threads.
+func Clients(ctx context.Context, m *Measurement) error {
+	if i := slices.IndexFunc(m.Clients, func(k int) bool { return k < 1 }); i >= 0 {
+		return fmt.Errorf("clients: %d; it must be 1 or more", m.Clients[i])
+	}
+
+	tower, err := m.tower()
 	if err != nil {
-		return report, err
+		return err
 	}
 
-	if i := slices.IndexFunc(counts, func(k int) bool { return k < 1 }); i >= 0 {
-		return report, fmt.Errorf("clients: %d; it must be 1 or more", counts[i])
-	}
-
-	tower, remove, err := openTower(options)
-	if err != nil {
-		return report, err
-	}
-	defer func() { err = errors.Join(err, remove()) }()
-
-	options.Session = options.session(options.Threads[0])
-	report.Title = fmt.Sprintf("steps of several clients in one run (runtime.batch_clients), provider %s, %d threads",
-		options.Session.WithProvider().Provider, options.Threads[0])
+	m.Session = m.session(m.threads[0])
+	m.Title = fmt.Sprintf("steps of several clients in one run (runtime.batch_clients), provider %s, %d threads",
+		m.Session.WithProvider().Provider, m.threads[0])
 	results := Table{Columns: []string{"classes", "clients", "ms a run (min-max)", "ms a client's step",
 		"client-steps a second", "faster", "differ"}, Notes: []string{"times are medians; \"faster\" than the same " +
 		"steps one after another; \"differ\": a client's step from the one it makes by itself; prompts are rounded " +
 		"to float32"}}
 
-	for _, set := range lists {
-		if err := options.clients(ctx, tower, set, counts, &results); err != nil {
-			return report, fmt.Errorf("%s: %w", set.name, err)
+	for _, set := range m.lists {
+		if err := m.clients(ctx, tower, set, &results); err != nil {
+			return fmt.Errorf("%s: %w", set.name, err)
 		}
 	}
 
-	report.Tables = []Table{results}
-	return report, nil
+	m.Tables = []Table{results}
+	return nil
 }
 
-func (o Options) clients(ctx context.Context, tower *tower, set classSet, counts []int, results *Table) (err error) {
+func (o Options) clients(ctx context.Context, tower *tower, set classSet, results *Table) (err error) {
 	var open opened
 	defer open.close(&err)
 	var all []*contestant
 	var changes []*tensor.Tensor // of the first client's prompt
-	for i, clients := range append([]int{1}, counts...) {
+	for i, clients := range append([]int{1}, o.Clients...) {
 		step := open.step(promptFL(tower, set.classes.Names(), o.Session, nil))
 		if open.err != nil {
 			return open.err
@@ -83,8 +76,8 @@ func (o Options) clients(ctx context.Context, tower *tower, set classSet, counts
 	}
 
 	for i, c := range all[1:] {
-		k, run := float64(counts[i]), c.timing()
-		results.add(set.name, counts[i], run, tenths(1e3*run.Median/k), tenths(k/run.Median),
+		k, run := float64(o.Clients[i]), c.timing()
+		results.add(set.name, o.Clients[i], run, tenths(1e3*run.Median/k), tenths(k/run.Median),
 			factor(k*ratio(all[0], c)), scientific(distance(changes[i+1], changes[0])))
 	}
 

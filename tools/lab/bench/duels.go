@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -38,13 +37,13 @@ type duel struct {
 	want     *tensor.Tensor     // the reference
 }
 
-// duels returns the workloads of ComparePyTorch, whose files lie in dir.
-func (o Options) duels(lists []classSet, dir string) (all []*duel) {
-	text := sync.OnceValues(func() (*tower, error) { return randomTower("random", o.arch, clip.VisionArch{}, dir) })
-	for i, set := range lists {
-		duel := &duel{name: "promptfl, " + set.name, tower: "text", dir: dir, forms: []string{"shared"},
-			compiles: i == len(lists)-1}
-		if o.Session.OnDevice() {
+// duels returns the workloads of ComparePyTorch.
+func (m *Measurement) duels() (all []*duel) {
+	text := sync.OnceValues(m.tower)
+	for i, set := range m.lists {
+		duel := &duel{name: "promptfl, " + set.name, tower: "text", dir: m.dir, forms: []string{"shared"},
+			compiles: i == len(m.lists)-1}
+		if m.Session.OnDevice() {
 			duel.forms = append(duel.forms, "published")
 			duel.wanted = map[string]float64{"float32": 0.8, "tf32": 1, "bfloat16": 1.2}
 		}
@@ -52,43 +51,43 @@ func (o Options) duels(lists []classSet, dir string) (all []*duel) {
 			duel.wanted = map[string]float64{"float32": 1, "tf32": 1, "bfloat16": 1}
 		}
 		duel.steps(promptFL, text, set.classes.Names(), (*step).export)
-		if slices.Contains(o.Only, "text") {
+		if slices.Contains(m.Only, "text") {
 			all = append(all, duel)
 		}
 	}
 
-	if last := lists[min(1, len(lists)-1)]; o.Session.OnDevice() && slices.Contains(o.Only, "text") {
-		d := &duel{name: "fedpha, " + last.name, tower: "text", dir: dir, forms: []string{"shared"},
+	if last := m.lists[min(1, len(m.lists)-1)]; m.Session.OnDevice() && slices.Contains(m.Only, "text") {
+		d := &duel{name: "fedpha, " + last.name, tower: "text", dir: m.dir, forms: []string{"shared"},
 			wanted: map[string]float64{"float32": 1, "tf32": 1, "bfloat16": 1}}
 		d.steps(fedPHA, text, last.classes.Names(), (*step).export)
 		all = append(all, d)
 	}
 
-	if !o.Session.OnDevice() {
+	if !m.Session.OnDevice() {
 		return all
 	}
 
-	if slices.Contains(o.Only, "image") {
-		all = append(all, o.fedVPTDuel(lists[0], filepath.Join(dir, "fedvpt")))
+	if slices.Contains(m.Only, "image") {
+		all = append(all, m.fedVPTDuel(m.lists[0], filepath.Join(m.dir, "fedvpt")))
 	}
 
-	if !slices.Contains(o.Only, "features") {
+	if !slices.Contains(m.Only, "features") {
 		return all
 	}
 
 	batches := []int{32, 128, 256}
-	if o.Quick {
+	if m.Quick {
 		batches = batches[:2]
 	}
 
 	for _, name := range []string{"vit-b32", "vit-b16", "rn50"} {
-		arch, ok := o.images[name]
+		arch, ok := m.images[name]
 		if !ok {
 			continue
 		}
-		at, v, w := filepath.Join(dir, name), clip.Vision{VisionArch: arch}, stored{}
+		at, v, w := filepath.Join(m.dir, name), clip.Vision{VisionArch: arch}, stored{}
 		draw := sync.OnceValue(func() error {
-			return errors.Join(os.Mkdir(at, 0o700), w.draw(at, "image.safetensors", v.Shapes(), v.Width, v.Layers))
+			return w.draw(at, "image.safetensors", v.Shapes(), v.Width, v.Layers)
 		})
 		for _, images := range batches {
 			all = append(all, featuresDuel(name, at, v, w, images, draw))
@@ -180,9 +179,6 @@ func (o Options) fedVPTDuel(set classSet, dir string) *duel {
 		than:   "eager",
 		wanted: map[string]float64{"float32": 1, "tf32": 1}}
 	open := func() (*tower, error) {
-		if err := os.Mkdir(dir, 0o700); err != nil {
-			return nil, err
-		}
 		text, v := oneBlock, o.images["vit-b16"]
 		text.EmbedDim = v.EmbedDim
 		return randomTower("random-image", text, v, dir)

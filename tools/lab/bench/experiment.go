@@ -3,10 +3,8 @@ package bench
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"maps"
-	"os"
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
@@ -59,75 +57,58 @@ const (
 // every round. Class lists replace the protocol's classes by the first list, and an image tower replaces its backbones.
 // Then it measures the overhead per client by the number of clients (growth). Quick measures one text tower of one
 // block, with fewer clients and rounds.
-func Experiment(ctx context.Context, options Options) (report Report, err error) {
-	if options.Workers == 0 {
-		options.Workers = runtime.NumCPU()
+func Experiment(ctx context.Context, m *Measurement) error {
+	if m.Workers == 0 {
+		m.Workers = runtime.NumCPU()
 	}
 
 	protocol := tableS5()
-	protocol.rounds = 1 + cmp.Or(options.Rounds, 3)
-	own := len(options.Classes) > 0
-	options, lists, err := options.complete()
-	if err != nil {
-		return report, err
+	protocol.rounds = 1 + cmp.Or(m.Rounds, 3)
+	if len(m.Classes) > 0 {
+		protocol.classes = m.lists[0].classes.Names()
 	}
 
-	if own {
-		protocol.classes = lists[0].classes.Names()
-	}
-
-	dir, remove, err := scratch("1.6 GB")
-	if err != nil {
-		return report, err
-	}
-	defer func() { err = errors.Join(err, remove()) }()
-
-	if err := options.rounds(ctx, dir, protocol, &report); err != nil {
-		return report, err
+	if err := m.rounds(ctx, protocol); err != nil {
+		return err
 	}
 
 	debug.FreeOSMemory()
-	return report, options.growth(ctx, dir, &report)
+	return m.growth(ctx)
 }
 
 // experimentTowers returns the backbones of the clients.
-func (o Options) experimentTowers(dir string) ([]*tower, error) {
-	if o.Quick {
-		t, err := randomTower("one-block", oneBlock, clip.VisionArch{}, dir)
+func (m *Measurement) experimentTowers() ([]*tower, error) {
+	if m.Quick {
+		t, err := randomTower("one-block", oneBlock, clip.VisionArch{}, m.dir)
 		return []*tower{t}, err
 	}
 
 	var out []*tower
 	names := slices.Sorted(maps.Keys(fullBackbones))
-	if o.Image != "" {
-		names = []string{o.Image}
+	if m.Image != "" {
+		names = []string{m.Image}
 	}
 
 	for _, name := range names {
-		o.Progress("random weights", len(out), len(names))
-		at := filepath.Join(dir, name)
-		if err := os.Mkdir(at, 0o700); err != nil {
-			return nil, err
-		}
-
+		m.Progress("random weights", len(out), len(names))
 		text, vision, err := fullTowers(name)
 		if err != nil {
 			return nil, err
 		}
 
-		t, err := randomTower(name, text, vision, at)
+		t, err := randomTower(name, text, vision, filepath.Join(m.dir, name))
 		if err != nil {
 			return nil, err
 		}
 
-		if len(o.Only) > 0 {
+		if len(m.Only) > 0 {
 			t.tokens = nil // methods put words beside class names
 		}
 
 		out = append(out, t)
 	}
 
-	o.Progress("random weights", len(out), len(out))
+	m.Progress("random weights", len(out), len(out))
 	return out, nil
 }
 
@@ -141,12 +122,12 @@ func phases(rec record.Record, seconds float64) []float64 {
 }
 
 // rounds measures rounds of a protocol.
-func (o Options) rounds(ctx context.Context, dir string, protocol protocol, report *Report) error {
-	if len(o.Only) > 0 && o.Only[0] != protocol.method {
-		protocol.method, protocol.options = o.Only[0], nil
+func (m *Measurement) rounds(ctx context.Context, protocol protocol) error {
+	if len(m.Only) > 0 && m.Only[0] != protocol.method {
+		protocol.method, protocol.options = m.Only[0], nil
 	}
 
-	towers, err := o.experimentTowers(dir)
+	towers, err := m.experimentTowers()
 	if err != nil {
 		return err
 	}
@@ -156,7 +137,7 @@ func (o Options) rounds(ctx context.Context, dir string, protocol protocol, repo
 		return err
 	}
 
-	experiment.Training.Memory = o.Memory
+	experiment.Training.Memory = m.Memory
 	results := Table{Columns: append(append([]string{"seconds of round"}, phaseNames...), "together")}
 	row := func(name string, values []float64) {
 		cells := []any{name}
@@ -169,8 +150,8 @@ func (o Options) rounds(ctx context.Context, dir string, protocol protocol, repo
 	var measured [][]float64 // the phases of each round after the first, and their sum
 	var published publishedCost
 	trained, largest, began := 0, int64(0), time.Now()
-	_, err = engine.Run(ctx, experiment, engine.Settings{Client: client.Settings{Session: o.Session},
-		Dir: filepath.Join(dir, "run"), Workers: o.Workers, Encode: true,
+	_, err = engine.Run(ctx, experiment, engine.Settings{Client: client.Settings{Session: m.Session},
+		Dir: filepath.Join(m.dir, "run"), Workers: m.Workers, Encode: true,
 		OnRound: func(rec record.Record) {
 			seconds := time.Since(began).Seconds()
 			began = time.Now()
@@ -180,7 +161,7 @@ func (o Options) rounds(ctx context.Context, dir string, protocol protocol, repo
 				published.count(experiment, rec.Clients, protocol.batch)
 			}
 			trained, largest = len(rec.Clients), max(largest, resident())
-			o.Progress("rounds of "+protocol.method, rec.Round+1, protocol.rounds)
+			m.Progress("rounds of "+protocol.method, rec.Round+1, protocol.rounds)
 		}})
 
 	if err != nil {
@@ -200,14 +181,13 @@ func (o Options) rounds(ctx context.Context, dir string, protocol protocol, repo
 		fmt.Sprintf("a round with its test takes %.2f times its training; %d MB resident", multiple,
 			megabytes(largest))}
 	names := convert.Slice(towers, func(t *tower) string { return t.Name() })
-	report.Title = fmt.Sprintf("Table S5's protocol (FedAPPR) on random examples: %d clients, %d train in a round and "+
+	m.Title = fmt.Sprintf("Table S5's protocol (FedAPPR) on random examples: %d clients, %d train in a round and "+
 		"all are tested, %d classes, %d images; %s; random weights of %s; %d workers", protocol.clients, trained,
-		len(protocol.classes), protocol.images, protocol.method, strings.Join(names, ", "), o.Workers)
+		len(protocol.classes), protocol.images, protocol.method, strings.Join(names, ", "), m.Workers)
 
-	report.Tables = append(report.Tables, results)
-	report.target("a round with its test, in times of its training", wantEvaluation, multiple,
-		multiple <= wantEvaluation)
-	return o.published(ctx, towers, published, protocol.classes, training, evaluation, report)
+	m.Tables = append(m.Tables, results)
+	m.atMost("a round with its test, in times of its training", wantEvaluation, multiple)
+	return m.published(ctx, towers, published, protocol.classes, training, evaluation)
 }
 
 // publishedCost counts the work of rounds in public code, where every batch runs through both towers: a row for each
@@ -240,9 +220,9 @@ const imagesAtOnce = 8
 
 // published estimates the time of the same rounds when every batch runs through both towers, as in public code, in the
 // same ONNX Runtime. The estimate multiplies measured step times. ours are the medians of our training and evaluation.
-func (o Options) published(ctx context.Context, towers []*tower, cost publishedCost, classes []string, training,
-	evaluation float64, report *Report) (err error) {
-	session := o.session(o.Workers) // one client at a time, on all cores
+func (m *Measurement) published(ctx context.Context, towers []*tower, cost publishedCost, classes []string, training,
+	evaluation float64) (err error) {
+	session := m.session(m.Workers) // one client at a time, on all cores
 	plain := towers[len(towers)-1].asPlain()
 	plain.tokens = named
 	few := classes[:quickClasses]
@@ -275,12 +255,12 @@ func (o Options) published(ctx context.Context, towers []*tower, cost publishedC
 		return open.err
 	}
 
-	if err := o.interleave(ctx, "published form", 1, 3, all...); err != nil {
+	if err := m.interleave(ctx, "published form", 1, 3, all...); err != nil {
 		return err
 	}
 
 	table := Table{Columns: []string{"published form, reckoned from its steps", "s", "times ours"},
-		Notes: []string{fmt.Sprintf("in the same ONNX Runtime on %d threads", o.Workers)}}
+		Notes: []string{fmt.Sprintf("in the same ONNX Runtime on %d threads", m.Workers)}}
 	for _, phase := range []struct {
 		what   string
 		text   *contestant
@@ -305,25 +285,21 @@ func (o Options) published(ctx context.Context, towers []*tower, cost publishedC
 		table.add("an image through "+c.what, Number{median(c.seconds) / imagesAtOnce, "%.3g"}, "")
 	}
 
-	report.Tables = append(report.Tables, table)
+	m.Tables = append(m.Tables, table)
 	return nil
 }
 
 // growth measures the overhead of clients beside ONNX Runtime for 100 to 100,000 clients, of which 100 train in a
 // round: a text tower of one block of CLIP's width, one worker, state on disk and every message encoded. The first
 // round compiles, and the last one tests all clients.
-func (o Options) growth(ctx context.Context, dir string, report *Report) error {
+func (m *Measurement) growth(ctx context.Context) error {
 	workload := workload{Cohort: 100, Train: 12, Test: 4, Batch: 64, Rounds: 22, TestEvery: 1000}
 	counts := []int{100, 1000, 10_000, 100_000}
-	if o.Quick {
+	if m.Quick {
 		workload.Cohort, workload.Rounds, counts = 20, 6, []int{100, 1000}
 	}
 
-	at := filepath.Join(dir, "growth")
-	if err := os.Mkdir(at, 0o700); err != nil {
-		return err
-	}
-
+	at := filepath.Join(m.dir, "growth")
 	tower, err := randomTower("one-block", oneBlock, clip.VisionArch{}, at)
 	if err != nil {
 		return err
@@ -338,16 +314,15 @@ func (o Options) growth(ctx context.Context, dir string, report *Report) error {
 	largest := 0.0
 	for _, n := range counts {
 		workload.Clients = n
-		own, err := o.cost(ctx, workload, tower, filepath.Join(at, fmt.Sprint(n)), &table)
+		own, err := m.cost(ctx, workload, tower, filepath.Join(at, fmt.Sprint(n)), &table)
 		if err != nil {
 			return fmt.Errorf("%d clients: %w", n, err)
 		}
 		largest = max(largest, own)
 	}
 
-	report.Tables = append(report.Tables, table)
-	report.target("processor time of a client and round beside computing, in seconds", wantOwn, largest,
-		largest <= wantOwn)
+	m.Tables = append(m.Tables, table)
+	m.atMost("processor time of a client and round beside computing, in seconds", wantOwn, largest)
 	return nil
 }
 

@@ -35,8 +35,8 @@ func TestExperiment(t *testing.T) {
 		t.Skip("runs a few small federations")
 	}
 	t.Setenv("TMPDIR", t.TempDir())
-	r, err := Experiment(context.Background(), Options{Quick: true, Rounds: 2, Workers: 1,
-		Classes: []string{"cifar100", "cifar10"}})
+	r, err := Measure(context.Background(), Options{Quick: true, Rounds: 2, Workers: 1,
+		Classes: []string{"cifar100", "cifar10"}}, Experiment)
 	goldentest.NoError(t, err)
 	if len(r.Tables) != 3 || len(r.Tables[0].Rows) != 4 || len(r.Targets) != 2 {
 		t.Fatalf("%+v", r)
@@ -98,7 +98,7 @@ func TestMethods(t *testing.T) {
 	}
 	t.Setenv("TMPDIR", t.TempDir())
 	only := []string{"promptfl", "fedvpt", "fedotp", "gptfl", "zeroshot", "ggtpc"}
-	r, err := Methods(context.Background(), Options{Quick: true, Only: only})
+	r, err := Measure(context.Background(), Options{Quick: true, Only: only}, Methods)
 	goldentest.NoError(t, err)
 	for i, row := range r.Tables[0].Rows {
 		if only[i] == "zeroshot" {
@@ -116,12 +116,12 @@ func TestMethods(t *testing.T) {
 	if !strings.Contains(r.Text(), "+ ggtpc") || len(r.Targets) > 0 {
 		t.Errorf("targets %v:\n%s", r.Targets, r.Text())
 	}
-	r, err = Methods(context.Background(), Options{Quick: true, Only: only[:1], Classes: []string{"cifar100"},
-		Session: ort.Options{Bind: true}})
+	r, err = Measure(context.Background(), Options{Quick: true, Only: only[:1], Classes: []string{"cifar100"},
+		Session: ort.Options{Bind: true}}, Methods)
 	if err != nil || !strings.Contains(r.Title, "100 classes") || cell(t, r, 0, 0, "products") <= 0 {
 		t.Errorf("%v:\n%s", err, r.Text())
 	}
-	if _, err := Methods(context.Background(), Options{Only: []string{"fedmagic"}}); err == nil {
+	if _, err := Measure(context.Background(), Options{Only: []string{"fedmagic"}}, Methods); err == nil {
 		t.Error("an unknown method was measured")
 	}
 }

@@ -10,7 +10,6 @@ import (
 	"math"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strconv"
 
@@ -26,35 +25,22 @@ import (
 
 const featureRounds = 5
 
-// firstThreads returns the first number of threads, or one per core.
-func (o Options) firstThreads() int {
-	if len(o.Threads) > 0 {
-		return o.Threads[0]
-	}
-	return runtime.NumCPU()
-}
-
 // Features measures full-size image towers with random weights in the way that image features are computed: parallel
 // calls of one thread, each with a batch of images, through the tower up to the image feature. These calls take turns
 // with a bare matrix product. On a device it measures what a run does there: from pixels in memory, and from image
 // files. Quick measures RN50 and ViT-B/32 only.
-func Features(ctx context.Context, options Options) (report Report, err error) {
-	threads := options.firstThreads()
-	if options, _, err = options.complete(); err != nil {
-		return report, err
-	}
-
-	names := []string{"rn50", "vit-b32", "rn101", "vit-b16"}
-	if options.Quick {
+func Features(ctx context.Context, m *Measurement) error {
+	threads, names := m.firstThreads(), []string{"rn50", "vit-b32", "rn101", "vit-b16"}
+	if m.Quick {
 		names = names[:2]
 	}
 
-	if options.Session.OnDevice() {
-		return options.deviceFeatures(ctx, names, threads)
+	if m.Session.OnDevice() {
+		return m.deviceFeatures(ctx, names, threads)
 	}
 
-	options.Session.Prepack = false
-	report.Title = fmt.Sprintf("image features: batches of %d images, random weights, %d calls of one thread side by "+
+	m.Session.Prepack = false
+	m.Title = fmt.Sprintf("image features: batches of %d images, random weights, %d calls of one thread side by "+
 		"side, %s", features.BatchOnCPU, threads, platform())
 	results := Table{
 		Columns: []string{"image tower", "images/s", "GFLOP an image", "GFLOP/s", "of GEMM", "in products"},
@@ -62,24 +48,24 @@ func Features(ctx context.Context, options Options) (report Report, err error) {
 			"[1024,1024], the median over turns; in products is the part of ONNX Runtime's time"}}
 
 	for _, name := range names {
-		ofGEMM, err := options.imageTower(ctx, name, clip.Vision{VisionArch: fullBackbones[name]}, threads, &results)
+		ofGEMM, err := m.imageTower(ctx, name, clip.Vision{VisionArch: fullBackbones[name]}, threads, &results)
 		if err != nil {
-			return report, fmt.Errorf("%s: %w", name, err)
+			return fmt.Errorf("%s: %w", name, err)
 		}
-		report.target("rate of "+name+", in percent of GEMM", wantProducts, ofGEMM, ofGEMM >= wantProducts)
+		m.atLeast("rate of "+name+", in percent of GEMM", wantProducts, ofGEMM)
 	}
 
-	report.Tables = []Table{results}
-	return report, nil
+	m.Tables = []Table{results}
+	return nil
 }
 
 // pictureSizes are the sizes of the image files that a device's features are measured with.
 var pictureSizes = [][2]int{{256, 256}, {500, 375}}
 
 // deviceFeatures is Features on a device, where so many cores decode.
-func (o Options) deviceFeatures(ctx context.Context, names []string, cores int) (report Report, err error) {
-	report.Title = fmt.Sprintf("image features on %d devices (%s): random weights, %d cores decode, %s",
-		max(1, o.Session.Devices), o.Session.WithProvider().Provider, cores, platform())
+func (m *Measurement) deviceFeatures(ctx context.Context, names []string, cores int) error {
+	m.Title = fmt.Sprintf("image features on %d devices (%s): random weights, %d cores decode, %s",
+		max(1, m.Session.Devices), m.Session.WithProvider().Provider, cores, platform())
 	results := Table{Columns: []string{"image tower", "precision", "images a call", "images/s"},
 		Notes: []string{"images/s from packed pixels in memory, with their copy to the device; from JPEG files with " +
 			"reading, decoding and preprocessing, as in a run; decoded is the rate if encoding took no time"}}
@@ -89,25 +75,19 @@ func (o Options) deviceFeatures(ctx context.Context, names []string, cores int) 
 	}
 
 	for _, name := range names {
-		if err := o.deviceTower(ctx, name, fullBackbones[name], cores, &results); err != nil {
-			return report, fmt.Errorf("%s: %w", name, err)
+		if err := m.deviceTower(ctx, name, fullBackbones[name], cores, &results); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
 		}
 	}
 
-	report.Tables = []Table{results}
-	return report, nil
+	m.Tables = []Table{results}
+	return nil
 }
 
 // deviceTower measures the features of a tower in each precision.
-func (o Options) deviceTower(ctx context.Context, name string, arch clip.VisionArch, cores int, results *Table) (
-	err error) {
-	dir, remove, err := scratch("600 MB")
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, remove()) }()
-
-	w := stored{}
+func (m *Measurement) deviceTower(ctx context.Context, name string, arch clip.VisionArch, cores int,
+	results *Table) error {
+	dir, w := filepath.Join(m.dir, name), stored{}
 	if err := w.draw(dir, "image.safetensors", arch.Shapes(), arch.Width, arch.Layers); err != nil {
 		return err
 	}
@@ -116,14 +96,14 @@ func (o Options) deviceTower(ctx context.Context, name string, arch clip.VisionA
 		Text: clip.TextArch{EmbedDim: arch.EmbedDim}, Preprocess: preprocess.CLIP(arch.Image),
 		Towers: random{vision: clip.Vision{VisionArch: arch}, weights: w}}}
 	precisions := ort.Precisions()
-	if o.Session.WithProvider().Provider == ort.CPU {
+	if m.Session.WithProvider().Provider == ort.CPU {
 		precisions = precisions[:1]
 	}
 
 	for _, precision := range precisions {
-		x := features.Extractor{Session: o.Session, Workers: cores, Sessions: &features.Sessions{}}
+		x := features.Extractor{Session: m.Session, Workers: cores, Sessions: &features.Sessions{}}
 		x.Session.Precision = precision
-		err := o.deviceRates(ctx, precision, x, request, dir, results)
+		err := m.deviceRates(ctx, precision, x, request, dir, results)
 		if err := errors.Join(err, x.Sessions.Close()); err != nil {
 			return err
 		}
@@ -229,28 +209,22 @@ func drawPixels(v clip.Vision, images int) tensor.Map {
 	return tensor.Map{bundle.PixelsInput: method.Draw(seed, 0, "pixels", []int{images, 3, v.Image, v.Image}, 1)}
 }
 
-func (o Options) imageTower(ctx context.Context, name string, vision clip.Vision, threads int, results *Table) (
+func (m *Measurement) imageTower(ctx context.Context, name string, vision clip.Vision, threads int, results *Table) (
 	ofGEMM float64, err error) {
-	dir, remove, err := scratch("600 MB")
-	if err != nil {
-		return 0, err
-	}
-	defer func() { err = errors.Join(err, remove()) }()
-
-	w := stored{}
+	dir, w := filepath.Join(m.dir, name), stored{}
 	if err := w.draw(dir, "image.safetensors", vision.Shapes(), vision.Width, vision.Layers); err != nil {
 		return 0, err
 	}
 
-	profile, session := filepath.Join(dir, "profile"), o.session(1)
+	profile, session := filepath.Join(dir, "profile"), m.session(1)
 	session.WeightsDir, session.Profile = dir, profile
 	var open opened
 	many := open.products(pixelsThrough(vision, w, features.BatchOnCPU, session))
-	square := open.products(squareProduct(o.session(threads)))
+	square := open.products(squareProduct(m.session(threads)))
 	tower := &contestant{what: name, slow: true, run: parallel(threads, threads, many.run),
 		flops: float64(threads) * many.flops}
 	if err = open.err; err == nil {
-		err = o.interleave(ctx, "features of "+name, featureRounds, 5, tower, &square.contestant)
+		err = m.interleave(ctx, "features of "+name, featureRounds, 5, tower, &square.contestant)
 	}
 
 	if open.close(&err); err != nil { // a profile is complete when its session is closed

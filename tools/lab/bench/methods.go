@@ -30,53 +30,41 @@ const (
 
 // Methods measures a client's training of one step with every base method, and with every wrapper over promptfl, on the
 // first class list and full-size towers with random weights, or with Quick on towers of one and two blocks.
-func Methods(ctx context.Context, options Options) (report Report, err error) {
-	threads := options.firstThreads()
-	options, lists, err := options.complete()
-	if err != nil {
-		return report, err
-	}
-
-	classes := lists[0].classes.Names()
-	options.Session, options.Workers = options.session(threads), max(1, options.Workers)
-	image := cmp.Or(options.Image, "vit-b32")
+func Methods(ctx context.Context, m *Measurement) error {
+	threads, classes := m.firstThreads(), m.lists[0].classes.Names()
+	m.Session, m.Workers = m.session(threads), max(1, m.Workers)
+	image := cmp.Or(m.Image, "vit-b32")
 	text, vision, err := fullTowers(image)
-	if options.Quick {
+	if m.Quick {
 		image, text, err = "two blocks", oneBlock, nil
 		text.EmbedDim = 64 // the axes of ggtpc take seconds of 512 dimensions
 		vision = clip.VisionArch{Width: 64, Layers: 2, Heads: 2, Patch: 32, Image: 64, EmbedDim: text.EmbedDim}
 	}
 
 	if err != nil {
-		return report, err
+		return err
 	}
 
 	todo := methods.Table()
-	if len(options.Only) > 0 {
+	if len(m.Only) > 0 {
 		todo = nil
 	}
 
-	for _, name := range options.Only {
+	for _, name := range m.Only {
 		d, err := methods.Find(name)
 		if err != nil {
-			return report, err
+			return err
 		}
 		todo = append(todo, d)
 	}
 
-	dir, remove, err := scratch("1.6 GB")
+	tower, err := randomTower("random", text, vision, m.dir)
 	if err != nil {
-		return report, err
-	}
-	defer func() { err = errors.Join(err, remove()) }()
-
-	tower, err := randomTower("random", text, vision, dir)
-	if err != nil {
-		return report, err
+		return err
 	}
 
 	tower.tokens = nil // methods put words beside class names
-	report.Title = fmt.Sprintf("a client's turn of one step: %d images, %d classes, random weights of a text tower of "+
+	m.Title = fmt.Sprintf("a client's turn of one step: %d images, %d classes, random weights of a text tower of "+
 		"width %d and %s, %d threads, %s", batch, len(classes), text.Width, image, threads, platform())
 	results := Table{Columns: []string{"method", "ms (min-max)", "products", "backbone MB", "worker MB",
 		"beside products, of the turn"}, Notes: []string{"times are medians, with ONNX Runtime's profiler; " +
@@ -84,15 +72,15 @@ func Methods(ctx context.Context, options Options) (report Report, err error) {
 		"promptfl; other is outside ONNX Runtime; backbone MB are there once for all workers, worker MB in each"}}
 
 	for i, d := range todo {
-		options.Progress("methods", i, len(todo))
+		m.Progress("methods", i, len(todo))
 		name := d.Name
 		if d.Wrapper() {
 			name = "+ " + name
 		}
 
-		row, share, err := options.method(ctx, tower, d, classes, filepath.Join(dir, d.Name))
+		row, share, err := m.method(ctx, tower, d, classes, filepath.Join(m.dir, d.Name))
 		if ctx.Err() != nil {
-			return report, ctx.Err()
+			return ctx.Err()
 		}
 
 		if err != nil {
@@ -101,14 +89,14 @@ func Methods(ctx context.Context, options Options) (report Report, err error) {
 		}
 
 		results.add(append([]any{name}, row...)...)
-		if share < wantProducts && !options.Quick {
-			report.target("share of products of "+name+", in percent", wantProducts, share, share >= wantProducts)
+		if share < wantProducts && !m.Quick {
+			m.atLeast("share of products of "+name+", in percent", wantProducts, share)
 		}
 	}
 
-	options.Progress("methods", len(todo), len(todo))
-	report.Tables = []Table{results}
-	return report, nil
+	m.Progress("methods", len(todo), len(todo))
+	m.Tables = []Table{results}
+	return nil
 }
 
 // method measures one method. It returns a row without the method's name, and the percent of the time in products.

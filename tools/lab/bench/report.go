@@ -60,9 +60,14 @@ type Target struct {
 	Met  bool    `json:"met"`
 }
 
-// target adds a target.
-func (r *Report) target(what string, want, got float64, met bool) {
-	r.Targets = append(r.Targets, Target{what, want, got, met})
+// atLeast adds a target that a larger number meets too.
+func (r *Report) atLeast(what string, want, got float64) {
+	r.Targets = append(r.Targets, Target{what, want, got, got >= want})
+}
+
+// atMost adds a target that a smaller number meets too.
+func (r *Report) atMost(what string, want, got float64) {
+	r.Targets = append(r.Targets, Target{what, want, got, got <= want})
 }
 
 // Text returns the report for a terminal.

@@ -26,24 +26,20 @@ const wantTurns = 3
 
 // CompareSimulator measures a simulation of PromptFL and the same one in Flower or pfl-research in turns: on a text
 // tower of the size of the demo's and on ViT-B/16's, both with random weights, and with clients that compute nothing.
-// The opponent runs in the given Python interpreter. The working folder must be a checkout of the source.
-func CompareSimulator(ctx context.Context, options Options, name, python string) (report Report, err error) {
-	if options.Backbone != nil {
-		return report, errors.New("--against measures random weights: leave --backbone out")
-	}
-
-	options.Workers = options.firstThreads()
-	if options, _, err = options.complete(); err != nil {
-		return report, err
+// The opponent, Options.Against, runs in Options.Python. The working folder must be a checkout of the source.
+func CompareSimulator(ctx context.Context, m *Measurement) error {
+	if m.Backbone != nil {
+		return errors.New("--against measures random weights: leave --backbone out")
 	}
 
 	demo, err := bundle.Find("tiny-vit-b16")
 	if err != nil {
-		return report, err
+		return err
 	}
 
-	tiny, large, empty := 1500, 20, 50
-	if options.Quick {
+	m.Workers = m.firstThreads()
+	name, tiny, large, empty := m.Against, 1500, 20, 50
+	if m.Quick {
 		tiny, large, empty = 50, 2, 10
 	}
 
@@ -53,11 +49,11 @@ func CompareSimulator(ctx context.Context, options Options, name, python string)
 		"prompts differ after a round, as a part of what the round changed"}}
 
 	nothing := Table{Columns: []string{"clients that compute nothing", "our ms of a turn", name, "ours faster"}}
-	for _, setup := range []struct {
+	for i, setup := range []struct {
 		what   string
 		arch   clip.TextArch
 		rounds int
-	}{{"tiny", demo.Text, cmp.Or(options.Rounds, tiny)}, {"ViT-B/16", options.arch, cmp.Or(options.Rounds, large)},
+	}{{"tiny", demo.Text, cmp.Or(m.Rounds, tiny)}, {"ViT-B/16", m.arch, cmp.Or(m.Rounds, large)},
 		{"", oneBlock, empty}} {
 		workload := benchmarkPFL
 		if workload.Empty = setup.what == ""; workload.Empty {
@@ -66,9 +62,9 @@ func CompareSimulator(ctx context.Context, options Options, name, python string)
 
 		workload.TestEvery = min(workload.TestEvery, setup.rounds)
 		runs := setup.rounds / workload.TestEvery
-		versus, err := options.versus(ctx, workload, setup.arch, runs, name, python)
+		versus, err := m.versus(ctx, workload, setup.arch, runs, filepath.Join(m.dir, strconv.Itoa(i)))
 		if err != nil {
-			return report, fmt.Errorf("%s: %w", cmp.Or(setup.what, "empty turns"), err)
+			return fmt.Errorf("%s: %w", cmp.Or(setup.what, "empty turns"), err)
 		}
 
 		jobs, faster := float64(workload.TestEvery*workload.Cohort), ratio(&versus.theirs, &versus.ours)
@@ -80,12 +76,11 @@ func CompareSimulator(ctx context.Context, options Options, name, python string)
 		}
 
 		if setup.what == "tiny" {
-			report.Title = fmt.Sprintf("PromptFL in %s (%s) and here (%d workers): %d clients, %d train in a round "+
+			m.Title = fmt.Sprintf("PromptFL in %s (%s) and here (%d workers): %d clients, %d train in a round "+
 				"on %d images in batches of %d, a test every %d rounds; %d cores, %s", versus.opponent.Version,
-				versus.opponent.How, options.Workers, workload.Clients, workload.Cohort, workload.Train, workload.Batch,
+				versus.opponent.How, m.Workers, workload.Clients, workload.Cohort, workload.Train, workload.Batch,
 				workload.TestEvery, runtime.NumCPU(), platform())
-			report.target("turns per second on the tiny tower, in times of "+name+"'s", wantTurns, faster,
-				faster >= wantTurns)
+			m.atLeast("turns per second on the tiny tower, in times of "+name+"'s", wantTurns, faster)
 		}
 
 		rate := func(c contestant) Number { return tenths(jobs / median(c.seconds)) }
@@ -93,8 +88,8 @@ func CompareSimulator(ctx context.Context, options Options, name, python string)
 			megabytes(versus.memory[0]), megabytes(versus.memory[1]), scientific(versus.differ))
 	}
 
-	report.Tables = []Table{turns, nothing}
-	return report, nil
+	m.Tables = []Table{turns, nothing}
+	return nil
 }
 
 // versus is a comparison of two simulations. A run of ours and theirs is workload.TestEvery rounds.
@@ -105,22 +100,16 @@ type versus struct {
 	differ       float64  // of the prompts after a round, as a part of what the round changed
 }
 
-// versus measures so many runs of a workload. A first round, which compiles, does not count.
-func (o Options) versus(ctx context.Context, workload workload, arch clip.TextArch, runs int, name,
-	python string) (versus versus, err error) {
-	dir, remove, err := scratch("400 MB")
-	if err != nil {
-		return versus, err
-	}
-	defer func() { err = errors.Join(err, remove()) }()
-
-	tower, err := randomTower(name, arch, clip.VisionArch{}, dir)
+// versus measures so many runs of a workload, whose files lie in dir. A first round, which compiles, does not count.
+func (o Options) versus(ctx context.Context, workload workload, arch clip.TextArch, runs int, dir string) (
+	versus versus, err error) {
+	tower, err := randomTower(o.Against, arch, clip.VisionArch{}, dir)
 	if err != nil {
 		return versus, err
 	}
 
 	if !workload.Empty {
-		if versus.differ, err = o.agree(ctx, workload, tower, name, python); err != nil {
+		if versus.differ, err = o.agree(ctx, workload, tower); err != nil {
 			return versus, err
 		}
 	}
@@ -139,7 +128,7 @@ func (o Options) versus(ctx context.Context, workload workload, arch clip.TextAr
 	defer open.close(&err)
 	ours := o.simulate(ctx, experiment, filepath.Join(dir, "run"), workload.Empty)
 	open.add(ours.close, nil)
-	if versus.opponent, err = startOpponent(ctx, opponents[name], python, dir, strconv.Itoa(o.Workers)); err != nil {
+	if versus.opponent, err = o.startSimulator(ctx, dir); err != nil {
 		return versus, err
 	}
 
@@ -149,7 +138,7 @@ func (o Options) versus(ctx context.Context, workload workload, arch clip.TextAr
 	}
 
 	for i := range runs + 1 {
-		o.Progress("rounds beside "+name, i, runs+1)
+		o.Progress("rounds beside "+o.Against, i, runs+1)
 		for k, side := range []struct {
 			*contestant
 			rounds func(int) error
@@ -176,12 +165,12 @@ func (o Options) versus(ctx context.Context, workload workload, arch clip.TextAr
 		}
 	}
 
-	o.Progress("rounds beside "+name, runs+1, runs+1)
+	o.Progress("rounds beside "+o.Against, runs+1, runs+1)
 	return versus, nil
 }
 
 // agree runs one round of four clients in both simulations and returns the distance of the merged prompts.
-func (o Options) agree(ctx context.Context, w workload, tower *tower, name, python string) (differ float64, err error) {
+func (o Options) agree(ctx context.Context, w workload, tower *tower) (differ float64, err error) {
 	w.Clients, w.Cohort, w.Rounds = 4, 4, 1
 	experiment, err := w.experiment(tower)
 	if err == nil {
@@ -203,7 +192,7 @@ func (o Options) agree(ctx context.Context, w workload, tower *tower, name, pyth
 		return 0, err
 	}
 
-	their, err := startOpponent(ctx, opponents[name], python, tower.dir, strconv.Itoa(o.Workers))
+	their, err := o.startSimulator(ctx, tower.dir)
 	if err != nil {
 		return 0, err
 	}
@@ -223,8 +212,13 @@ func (o Options) agree(ctx context.Context, w workload, tower *tower, name, pyth
 	got.Axpy(-1, first["shared/ctx"])
 	if differ = distance(got, want); differ > 1e-3 {
 		return 0, fmt.Errorf("the prompts after a round differ by %.1g of what it changed: %s does other work", differ,
-			name)
+			o.Against)
 	}
 
 	return differ, nil
+}
+
+// startSimulator starts the opponent on the workload in dir.
+func (o Options) startSimulator(ctx context.Context, dir string) (*opponent, error) {
+	return startOpponent(ctx, opponents[o.Against], o.Python, dir, strconv.Itoa(o.Workers))
 }

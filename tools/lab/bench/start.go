@@ -3,7 +3,6 @@ package bench
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -43,34 +42,24 @@ var startParts = []struct{ part, column string }{{"", "program, configuration"},
 // Start starts Options.Program as a user does, with the bundled ViT-B/16 and with a full-size ViT-B/16 of random
 // weights (or Options.Backbone), and measures the seconds from the start of the process to the end of the first
 // client's first training step: of a first start with empty caches, and of later ones (medians).
-func Start(ctx context.Context, options Options) (report Report, err error) {
-	if options, _, err = options.complete(); err != nil {
-		return report, err
-	}
-
-	dir, remove, err := scratch("2 GB")
-	if err != nil {
-		return report, err
-	}
-	defer func() { err = errors.Join(err, remove()) }()
-
-	full := filepath.Join(dir, "vit-b16")
-	if options.Backbone != nil {
-		full = options.Backbone.Dir
+func Start(ctx context.Context, m *Measurement) error {
+	full := filepath.Join(m.dir, "vit-b16")
+	if m.Backbone != nil {
+		full = m.Backbone.Dir
 	} else {
-		options.Progress("random weights", 0, 1)
-		if err := writeBundle(dir, full, options.arch, fullBackbones["vit-b16"]); err != nil {
-			return report, fmt.Errorf("random weights: %w", err)
+		m.Progress("random weights", 0, 1)
+		if err := writeBundle(m.dir, full, m.arch, fullBackbones["vit-b16"]); err != nil {
+			return fmt.Errorf("random weights: %w", err)
 		}
-		options.Progress("random weights", 1, 1)
+		m.Progress("random weights", 1, 1)
 	}
 
 	later := 7
-	if options.Quick {
+	if m.Quick {
 		later = 1
 	}
 
-	report.Title = "seconds from the start of the program to the end of the first training step; " + platform()
+	m.Title = "seconds from the start of the program to the end of the first training step; " + platform()
 	table := Table{Columns: []string{"backbone", "start", "s to the first step"},
 		Notes: []string{"later starts find image features, texts and hashes of weights in the caches; their times " +
 			"are medians"}}
@@ -82,19 +71,19 @@ func Start(ctx context.Context, options Options) (report Report, err error) {
 		name, bundle string
 		tokens       int
 	}{{"tiny-vit-b16", "tiny-vit-b16", 4}, {filepath.Base(full), full, 16}} {
-		s := start{options: options, dir: filepath.Join(dir, fmt.Sprint("start-", i)),
+		s := start{program: m.Program, dir: filepath.Join(m.dir, fmt.Sprint("start-", i)),
 			config: fmt.Sprintf(startConfig, backbone.bundle, backbone.tokens)}
 		var all [][]float64
 		for k := range 1 + later {
-			options.Progress("starts with "+backbone.name, k, 1+later)
+			m.Progress("starts with "+backbone.name, k, 1+later)
 			one, err := s.once(ctx)
 			if err != nil {
-				return report, fmt.Errorf("%s: %w", backbone.name, err)
+				return fmt.Errorf("%s: %w", backbone.name, err)
 			}
 			all = append(all, one)
 		}
 
-		options.Progress("starts with "+backbone.name, 1+later, 1+later)
+		m.Progress("starts with "+backbone.name, 1+later, 1+later)
 		for _, start := range []struct {
 			start string
 			times [][]float64
@@ -108,15 +97,14 @@ func Start(ctx context.Context, options Options) (report Report, err error) {
 		}
 	}
 
-	report.Tables = []Table{table}
-	return report, nil
+	m.Tables = []Table{table}
+	return nil
 }
 
 // start starts the program again and again with the same configuration and caches.
 type start struct {
-	options     Options
-	dir, config string
-	starts      int
+	program, dir, config string
+	starts               int
 }
 
 // once starts the program, waits for its end, and returns the seconds to the first step and those of startParts.
@@ -132,7 +120,7 @@ func (s *start) once(ctx context.Context) ([]float64, error) {
 
 	s.starts++
 	out := filepath.Join(s.dir, fmt.Sprint("run-", s.starts))
-	command := exec.CommandContext(ctx, s.options.Program, "run", file, "--quiet", "--out", out)
+	command := exec.CommandContext(ctx, s.program, "run", file, "--quiet", "--out", out)
 	for _, name := range []string{"XDG_CACHE_HOME", "HOME", "LocalAppData"} { // folders of caches on all systems
 		command.Env = append(command.Environ(), name+"="+cache)
 	}
@@ -145,7 +133,7 @@ func (s *start) once(ctx context.Context) ([]float64, error) {
 	command.Stderr = &said
 	began := time.Now()
 	if err := command.Run(); err != nil {
-		return nil, fmt.Errorf("%s: %w: %s", s.options.Program, err, strings.TrimSpace(said.String()))
+		return nil, fmt.Errorf("%s: %w: %s", s.program, err, strings.TrimSpace(said.String()))
 	}
 
 	provenance, err := runfolder.ReadProvenance(out)

@@ -15,13 +15,13 @@ const svdUploads = 10
 // SVD measures what FedPHA's Table 3 and SDFed's Table 5 time, for every projector and for shared prompts of 16 and of
 // 8 tokens of width 512: the decomposition of the shared prompt with the choice of directions, its gradient, the
 // projection of a private prompt of the same length, and the server's mean over ten clients.
-func SVD(ctx context.Context, options Options) (report Report, err error) {
+func SVD(ctx context.Context, m *Measurement) error {
 	const width, rho = 512, 0.8
 	table := Table{Columns: []string{"tokens", "projector", "ms decomposition", "ms gradient", "ms projection",
 		"ms aggregation"}, Notes: []string{fmt.Sprintf("in Go, on one core; prompts of width %d are random, "+
 		"the ratio is %g, the aggregation of %d clients; medians", width, rho, svdUploads)}}
 	rounds := 30
-	if options.Quick {
+	if m.Quick {
 		rounds = 5
 	}
 
@@ -38,12 +38,12 @@ func SVD(ctx context.Context, options Options) (report Report, err error) {
 			by := projection.OfPrompt{Projector: kind, Ratio: rho, Gradient: "through"}
 			factors, vjp, err := by.Factors(shared)
 			if err != nil {
-				return report, err
+				return err
 			}
 
 			projector, err := projection.Project(shared, kind, rho)
 			if err != nil {
-				return report, err
+				return err
 			}
 
 			timed := func(what string, run func() error) *contestant {
@@ -63,9 +63,8 @@ func SVD(ctx context.Context, options Options) (report Report, err error) {
 				return nil
 			})}
 
-			if err := options.interleave(ctx, fmt.Sprintf("%s, %d tokens", kind, tokens), rounds, 1,
-				all...); err != nil {
-				return report, err
+			if err := m.interleave(ctx, fmt.Sprintf("%s, %d tokens", kind, tokens), rounds, 1, all...); err != nil {
+				return err
 			}
 
 			row := []any{tokens, kind}
@@ -77,7 +76,7 @@ func SVD(ctx context.Context, options Options) (report Report, err error) {
 		}
 	}
 
-	report.Title = "SVD, projector and aggregation of FedPHA and SDFed; " + platform()
-	report.Tables = []Table{table}
-	return report, nil
+	m.Title = "SVD, projector and aggregation of FedPHA and SDFed; " + platform()
+	m.Tables = []Table{table}
+	return nil
 }

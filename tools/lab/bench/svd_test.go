@@ -10,7 +10,7 @@ import (
 
 // Every projector has a row for both lengths of prompts, and all times are measured.
 func TestSVD(t *testing.T) {
-	r, err := SVD(context.Background(), Options{Quick: true, Progress: func(string, int, int) {}})
+	r, err := Measure(context.Background(), Options{Quick: true}, SVD)
 	goldentest.NoError(t, err)
 	rows := r.Tables[0].Rows
 	if want := 2 * len(projection.Kinds()); len(rows) != want {

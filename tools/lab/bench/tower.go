@@ -2,7 +2,6 @@ package bench
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -35,41 +34,26 @@ type tower struct {
 	plain  bool // use the plain form over the whole context
 }
 
-// openTower opens the tower to measure. remove deletes the tower's temporary files.
-func openTower(options Options) (result *tower, remove func() error, err error) {
-	if model := options.Backbone; model != nil {
-		words, err := model.Tokenizer()
-		if err != nil {
-			return result, nil, err
-		}
-		weights, ok := converted.Weights(model)
-		if !ok {
-			return result, nil,
-				fmt.Errorf("bundle %s holds exported towers, of which the plain form is not known: take "+
-					"one that promptfed convert made", model.Name)
-		}
-		return &tower{Backbone: experiment.Backbone{Bundle: model}, dir: model.WeightsDir(), weights: weights,
-			sos: words.SOS(), tokens: model.ClassTokens}, func() error { return nil }, nil
+// tower opens the tower to measure.
+func (m *Measurement) tower() (*tower, error) {
+	model := m.Backbone
+	if model == nil {
+		return randomTower("random", m.arch, clip.VisionArch{}, m.dir)
 	}
 
-	dir, remove, err := scratch("200 MB")
+	words, err := model.Tokenizer()
 	if err != nil {
-		return result, nil, err
+		return nil, err
 	}
 
-	if result, err = randomTower("random", options.arch, clip.VisionArch{}, dir); err != nil {
-		err = errors.Join(err, remove())
+	weights, ok := converted.Weights(model)
+	if !ok {
+		return nil, fmt.Errorf("bundle %s holds exported towers, of which the plain form is not known: take one that "+
+			"promptfed convert made", model.Name)
 	}
 
-	return result, remove, err
-}
-
-// scratch makes a temporary folder for random weights.
-func scratch(room string) (dir string, remove func() error, err error) {
-	if dir, err = os.MkdirTemp("", "promptfed-bench-"); err != nil {
-		err = fmt.Errorf("a folder for random weights: %w; set TMPDIR to a folder with room for %s", err, room)
-	}
-	return dir, func() error { return os.RemoveAll(dir) }, err
+	return &tower{Backbone: experiment.Backbone{Bundle: model}, dir: model.WeightsDir(), weights: weights,
+		sos: words.SOS(), tokens: model.ClassTokens}, nil
 }
 
 // randomTower returns a tower with the classes of package clip and with random weights, which it writes to dir.
@@ -98,7 +82,7 @@ func fullSize(name string, arch clip.TextArch, vision clip.VisionArch, words *bu
 	}
 
 	if err != nil {
-		return nil, fmt.Errorf("random weights: %w; set TMPDIR to a folder with room for 1.6 GB", err)
+		return nil, fmt.Errorf("random weights: %w; set TMPDIR to a folder with room for 2 GB", err)
 	}
 
 	b := &bundle.Bundle{Name: name, Text: arch, Vision: vision, LogitScale: 100, Dir: words.Dir,
@@ -215,8 +199,12 @@ func draw(m tensor.Map, shapes map[string][]int, width, layers int) {
 	}
 }
 
-// draw writes random weights of the given shapes into a file of dir.
+// draw writes random weights of the given shapes into a file of dir, which it makes.
 func (s stored) draw(dir, file string, shapes map[string][]int, width, layers int) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+
 	m := tensor.Map{}
 	draw(m, shapes, width, layers)
 	path := filepath.Join(dir, file)

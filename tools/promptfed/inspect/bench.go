@@ -21,8 +21,6 @@ type benchFlags struct {
 	experiment, methods, features bool
 	start, svd                    bool
 	memory                        float64
-	against, python               string
-	clients                       []int
 	set                           []string
 	result                        *cli.Printer
 }
@@ -71,14 +69,14 @@ func benchCommand() *cobra.Command {
 	command.Flags().IntVar(&flags.Rounds, "rounds", 0,
 		"rounds after a first one that compiles: of --experiment (default 3), or "+
 			"of --against flower and pfl (default 1500 on a tiny text tower, 20 on ViT-B/16's)")
-	command.Flags().StringVar(&flags.against, "against", "",
+	command.Flags().StringVar(&flags.Against, "against", "",
 		"compare with an opponent in Python (needs a source checkout): "+
 			"pytorch, steps written by hand, on a GPU also features and three precisions; or a simulation in flower "+
 			"or pfl (pfl-research)")
 
-	command.Flags().StringVar(&flags.python, "python", "python3", "Python interpreter for --against, with the "+
+	command.Flags().StringVar(&flags.Python, "python", "python3", "Python interpreter for --against, with the "+
 		"opponent's packages")
-	command.Flags().IntSliceVar(&flags.clients, "batch-clients", nil,
+	command.Flags().IntSliceVar(&flags.Clients, "batch-clients", nil,
 		"measure the steps of this many clients in one call, "+
 			"such as 1,8,32 (runtime.batch_clients)")
 	command.Flags().StringArrayVar(&flags.set, "set", nil,
@@ -124,34 +122,34 @@ func (f benchFlags) run(cmd *cobra.Command) error {
 	return f.result.Print(r, r.Text())
 }
 
-func (f benchFlags) measure(ctx context.Context) (bench.Report, error) {
+func (f benchFlags) measure(ctx context.Context) (report bench.Report, err error) {
+	what := bench.Run
 	switch {
-	case f.against == "pytorch":
-		return bench.ComparePyTorch(ctx, f.Options, f.python)
-	case f.against == "flower", f.against == "pfl":
-		return bench.CompareSimulator(ctx, f.Options, f.against, f.python)
-	case f.against != "":
-		return bench.Report{}, cli.Usagef("--against %s: the opponent is pytorch, flower or pfl; name the Python "+
-			"interpreter with --python, as in --against pytorch --python %s", f.against, f.against)
-	case len(f.clients) > 0:
-		return bench.Clients(ctx, f.Options, f.clients)
+	case f.Against == "pytorch":
+		what = bench.ComparePyTorch
+	case f.Against == "flower", f.Against == "pfl":
+		what = bench.CompareSimulator
+	case f.Against != "":
+		return report, cli.Usagef("--against %s: the opponent is pytorch, flower or pfl; name the Python "+
+			"interpreter with --python, as in --against pytorch --python %s", f.Against, f.Against)
+	case len(f.Clients) > 0:
+		what = bench.Clients
 	case f.start:
-		var err error
 		if f.Program, err = os.Executable(); err != nil {
-			return bench.Report{}, err
+			return report, err
 		}
-		return bench.Start(ctx, f.Options)
+		what = bench.Start
 	case f.methods:
-		return bench.Methods(ctx, f.Options)
+		what = bench.Methods
 	case f.svd:
-		return bench.SVD(ctx, f.Options)
+		what = bench.SVD
 	case f.features:
-		return bench.Features(ctx, f.Options)
+		what = bench.Features
 	case f.experiment && len(f.Only) > 1:
-		return bench.Report{}, cli.Usagef("--experiment runs one method, not --only %s", strings.Join(f.Only, ","))
+		return report, cli.Usagef("--experiment runs one method, not --only %s", strings.Join(f.Only, ","))
 	case f.experiment:
-		return bench.Experiment(ctx, f.Options)
+		what = bench.Experiment
 	}
 
-	return bench.Run(ctx, f.Options)
+	return bench.Measure(ctx, f.Options, what)
 }

@@ -5,9 +5,10 @@ import (
 	"testing"
 
 	"promptfed/runtime/goldentest"
+	"promptfed/tools/lab/bench"
 )
 
 func TestBenchRefusesUnknownOpponents(t *testing.T) {
-	_, err := benchFlags{against: "python3"}.measure(context.Background())
+	_, err := benchFlags{Options: bench.Options{Against: "python3"}}.measure(context.Background())
 	goldentest.WantError(t, err, "pytorch, flower or pfl", "--against pytorch --python python3")
 }
