@@ -94,7 +94,7 @@ func accuracies(ctx context.Context, b *bundle.Bundle, set *data.Set, workers in
 	right, total := make([]int, len(domains)), make([]int, len(domains))
 	for i, x := range set.Test {
 		total[x.Domain]++
-		if nearest(images.Row(i).Data, prompts) == x.Label {
+		if nearest(images.Row(i), prompts) == x.Label {
 			right[x.Domain]++
 		}
 	}
@@ -108,8 +108,8 @@ func accuracies(ctx context.Context, b *bundle.Bundle, set *data.Set, workers in
 	return out, nil
 }
 
-// classFeatures returns the unit text features of the classes.
-func classFeatures(ctx context.Context, backbone *bundle.Bundle, classes []string) (out [][]float32, err error) {
+// classFeatures returns the unit text features [C,D] of the classes.
+func classFeatures(ctx context.Context, backbone *bundle.Bundle, classes []string) (*tensor.Tensor, error) {
 	texts := convert.Slice(classes, func(c string) string { return word(zeroShot, c) })
 	g := graph.New()
 	node, err := backbone.Sentences(g, texts)
@@ -125,24 +125,16 @@ func classFeatures(ctx context.Context, backbone *bundle.Bundle, classes []strin
 
 	got, err := ort.RunOnce(ctx, model, ort.Options{WeightsDir: backbone.WeightsDir()},
 		tensor.Map{"one": tensor.Of([]float32{1}, 1)})
-	if err != nil {
-		return nil, err
-	}
-
-	for i := range classes {
-		out = append(out, got["features"].Row(i).Data)
-	}
-
-	return out, nil
+	return got["features"], err
 }
 
 // nearest returns the index of the row with the largest inner product with x, the first among equals.
-func nearest(x []float32, rows [][]float32) int {
+func nearest(x, rows *tensor.Tensor) int {
 	best, most := 0, float32(-2)
-	for i, r := range rows {
+	for i := range rows.Shape[0] {
 		dot := float32(0)
-		for k, v := range r {
-			dot += v * x[k]
+		for k, v := range rows.Row(i).Data {
+			dot += v * x.Data[k]
 		}
 		if dot > most {
 			best, most = i, dot

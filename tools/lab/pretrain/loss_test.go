@@ -136,20 +136,18 @@ func TestTargets(t *testing.T) {
 }
 
 // Fresh weights of width 8 and 2 blocks: attention 1/√8, residual layers that over √4, the feed-forward layer
-// 1/√16; torch's default for 3·4² and for 3·5² inputs; gains and biases none.
+// 1/√16; torch's default for 3·4² and for 3·5² inputs; attention pooling 1/√8; gains and biases none.
 func TestDeviations(t *testing.T) {
 	for name, want := range map[string]float64{"token_embedding.weight": 0.02, "positional_embedding": 0.01,
 		"visual.proj": 1 / math.Sqrt(8), "text_projection": 1 / math.Sqrt(8),
 		"transformer.resblocks.0.attn.in_proj_weight":  1 / math.Sqrt(8),
 		"transformer.resblocks.0.attn.out_proj.weight": 1 / math.Sqrt(32),
-		"transformer.resblocks.0.mlp.c_fc.weight":      1. / 4, "visual.conv1.weight": 1. / 12, "ln_final.weight": 0} {
-		if got := deviation(name, 8, 2, 4); !(math.Abs(got-want) <= 1e-15) {
+		"transformer.resblocks.0.mlp.c_fc.weight":      1. / 4, "visual.conv1.weight": 1. / 12, "ln_final.weight": 0,
+		"visual.layer1.0.conv2.weight": 1. / 15, "visual.attnpool.c_proj.weight": 1 / math.Sqrt(8)} {
+		shape := map[string][]int{"visual.conv1.weight": {8, 3, 4, 4}, "visual.layer1.0.conv2.weight": {7, 3, 5, 5},
+			"visual.attnpool.c_proj.weight": {7, 8}}[name]
+		if got := deviation(name, shape, 8, 2); !(math.Abs(got-want) <= 1e-15) {
 			t.Errorf("%s: %v, by hand %v", name, got, want)
-		}
-	}
-	for want, shape := range map[float64][]int{1. / 15: {7, 3, 5, 5}, 1. / 3: {7, 9}, 0: {7}} {
-		if got := resnetDeviation(shape); !(math.Abs(got-want) <= 1e-15) {
-			t.Errorf("%v: %v, by hand %v", shape, got, want)
 		}
 	}
 }

@@ -18,8 +18,6 @@ import (
 type Progress struct {
 	Step, Steps int // finished, total
 	Loss        float64
-	Rate        float64 // learning rate of the step
-	Scale       float64 // logit scale after the step
 	Elapsed     time.Duration
 }
 
@@ -98,11 +96,10 @@ func newTrainer(cfg Config) (*trainer, error) {
 
 	trainer := &trainer{cfg: cfg, weights: fresh(cfg.text(), cfg.image(), tok.VocabSize(), cfg.Seed),
 		moments: freshMoments(cfg.image())}
-	if err := start(cfg.Start, cfg.Take, trainer.weights, trainer.moments); err != nil {
-		return nil, err
-	}
-
 	if cfg.Start != "" {
+		if err := start(cfg.Start, cfg.Take, trainer.weights, trainer.moments); err != nil {
+			return nil, err
+		}
 		if trainer.started, err = (bundle.Hashes{}).File(context.Background(), cfg.Start, weightsFile); err != nil {
 			return nil, err
 		}
@@ -146,8 +143,7 @@ func (t *trainer) train(ctx context.Context, start time.Time, progress func(Prog
 			return err
 		}
 		if progress != nil {
-			progress(Progress{Step: t.step, Steps: t.cfg.Train.Steps, Loss: loss, Rate: t.rate(t.step - 1),
-				Scale: math.Exp(float64(t.weights[logScale].Data[0])), Elapsed: time.Since(start)})
+			progress(Progress{Step: t.step, Steps: t.cfg.Train.Steps, Loss: loss, Elapsed: time.Since(start)})
 		}
 		if every := t.cfg.Checkpoint; every > 0 && t.step%every == 0 {
 			return t.save()

@@ -30,12 +30,7 @@ func fresh(text clip.TextArch, image clip.VisionArch, vocabulary int, seed uint6
 			width, layers = image.Width, image.Layers
 		}
 
-		std := deviation(name, width, layers, image.Patch)
-		if image.ResNet() && strings.HasPrefix(name, "visual.") {
-			std = resnetDeviation(shape)
-		}
-
-		switch {
+		switch std := deviation(name, shape, width, layers); {
 		case std > 0:
 			rng := stream(seed, "weights/"+name)
 			for i := range values.Data {
@@ -55,8 +50,9 @@ func fresh(text clip.TextArch, image clip.VisionArch, vocabulary int, seed uint6
 	return weights
 }
 
-// deviation returns the standard deviation of a fresh tensor; 0 for gains and biases.
-func deviation(name string, width, layers, patch int) float64 {
+// deviation returns the standard deviation of a fresh tensor; 0 for gains and biases. That of convolutions is torch's
+// default, uniform on ±1/√fan_in; that of a ResNet's attention pooling is 1/√width, as in CLIP's published code.
+func deviation(name string, shape []int, width, layers int) float64 {
 	attention := 1 / math.Sqrt(float64(width))
 	residual := attention / math.Sqrt(2*float64(layers))
 	switch {
@@ -72,8 +68,10 @@ func deviation(name string, width, layers, patch int) float64 {
 		return residual
 	case strings.HasSuffix(name, "mlp.c_fc.weight"):
 		return 1 / math.Sqrt(2*float64(width))
-	case name == "visual.conv1.weight":
-		return 1 / math.Sqrt(3*float64(3*patch*patch)) // torch's default: uniform on ±1/√fan_in
+	case len(shape) == 4:
+		return 1 / math.Sqrt(3*float64(tensor.Size(shape[1:])))
+	case strings.HasPrefix(name, "visual.attnpool.") && len(shape) == 2:
+		return attention
 	}
 
 	return 0
@@ -110,19 +108,6 @@ func follow(moments, batch tensor.Map) {
 	}
 }
 
-// resnetDeviation returns the standard deviation of a fresh tensor of a ResNet: for convolutions that of torch's
-// default, uniform on ±1/√fan_in, for the attention pooling 1/√width, as in CLIP's published code; 0 for gains and
-// biases.
-func resnetDeviation(shape []int) float64 {
-	switch {
-	case len(shape) == 2:
-		return 1 / math.Sqrt(float64(shape[1]))
-	case len(shape) == 4:
-		return 1 / math.Sqrt(3*float64(tensor.Size(shape[1:])))
-	}
-	return 0
-}
-
 // meanOfUnreached sets the text positions beyond the length of captions, which have kept their initial random values,
 // to the mean of the last four positions that captions commonly reach. Prompts of sixteen and more tokens push class
 // names there. Captions rarely fill the last quarter of their maximal length, so it counts as unreached too.
@@ -155,10 +140,6 @@ const (
 // share a text tower at the start, prompts have similar meanings for both, which makes averages of their prompts
 // meaningful, and the second one's image tower learns from meaningful text features at once.
 func start(folder, take string, weights, moments tensor.Map) error {
-	if folder == "" {
-		return nil
-	}
-
 	path := filepath.Join(folder, weightsFile)
 	trained, _, err := safetensors.ReadFile(path)
 	if err != nil {
