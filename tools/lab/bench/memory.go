@@ -1,14 +1,11 @@
 package bench
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"fmt"
 	"os"
 	"path/filepath"
 	"runtime/debug"
-	"strconv"
 	"strings"
 	"time"
 
@@ -121,18 +118,9 @@ func watch(measure func() int64) (largest func() int64) {
 
 // procNumber reads a line "key number kB" of Linux's proc file system and returns bytes, or 0 without such a line.
 func procNumber(path, key string) int64 {
-	raw, err := os.ReadFile(path)
-	if err != nil {
-		return 0
-	}
-
-	for lines := bufio.NewScanner(bytes.NewReader(raw)); lines.Scan(); {
-		if f := strings.Fields(lines.Text()); len(f) > 1 && f[0] == key {
-			if n, err := strconv.ParseInt(f[1], 10, 64); err == nil {
-				return n << 10
-			}
-		}
-	}
-
-	return 0
+	raw, _ := os.ReadFile(path)
+	_, rest, _ := strings.Cut("\n"+string(raw), "\n"+key)
+	kilobytes := int64(0)
+	fmt.Sscan(rest, &kilobytes)
+	return kilobytes << 10
 }

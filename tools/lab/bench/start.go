@@ -197,13 +197,9 @@ func pairs(n int) []byte {
 	var out bytes.Buffer
 	var chars []rune
 	for r := '!'; len(chars) < 256; r++ {
-		switch r {
-		case '\u007f':
-			r = '\u00a1'
-		case '\u00ad':
-			r++
+		if r < '\u007f' || r > '\u00a0' && r != '\u00ad' {
+			chars = append(chars, r)
 		}
-		chars = append(chars, r)
 	}
 
 	for i := range n {

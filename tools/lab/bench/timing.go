@@ -100,11 +100,10 @@ func (o Options) interleave(ctx context.Context, label string, rounds, perRound 
 				if turn > 0 && (contestant.slow || !counted) {
 					continue
 				}
-				begin := time.Now()
-				if err := contestant.run(ctx); err != nil {
+				seconds, err := contestant.once(ctx)
+				if err != nil {
 					return fmt.Errorf("%s: %w", contestant.what, err)
 				}
-				seconds := time.Since(begin).Seconds()
 				if counted {
 					contestant.seconds = append(contestant.seconds, max(1, contestant.scale)*seconds)
 				} else {

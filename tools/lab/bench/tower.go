@@ -6,7 +6,6 @@ import (
 	"math"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -16,6 +15,7 @@ import (
 	"promptfed/models/bundle"
 	"promptfed/models/bundle/converted"
 	"promptfed/models/clip"
+	"promptfed/runtime/convert"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/safetensors"
 	"promptfed/runtime/tensor"
@@ -279,8 +279,11 @@ func (t *tower) StepBytes(classes []string, prompt method.Prompt) (int, error) {
 		return 0, err
 	}
 
-	return t.text().StepBytes(s, clip.Prompt{Ctx: prompt.Ctx, ReadOffset: prompt.ReadOffset,
-		Class: clip.Position(prompt.Position)}), nil
+	return t.text().StepBytes(s, placed(prompt)), nil
+}
+
+func placed(p method.Prompt) clip.Prompt {
+	return clip.Prompt{Ctx: p.Ctx, ReadOffset: p.ReadOffset, Class: clip.Position(p.Position)}
 }
 
 // Text builds the tower over all classes and prompts.
@@ -294,11 +297,7 @@ func (t *tower) Text(g *graph.Graph, classes []string, prompts []method.Prompt) 
 		return nil, err
 	}
 
-	ps := make([]clip.Prompt, len(prompts))
-	for i, p := range prompts {
-		ps[i] = clip.Prompt{Ctx: p.Ctx, ReadOffset: p.ReadOffset, Class: clip.Position(p.Position)}
-	}
-
+	ps := convert.Slice(prompts, placed)
 	if !t.plain {
 		return t.text().Prompts(g, t.weights, suffixes, ps), g.Err()
 	}
@@ -308,40 +307,11 @@ func (t *tower) Text(g *graph.Graph, classes []string, prompts []method.Prompt) 
 		if err := suffixes.CheckLength(t.text().TextArch, p.Ctx.Dim(0), p.ReadOffset); err != nil {
 			return nil, err
 		}
-		emb, read, err := t.sentences(g, suffixes, p)
-		if err != nil {
-			return nil, err
-		}
-		out[i] = t.text().Plain(t.weights, emb, read)
+		emb, _, read := suffixes.Sequences(p, t.text().Context)
+		out[i] = t.text().Plain(t.weights, emb, g.Ints(read...))
 	}
 
 	return out, g.Err()
-}
-
-// sentences puts a prompt before every class as public code does. It returns embeddings [C,Context,width], padded after
-// EOT, and the position [C] of EOT.
-func (t *tower) sentences(g *graph.Graph, s *clip.Suffixes, prompt clip.Prompt) (emb, read graph.Node, err error) {
-	length, width, classes := prompt.Ctx.Dim(0), t.text().Width, len(s.IDs)
-	behind := t.text().Context - 1 - length
-	var all, last []int
-	for _, ids := range s.IDs {
-		all = append(append(all, ids...), make([]int, behind-len(ids))...)
-		last = append(last, length+len(ids)+prompt.ReadOffset)
-	}
-
-	start, err := t.Embed(slices.Repeat([]int{t.sos}, classes))
-	if err != nil {
-		return emb, read, err
-	}
-
-	rest, err := t.Embed(all)
-	if err != nil {
-		return emb, read, err
-	}
-
-	emb = graph.Concat(1, g.Const(tensor.Of(start, classes, 1, width)), prompt.Ctx.Reshape(1, length,
-		width).Expand(classes, length, width), g.Const(tensor.Of(rest, classes, behind, width)))
-	return emb, g.Ints(last...), nil
 }
 
 // FullSize replaces the backbone of every client of an experiment by a full-size backbone whose weights lie in dir. It
