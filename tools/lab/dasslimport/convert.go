@@ -1,6 +1,7 @@
 package dasslimport
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -26,10 +27,10 @@ func float(v any) (float64, bool) {
 	return 0, false
 }
 
-// keep keeps the values that ok accepts.
-func keep(expected string, ok func(v any) bool) conversion {
+// keep keeps the values of a type that ok accepts.
+func keep[T any](expected string, ok func(v T) bool) conversion {
 	return func(v any) (any, error) {
-		if !ok(v) {
+		if is, typed := v.(T); !typed || !ok(is) {
 			return nil, errors.New(expected)
 		}
 		return v, nil
@@ -45,34 +46,22 @@ func fixed(why string, ok func(v any) bool) conversion {
 }
 
 func whole(least int) conversion {
-	return keep(fmt.Sprintf("expected a whole number of at least %d", least), func(v any) bool {
-		n, ok := v.(int)
-		return ok && n >= least
-	})
-}
-
-func number(least float64) conversion {
-	return keep(fmt.Sprintf("expected a number of at least %g", least), func(v any) bool {
-		x, ok := float(v)
-		return ok && x >= least
-	})
+	return keep(fmt.Sprintf("expected a whole number of at least %d", least), func(n int) bool { return n >= least })
 }
 
 var (
-	anything = keep("", func(any) bool { return true })
+	anything conversion = func(v any) (any, error) { return v, nil }
+	number              = keep("expected a number of at least 0", func(v any) bool {
+		x, ok := float(v)
+		return ok && x >= 0
+	})
 	positive = keep("expected a number above 0", func(v any) bool {
 		x, ok := float(v)
 		return ok && x > 0
 	})
-	seed = keep("their code is not seeded then; promptfed always is", func(v any) bool {
-		n, ok := v.(int)
-		return ok && n > 0
-	})
-	truth = keep("expected True or False", func(v any) bool { return v == true || v == false })
-	text  = keep("expected text", func(v any) bool {
-		s, ok := v.(string)
-		return ok && s != ""
-	})
+	seed     = keep("their code is not seeded then; promptfed always is", func(n int) bool { return n > 0 })
+	truth    = keep("expected True or False", func(bool) bool { return true })
+	text     = keep("expected text", func(s string) bool { return s != "" })
 	position = one("end", "middle", "front")
 )
 
@@ -161,10 +150,7 @@ func dataset(v any) (any, error) {
 			"(domainnet)")
 	}
 
-	if is, ok := datasets[name]; ok {
-		name = is
-	}
-
+	name = cmp.Or(datasets[name], name)
 	published := func(k sets.Kind) bool { return k.Name == name }
 	if slices.Contains([]string{"list", "folder", "parquet", "synthetic"}, name) ||
 		!slices.ContainsFunc(sets.Kinds(), published) {

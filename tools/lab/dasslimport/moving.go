@@ -371,11 +371,6 @@ func (im *importer) rest(files []File) {
 		im.leave(key, key, "no file gives it; defaults differ between their launchers, promptfed's is used")
 	}
 
-	ofOther := func(flag string) bool { // a known flag of another method alone
-		_, ok := find(func(s Setting) bool { return s.Flag == flag && s.Trainer != "" && s.Trainer != im.method })
-		return ok
-	}
-
 	for _, name := range slices.Sorted(maps.Keys(im.flags)) {
 		v := im.flags[name]
 		if strings.HasSuffix(name, "config_file") {
@@ -383,7 +378,9 @@ func (im *importer) rest(files []File) {
 			if !slices.ContainsFunc(files, func(f File) bool { return filepath.Base(f.Name) == base }) {
 				im.leaveValue("", v, "also give that file")
 			}
-		} else if !im.used["--"+name] && !ofOther(name) {
+		} else if !im.used["--"+name] && !slices.ContainsFunc(Settings(), func(s Setting) bool {
+			return s.Flag == name && s.Trainer != "" && s.Trainer != im.method // of another method alone
+		}) {
 			im.leaveValue("", v, "unknown setting, ignored")
 		}
 	}
@@ -427,10 +424,9 @@ func (im *importer) applies(theirs string) bool {
 		return false
 	}
 
-	_, ok = find(func(s Setting) bool {
+	return slices.ContainsFunc(Settings(), func(s Setting) bool {
 		return s.Trainer == im.method && strings.HasPrefix(s.Dassl, "TRAINER."+section+".")
 	})
-	return ok
 }
 
 // privateLengths converts the lengths of clients' prompts in FedPHA's heterogeneous form.
