@@ -2,6 +2,7 @@ package numbers
 
 import (
 	"encoding/csv"
+	"fmt"
 	"io"
 	"slices"
 	"strconv"
@@ -23,19 +24,17 @@ var Formats = []string{CSV, Parquet}
 // column is a column of a table.
 type column struct {
 	name string
-	kind kind
+	kind parquet.Node
 }
 
-// kind is the type of a column's values. An optional column may have nil.
-type kind int
-
-const (
-	text kind = iota
-	unsigned
-	number
-	optional // text
-	optionalInteger
-	optionalNumber
+// Kinds of columns. Values of an optional one may be nil.
+var (
+	text            = parquet.Encoded(parquet.String(), &parquet.RLEDictionary)
+	unsigned        = parquet.Uint(64)
+	number          = parquet.Leaf(parquet.DoubleType)
+	optional        = parquet.Optional(text)
+	optionalInteger = parquet.Optional(parquet.Int(64))
+	optionalNumber  = parquet.Optional(number)
 )
 
 // value parses the text of a value of an optional column.
@@ -79,15 +78,8 @@ type csvTable struct{ *csv.Writer }
 func (t csvTable) add(row []any) error {
 	out := make([]string, len(row))
 	for i, v := range row {
-		switch v := v.(type) {
-		case string:
-			out[i] = v
-		case uint64:
-			out[i] = strconv.FormatUint(v, 10)
-		case int64:
-			out[i] = strconv.FormatInt(v, 10)
-		case float64:
-			out[i] = strconv.FormatFloat(v, 'g', -1, 64)
+		if v != nil {
+			out[i] = fmt.Sprint(v)
 		}
 	}
 
@@ -113,19 +105,7 @@ func newParquet(w io.Writer, columns []column) *parquetTable {
 	group, table := parquet.Group{}, &parquetTable{}
 	sorted := slices.Sorted(slices.Values(names(columns)))
 	for _, column := range columns {
-		node := parquet.Encoded(parquet.String(), &parquet.RLEDictionary)
-		switch column.kind {
-		case unsigned:
-			node = parquet.Uint(64)
-		case optionalInteger:
-			node = parquet.Int(64)
-		case number, optionalNumber:
-			node = parquet.Leaf(parquet.DoubleType)
-		}
-		if column.kind >= optional {
-			node = parquet.Optional(node)
-		}
-		group[column.name], table.place = node, append(table.place, slices.Index(sorted, column.name))
+		group[column.name], table.place = column.kind, append(table.place, slices.Index(sorted, column.name))
 	}
 
 	table.row = parquet.NewRowBuilder(group)
