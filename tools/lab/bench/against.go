@@ -151,13 +151,12 @@ func ComparePyTorch(ctx context.Context, m *Measurement) error {
 	}
 
 	theirs.byMode["eager"] = first
-	results := Table{Columns: []string{"workload", "threads", "precision", "ours ms (min-max)", "PyTorch's best",
+	results := m.table([]string{"workload", "threads", "precision", "ours ms (min-max)", "PyTorch's best",
 		"ms (min-max)", "ours / PyTorch", "images/s", "PyTorch", "gradients differ"},
-		Notes: []string{"times are medians of synchronised runs; \"ours / PyTorch\" is the median of ratios within a " +
-			"turn; differences, also of features, are from PyTorch's first form, eager in float32"}}
+		"times are medians of synchronised runs; \"ours / PyTorch\" is the median of ratios within a turn; "+
+			"differences, also of features, are from PyTorch's first form, eager in float32")
 
-	all := Table{Columns: []string{"workload", "threads", "precision", "form", "mode", "ms (min-max)",
-		"gradients differ"}}
+	all := m.table([]string{"workload", "threads", "precision", "form", "mode", "ms (min-max)", "gradients differ"})
 	for _, duel := range m.duels() {
 		if m.Progress("weights and inputs", 0, 1); time.Now().Before(theirs.deadline) {
 			if err := duel.ready(); err != nil {
@@ -172,14 +171,13 @@ func ComparePyTorch(ctx context.Context, m *Measurement) error {
 				if err != nil {
 					return err
 				}
-				duel.report(ours, rows, precision, threads, &results, &all, &m.Report)
+				duel.report(ours, rows, precision, threads, results, all, &m.Report)
 			}
 		}
 	}
 
 	m.Title = fmt.Sprintf("steps and features against those written by hand in PyTorch %s, on %s; %d cores, %s",
 		first.Version, cmp.Or(first.Device, device), runtime.NumCPU(), platform())
-	m.Tables = []Table{results, all}
 	return nil
 }
 
@@ -326,6 +324,7 @@ func (d *duel) report(ours *rival, rivals []*rival, precision string, threads in
 	results.add(row...)
 	if want := d.wanted[precision]; want > 0 && ours.failed == nil && than != nil {
 		got := ratio(&ours.contestant, &than.contestant)
-		report.atMost(fmt.Sprintf("%s, %s: time over PyTorch's %s", d.name, precision, cmp.Or(d.than, "best")), want, got)
+		report.atMost(fmt.Sprintf("%s, %s: time over PyTorch's %s", d.name, precision, cmp.Or(d.than, "best")), want,
+			got)
 	}
 }

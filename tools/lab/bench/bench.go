@@ -169,17 +169,17 @@ func Run(ctx context.Context, m *Measurement) error {
 		"prepacked weights %v, %d MB for the backbone", tower.Name(), tower.text().Width, tower.text().Layers, tokens,
 		batch, runtime.NumCPU(), platform(), m.Session.Prepack, megabytes(weights))
 
-	results := Table{Columns: resultColumns, Notes: []string{"times are medians; \"faster\", \"of GEMM\" and \"of " +
-		"own\" are medians of ratios within a turn; GEMM are ONNX Runtime's matrix products, own those that the " +
-		"step takes"}}
-	beside := Table{Columns: []string{"classes", "clients side by side", "ms of a step each", "in turn, on all threads",
-		"faster"}}
-	projectors := Table{Columns: []string{"projector of FedPHA", "ms"}}
+	results := m.table(resultColumns, "times are medians; \"faster\", \"of GEMM\" and \"of "+
+		"own\" are medians of ratios within a turn; GEMM are ONNX Runtime's matrix products, own those that the "+
+		"step takes")
+	beside := m.table([]string{"classes", "clients side by side", "ms of a step each", "in turn, on all threads",
+		"faster"})
+	projectors := m.table([]string{"projector of FedPHA", "ms"})
 	var fedpha []float64
 	for _, set := range m.lists {
 		for _, threads := range m.threads {
 			label := fmt.Sprintf("%s, threads %d", set.name, threads)
-			seconds, err := m.measure(ctx, tower, set, threads, label, &results)
+			seconds, err := m.measure(ctx, tower, set, threads, label, results)
 			if err != nil {
 				return fmt.Errorf("%s: %w", label, err)
 			}
@@ -188,20 +188,14 @@ func Run(ctx context.Context, m *Measurement) error {
 		}
 
 		if n := slices.Max(m.threads); n > 1 {
-			if err := m.sideBySide(ctx, tower, set, n, &beside); err != nil {
+			if err := m.sideBySide(ctx, tower, set, n, beside); err != nil {
 				return fmt.Errorf("%s, clients side by side: %w", set.name, err)
 			}
 		}
 	}
 
-	m.Tables = []Table{results}
-	if len(beside.Rows) > 0 {
-		m.Tables = append(m.Tables, beside)
-	}
-
-	err = m.projectors(ctx, tower.text().Width, fedpha, &projectors)
-	m.Tables = append(m.Tables, projectors)
-	return err
+	m.Tables = slices.DeleteFunc(m.Tables, func(t *Table) bool { return t == beside && t.Rows == nil })
+	return m.projectors(ctx, tower.text().Width, fedpha, projectors)
 }
 
 // backboneBytes returns the increase of resident memory after a tower's step was compiled and run, in bytes: the

@@ -313,7 +313,7 @@ func TestDeviceFeatures(t *testing.T) {
 		"vit": {Width: 32, Layers: 2, Heads: 2, Patch: 16, Image: 32, EmbedDim: 16},
 		"rn":  {Width: 64, Heads: 1, Stages: []int{1, 1, 1, 1}, Patch: 32, Image: 32, EmbedDim: 8}} {
 		m.Tables[0].Rows = nil
-		goldentest.NoError(t, m.deviceTower(t.Context(), name, v, 2, &m.Tables[0]))
+		goldentest.NoError(t, m.deviceTower(t.Context(), name, v, 2, m.Tables[0]))
 		if got := m.Tables[0].Rows; len(got) != 1 || got[0][0] != name || got[0][1] != "float32" || got[0][2] != 128 {
 			t.Errorf("%v", got)
 		}

@@ -27,18 +27,17 @@ func Clients(ctx context.Context, m *Measurement) error {
 	m.Session = m.session(m.threads[0])
 	m.Title = fmt.Sprintf("steps of several clients in one run (runtime.batch_clients), provider %s, %d threads",
 		m.Session.WithProvider().Provider, m.threads[0])
-	results := Table{Columns: []string{"classes", "clients", "ms a run (min-max)", "ms a client's step",
-		"client-steps a second", "faster", "differ"}, Notes: []string{"times are medians; \"faster\" than the same " +
-		"steps one after another; \"differ\": a client's step from the one it makes by itself; prompts are rounded " +
-		"to float32"}}
+	results := m.table([]string{"classes", "clients", "ms a run (min-max)", "ms a client's step",
+		"client-steps a second", "faster", "differ"}, "times are medians; \"faster\" than the same "+
+		"steps one after another; \"differ\": a client's step from the one it makes by itself; prompts are rounded "+
+		"to float32")
 
 	for _, set := range m.lists {
-		if err := m.clients(ctx, tower, set, &results); err != nil {
+		if err := m.clients(ctx, tower, set, results); err != nil {
 			return fmt.Errorf("%s: %w", set.name, err)
 		}
 	}
 
-	m.Tables = []Table{results}
 	return nil
 }
 

@@ -138,7 +138,7 @@ func (m *Measurement) rounds(ctx context.Context, protocol protocol) error {
 	}
 
 	experiment.Training.Memory = m.Memory
-	results := Table{Columns: append(append([]string{"seconds of round"}, phaseNames...), "together")}
+	results := m.table(append(append([]string{"seconds of round"}, phaseNames...), "together"))
 	row := func(name string, values []float64) {
 		cells := []any{name}
 		for _, v := range values {
@@ -185,7 +185,6 @@ func (m *Measurement) rounds(ctx context.Context, protocol protocol) error {
 		"all are tested, %d classes, %d images; %s; random weights of %s; %d workers", protocol.clients, trained,
 		len(protocol.classes), protocol.images, protocol.method, strings.Join(names, ", "), m.Workers)
 
-	m.Tables = append(m.Tables, results)
 	m.atMost("a round with its test, in times of its training", wantEvaluation, multiple)
 	return m.published(ctx, towers, published, protocol.classes, training, evaluation)
 }
@@ -259,8 +258,8 @@ func (m *Measurement) published(ctx context.Context, towers []*tower, cost publi
 		return err
 	}
 
-	table := Table{Columns: []string{"published form, reckoned from its steps", "s", "times ours"},
-		Notes: []string{fmt.Sprintf("in the same ONNX Runtime on %d threads", m.Workers)}}
+	table := m.table([]string{"published form, reckoned from its steps", "s", "times ours"},
+		fmt.Sprintf("in the same ONNX Runtime on %d threads", m.Workers))
 	for _, phase := range []struct {
 		what   string
 		text   *contestant
@@ -285,7 +284,6 @@ func (m *Measurement) published(ctx context.Context, towers []*tower, cost publi
 		table.add("an image through "+c.what, Number{median(c.seconds) / imagesAtOnce, "%.3g"}, "")
 	}
 
-	m.Tables = append(m.Tables, table)
 	return nil
 }
 
@@ -305,23 +303,22 @@ func (m *Measurement) growth(ctx context.Context) error {
 		return err
 	}
 
-	table := Table{Columns: []string{"clients", "s to round 2", "ms of a round (min-max)", "ms of a turn's rest",
+	table := m.table([]string{"clients", "s to round 2", "ms of a round (min-max)", "ms of a turn's rest",
 		"of the processor", "heap MB", "resident MB", "s of round with test"},
-		Notes: []string{fmt.Sprintf("%d clients train in a round, with a text tower of one block, one worker; the "+
+		fmt.Sprintf("%d clients train in a round, with a text tower of one block, one worker; the "+
 			"rest of a turn is beside ONNX Runtime and has its share of the server; memory is before the round with "+
-			"the test of all clients", workload.Cohort)}}
+			"the test of all clients", workload.Cohort))
 
 	largest := 0.0
 	for _, n := range counts {
 		workload.Clients = n
-		own, err := m.cost(ctx, workload, tower, filepath.Join(at, fmt.Sprint(n)), &table)
+		own, err := m.cost(ctx, workload, tower, filepath.Join(at, fmt.Sprint(n)), table)
 		if err != nil {
 			return fmt.Errorf("%d clients: %w", n, err)
 		}
 		largest = max(largest, own)
 	}
 
-	m.Tables = append(m.Tables, table)
 	m.atMost("processor time of a client and round beside computing, in seconds", wantOwn, largest)
 	return nil
 }

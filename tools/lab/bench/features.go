@@ -42,20 +42,18 @@ func Features(ctx context.Context, m *Measurement) error {
 	m.Session.Prepack = false
 	m.Title = fmt.Sprintf("image features: batches of %d images, random weights, %d calls of one thread side by "+
 		"side, %s", features.BatchOnCPU, threads, platform())
-	results := Table{
-		Columns: []string{"image tower", "images/s", "GFLOP an image", "GFLOP/s", "of GEMM", "in products"},
-		Notes: []string{"of GEMM is the rate of products and convolutions beside that of a product of two matrices " +
-			"[1024,1024], the median over turns; in products is the part of ONNX Runtime's time"}}
+	results := m.table([]string{"image tower", "images/s", "GFLOP an image", "GFLOP/s", "of GEMM", "in products"},
+		"of GEMM is the rate of products and convolutions beside that of a product of two matrices "+
+			"[1024,1024], the median over turns; in products is the part of ONNX Runtime's time")
 
 	for _, name := range names {
-		ofGEMM, err := m.imageTower(ctx, name, clip.Vision{VisionArch: fullBackbones[name]}, threads, &results)
+		ofGEMM, err := m.imageTower(ctx, name, clip.Vision{VisionArch: fullBackbones[name]}, threads, results)
 		if err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
 		m.atLeast("rate of "+name+", in percent of GEMM", wantProducts, ofGEMM)
 	}
 
-	m.Tables = []Table{results}
 	return nil
 }
 
@@ -66,21 +64,20 @@ var pictureSizes = [][2]int{{256, 256}, {500, 375}}
 func (m *Measurement) deviceFeatures(ctx context.Context, names []string, cores int) error {
 	m.Title = fmt.Sprintf("image features on %d devices (%s): random weights, %d cores decode, %s",
 		max(1, m.Session.Devices), m.Session.WithProvider().Provider, cores, platform())
-	results := Table{Columns: []string{"image tower", "precision", "images a call", "images/s"},
-		Notes: []string{"images/s from packed pixels in memory, with their copy to the device; from JPEG files with " +
-			"reading, decoding and preprocessing, as in a run; decoded is the rate if encoding took no time"}}
+	results := m.table([]string{"image tower", "precision", "images a call", "images/s"},
+		"images/s from packed pixels in memory, with their copy to the device; from JPEG files with "+
+			"reading, decoding and preprocessing, as in a run; decoded is the rate if encoding took no time")
 	for _, size := range pictureSizes {
 		column := fmt.Sprintf("JPEG %d x %d", size[0], size[1])
 		results.Columns = append(results.Columns, "from "+column, column+" decoded")
 	}
 
 	for _, name := range names {
-		if err := m.deviceTower(ctx, name, fullBackbones[name], cores, &results); err != nil {
+		if err := m.deviceTower(ctx, name, fullBackbones[name], cores, results); err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
 	}
 
-	m.Tables = []Table{results}
 	return nil
 }
 

@@ -66,10 +66,10 @@ func Methods(ctx context.Context, m *Measurement) error {
 	tower.tokens = nil // methods put words beside class names
 	m.Title = fmt.Sprintf("a client's turn of one step: %d images, %d classes, random weights of a text tower of "+
 		"width %d and %s, %d threads, %s", batch, len(classes), text.Width, image, threads, platform())
-	results := Table{Columns: []string{"method", "ms (min-max)", "products", "backbone MB", "worker MB",
-		"beside products, of the turn"}, Notes: []string{"times are medians, with ONNX Runtime's profiler; " +
-		"shares are without it; products are matrix products and convolutions; a method with + is a wrapper, over " +
-		"promptfl; other is outside ONNX Runtime; backbone MB are there once for all workers, worker MB in each"}}
+	results := m.table([]string{"method", "ms (min-max)", "products", "backbone MB", "worker MB",
+		"beside products, of the turn"}, "times are medians, with ONNX Runtime's profiler; "+
+		"shares are without it; products are matrix products and convolutions; a method with + is a wrapper, over "+
+		"promptfl; other is outside ONNX Runtime; backbone MB are there once for all workers, worker MB in each")
 
 	for i, d := range todo {
 		m.Progress("methods", i, len(todo))
@@ -95,7 +95,6 @@ func Methods(ctx context.Context, m *Measurement) error {
 	}
 
 	m.Progress("methods", len(todo), len(todo))
-	m.Tables = []Table{results}
 	return nil
 }
 

@@ -12,7 +12,7 @@ import (
 // Report is the result of a measurement.
 type Report struct {
 	Title   string   `json:"title"`
-	Tables  []Table  `json:"tables"`
+	Tables  []*Table `json:"tables"`
 	Targets []Target `json:"targets,omitempty"`
 	// Graphs counts what this process compiled.
 	Graphs ort.CacheCounts `json:"graphs"`
@@ -49,6 +49,13 @@ func scientific(v float64) Number { return Number{v, "%.0e"} }
 // megabytes returns a number of bytes in MB.
 func megabytes(bytes int64) int64 { return bytes / 1e6 }
 
+// table adds a table.
+func (r *Report) table(columns []string, notes ...string) *Table {
+	table := &Table{Columns: columns, Notes: notes}
+	r.Tables = append(r.Tables, table)
+	return table
+}
+
 // add appends a row.
 func (t *Table) add(cells ...any) { t.Rows = append(t.Rows, cells) }
 
@@ -76,7 +83,7 @@ func (r Report) Text() string {
 	fmt.Fprintln(&out, r.Title)
 	tables := r.Tables
 	if len(r.Targets) > 0 {
-		targets := Table{Columns: []string{"target", "", "wanted", ""}}
+		targets := &Table{Columns: []string{"target", "", "wanted", ""}}
 		for _, t := range r.Targets {
 			met := map[bool]string{true: "met", false: "missed"}[t.Met]
 			targets.add(t.What, fmt.Sprintf("%.3g", t.Got), t.Want, met)

@@ -43,12 +43,12 @@ func CompareSimulator(ctx context.Context, m *Measurement) error {
 		tiny, large, empty = 50, 2, 10
 	}
 
-	turns := Table{Columns: []string{"text tower", "rounds", "our turns/s", name, "ours faster", "our MB", name + " MB",
-		"prompts differ"}, Notes: []string{"turns of clients per second, with the tests; \"faster\" is the median of " +
-		"ratios of equal numbers of rounds in turns; MB are the largest memory of all processes together (PSS); " +
-		"prompts differ after a round, as a part of what the round changed"}}
+	turns := m.table([]string{"text tower", "rounds", "our turns/s", name, "ours faster", "our MB", name + " MB",
+		"prompts differ"}, "turns of clients per second, with the tests; \"faster\" is the median of "+
+		"ratios of equal numbers of rounds in turns; MB are the largest memory of all processes together (PSS); "+
+		"prompts differ after a round, as a part of what the round changed")
 
-	nothing := Table{Columns: []string{"clients that compute nothing", "our ms of a turn", name, "ours faster"}}
+	nothing := m.table([]string{"clients that compute nothing", "our ms of a turn", name, "ours faster"})
 	for i, setup := range []struct {
 		what   string
 		arch   clip.TextArch
@@ -88,7 +88,6 @@ func CompareSimulator(ctx context.Context, m *Measurement) error {
 			megabytes(versus.memory[0]), megabytes(versus.memory[1]), scientific(versus.differ))
 	}
 
-	m.Tables = []Table{turns, nothing}
 	return nil
 }
 

@@ -60,9 +60,8 @@ func Start(ctx context.Context, m *Measurement) error {
 	}
 
 	m.Title = "seconds from the start of the program to the end of the first training step; " + platform()
-	table := Table{Columns: []string{"backbone", "start", "s to the first step"},
-		Notes: []string{"later starts find image features, texts and hashes of weights in the caches; their times " +
-			"are medians"}}
+	table := m.table([]string{"backbone", "start", "s to the first step"},
+		"later starts find image features, texts and hashes of weights in the caches; their times are medians")
 	for _, p := range startParts {
 		table.Columns = append(table.Columns, p.column)
 	}
@@ -97,7 +96,6 @@ func Start(ctx context.Context, m *Measurement) error {
 		}
 	}
 
-	m.Tables = []Table{table}
 	return nil
 }
 

@@ -17,9 +17,9 @@ const svdUploads = 10
 // projection of a private prompt of the same length, and the server's mean over ten clients.
 func SVD(ctx context.Context, m *Measurement) error {
 	const width, rho = 512, 0.8
-	table := Table{Columns: []string{"tokens", "projector", "ms decomposition", "ms gradient", "ms projection",
-		"ms aggregation"}, Notes: []string{fmt.Sprintf("in Go, on one core; prompts of width %d are random, "+
-		"the ratio is %g, the aggregation of %d clients; medians", width, rho, svdUploads)}}
+	table := m.table([]string{"tokens", "projector", "ms decomposition", "ms gradient", "ms projection",
+		"ms aggregation"}, fmt.Sprintf("in Go, on one core; prompts of width %d are random, "+
+		"the ratio is %g, the aggregation of %d clients; medians", width, rho, svdUploads))
 	rounds := 30
 	if m.Quick {
 		rounds = 5
@@ -77,6 +77,5 @@ func SVD(ctx context.Context, m *Measurement) error {
 	}
 
 	m.Title = "SVD, projector and aggregation of FedPHA and SDFed; " + platform()
-	m.Tables = []Table{table}
 	return nil
 }
