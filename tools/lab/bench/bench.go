@@ -315,12 +315,11 @@ func (o Options) sideBySide(ctx context.Context, t *tower, set classSet, n int, 
 
 // projectors times FedPHA's projector Q [w,w] of a prompt [T,w] for each kind, beside steps of FedPHA.
 func (o Options) projectors(ctx context.Context, width int, steps []float64, results *Table) error {
-	const ratio = 0.8 // the paper's
 	prompt := method.Draw(seed, 0, "global", []int{tokens, width}, promptStd)
 	var all []*contestant
 	for _, kind := range projection.Kinds() {
 		all = append(all, &contestant{what: kind, run: func(context.Context) error {
-			_, _, err := projection.OfPrompt{Projector: kind, Ratio: ratio}.Factors(prompt)
+			_, _, err := projection.OfPrompt{Projector: kind, Ratio: removed}.Factors(prompt)
 			return err
 		}})
 	}

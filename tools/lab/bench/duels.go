@@ -2,7 +2,6 @@ package bench
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -13,10 +12,10 @@ import (
 	"promptfed/models/bundle"
 	"promptfed/models/clip"
 	"promptfed/runtime/convert"
-	"promptfed/runtime/graph"
 	"promptfed/runtime/ort"
 	"promptfed/runtime/safetensors"
 	"promptfed/runtime/tensor"
+	"promptfed/tools/lab/pretrain"
 )
 
 // duel is a workload that ours and PyTorch's side run.
@@ -204,25 +203,10 @@ func (s *step) exportImages(tower *tower) error {
 }
 
 // texts returns the unit features [C,D] of the hand-written prompts of all classes.
-func (s *step) texts(tower *tower) (_ *tensor.Tensor, err error) {
+func (s *step) texts(tower *tower) (*tensor.Tensor, error) {
 	sentences := convert.Slice(s.experiment.Classes,
 		func(class string) string { return spec.Sentence(s.experiment.Template, class) })
-	g := graph.New()
-	n, err := tower.Sentences(g, sentences)
-	if err != nil {
-		return nil, err
-	}
-
-	// ONNX Runtime runs no graph without an input.
-	n = n.L2Normalize().Mul(g.Input("one", graph.Float, graph.Static(1)))
-	p, err := compile("texts", n, tensor.Map{"one": tensor.Of([]float32{1}, 1)}, 0,
-		ort.Options{Provider: ort.CPU, WeightsDir: tower.dir})
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, p.close()) }()
-
-	return p.output(context.Background())
+	return pretrain.TextFeatures(context.Background(), tower, sentences, ort.Options{Provider: ort.CPU})
 }
 
 // featuresDuel returns the features of so many images of an image tower, whose weights draw writes to dir.

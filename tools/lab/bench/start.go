@@ -19,6 +19,7 @@ import (
 	"promptfed/runtime/ort"
 	"promptfed/runtime/safetensors"
 	"promptfed/runtime/tensor"
+	"promptfed/tools/lab/pretrain"
 	"promptfed/tools/promptfed/runfolder"
 )
 
@@ -171,12 +172,8 @@ func writeBundle(dir, out string, text clip.TextArch, vision clip.VisionArch) er
 		return err
 	}
 
-	config := fmt.Sprintf(`{"model_cfg": {"embed_dim": %d, "quick_gelu": true, "vision_cfg": {"image_size": %d,`+
-		` "layers": %d, "width": %d, "patch_size": %d}, "text_cfg": {"context_length": %d, "vocab_size": %d,`+
-		` "width": %d, "heads": %d, "layers": %d}}}`, text.EmbedDim, vision.Image, vision.Layers, vision.Width,
-		vision.Patch, text.Context, weights["token_embedding.weight"].Shape[0], text.Width, text.Heads, text.Layers)
-
-	err := atomicfile.Write(filepath.Join(src, "open_clip_config.json"), atomicfile.Bytes([]byte(config)))
+	config := pretrain.OpenCLIP(text, vision, weights["token_embedding.weight"].Shape[0])
+	err := atomicfile.Write(filepath.Join(src, "open_clip_config.json"), atomicfile.JSON(config, ""))
 	if err != nil {
 		return err
 	}

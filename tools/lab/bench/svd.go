@@ -16,10 +16,10 @@ const svdUploads = 10
 // 8 tokens of width 512: the decomposition of the shared prompt with the choice of directions, its gradient, the
 // projection of a private prompt of the same length, and the server's mean over ten clients.
 func SVD(ctx context.Context, m *Measurement) error {
-	const width, rho = 512, 0.8
+	const width = 512
 	table := m.table([]string{"tokens", "projector", "ms decomposition", "ms gradient", "ms projection",
 		"ms aggregation"}, fmt.Sprintf("in Go, on one core; prompts of width %d are random, "+
-		"the ratio is %g, the aggregation of %d clients; medians", width, rho, svdUploads))
+		"the ratio is %g, the aggregation of %d clients; medians", width, removed, svdUploads))
 	rounds := 30
 	if m.Quick {
 		rounds = 5
@@ -35,13 +35,13 @@ func SVD(ctx context.Context, m *Measurement) error {
 
 		shared := uploads[0].Shared["ctx"]
 		for _, kind := range projection.Kinds() {
-			by := projection.OfPrompt{Projector: kind, Ratio: rho, Gradient: "through"}
+			by := projection.OfPrompt{Projector: kind, Ratio: removed, Gradient: "through"}
 			factors, vjp, err := by.Factors(shared)
 			if err != nil {
 				return err
 			}
 
-			projector, err := projection.Project(shared, kind, rho)
+			projector, err := projection.Project(shared, kind, removed)
 			if err != nil {
 				return err
 			}

@@ -75,7 +75,8 @@ func (c Config) evaluate(ctx context.Context) (out []Accuracy, err error) {
 
 // accuracies measures the accuracy on the test split of a set, domain by domain.
 func accuracies(ctx context.Context, b *bundle.Bundle, set *data.Set, workers int) (out []Accuracy, err error) {
-	prompts, err := classFeatures(ctx, b, set.Classes)
+	texts := convert.Slice(set.Classes, func(c string) string { return word(zeroShot, c) })
+	prompts, err := TextFeatures(ctx, b, texts, ort.Options{})
 	if err != nil {
 		return nil, err
 	}
@@ -108,9 +109,14 @@ func accuracies(ctx context.Context, b *bundle.Bundle, set *data.Set, workers in
 	return out, nil
 }
 
-// classFeatures returns the unit text features [C,D] of the classes.
-func classFeatures(ctx context.Context, backbone *bundle.Bundle, classes []string) (*tensor.Tensor, error) {
-	texts := convert.Slice(classes, func(c string) string { return word(zeroShot, c) })
+// textTower is what TextFeatures needs of a backbone.
+type textTower interface {
+	Sentences(g *graph.Graph, texts []string) (graph.Node, error)
+	WeightsDir() string
+}
+
+// TextFeatures returns the unit features [N,D] of texts.
+func TextFeatures(ctx context.Context, backbone textTower, texts []string, o ort.Options) (*tensor.Tensor, error) {
 	g := graph.New()
 	node, err := backbone.Sentences(g, texts)
 	if err != nil {
@@ -123,8 +129,8 @@ func classFeatures(ctx context.Context, backbone *bundle.Bundle, classes []strin
 		return nil, err
 	}
 
-	got, err := ort.RunOnce(ctx, model, ort.Options{WeightsDir: backbone.WeightsDir()},
-		tensor.Map{"one": tensor.Of([]float32{1}, 1)})
+	o.WeightsDir = backbone.WeightsDir()
+	got, err := ort.RunOnce(ctx, model, o, tensor.Map{"one": tensor.Of([]float32{1}, 1)})
 	return got["features"], err
 }
 

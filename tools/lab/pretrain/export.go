@@ -2,13 +2,14 @@ package pretrain
 
 import (
 	"bytes"
-	"encoding/json"
 	"os"
 	"path/filepath"
 
+	"promptfed/models/clip"
 	"promptfed/models/preprocess"
 	"promptfed/models/tiny"
 	"promptfed/models/tokenizer"
+	"promptfed/runtime/atomicfile"
 	"promptfed/runtime/safetensors"
 	"promptfed/runtime/tensor"
 )
@@ -35,12 +36,9 @@ func Export(cfg Config, weights tensor.Map) error {
 		return err
 	}
 
-	description, err := json.MarshalIndent(describe(cfg, weights), "", "  ")
+	description := OpenCLIP(cfg.text(), cfg.image(), weights[tokenTable].Shape[0])
+	err = atomicfile.Write(filepath.Join(cfg.Out, configFile), atomicfile.JSON(description, "  "))
 	if err != nil {
-		return err
-	}
-
-	if err := os.WriteFile(filepath.Join(cfg.Out, configFile), append(description, '\n'), 0o644); err != nil {
 		return err
 	}
 
@@ -51,23 +49,22 @@ func Export(cfg Config, weights tensor.Map) error {
 	return safetensors.WriteHalfFile(filepath.Join(cfg.Out, weightsFile), weights, map[string]string{"name": cfg.Name})
 }
 
-// describe returns the content of open_clip_config.json.
-func describe(cfg Config, weights tensor.Map) any {
-	prep := preprocess.CLIP(cfg.Size)
-	vision := map[string]any{"image_size": cfg.Size, "layers": cfg.Image.Layers, "width": cfg.Image.Width,
-		"head_width": cfg.Image.Width / max(1, cfg.Image.Heads), "patch_size": cfg.Patch}
-	if len(cfg.Stages) > 0 { // OpenCLIP's width of a ResNet is the width of its stem
-		vision = map[string]any{"image_size": cfg.Size, "layers": cfg.Stages, "width": cfg.Image.Width / 32}
+// OpenCLIP returns the content of open_clip_config.json for towers, with so many tokens.
+func OpenCLIP(text clip.TextArch, image clip.VisionArch, vocabulary int) any {
+	prep := preprocess.CLIP(image.Image)
+	vision := map[string]any{"image_size": image.Image, "layers": image.Layers, "width": image.Width,
+		"head_width": image.Width / max(1, image.Heads), "patch_size": image.Patch}
+	if image.ResNet() { // OpenCLIP's width of a ResNet is the width of its stem
+		vision = map[string]any{"image_size": image.Image, "layers": image.Stages, "width": image.Width / 32}
 	}
 
 	return map[string]any{
 		"model_cfg": map[string]any{
-			"embed_dim":  cfg.EmbedDim,
+			"embed_dim":  text.EmbedDim,
 			"quick_gelu": true,
 			"vision_cfg": vision,
-			"text_cfg": map[string]any{"context_length": contextLength, "vocab_size": weights[tokenTable].Shape[0],
-				"width": cfg.Text.Width,
-				"heads": cfg.Text.Heads, "layers": cfg.Text.Layers},
+			"text_cfg": map[string]any{"context_length": text.Context, "vocab_size": vocabulary, "width": text.Width,
+				"heads": text.Heads, "layers": text.Layers},
 		},
 		"preprocess_cfg": map[string]any{"mean": prep.Mean, "std": prep.Std, "interpolation": prep.Resize},
 	}
