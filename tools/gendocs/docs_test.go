@@ -37,6 +37,15 @@ func TestTablesSayWhatTheCodeSays(t *testing.T) {
 	}
 }
 
+// TestPapersBesideOtherFiles: a file beside the papers' folders is of no paper. Papers miss in this root.
+func TestPapersBesideOtherFiles(t *testing.T) {
+	other := t.TempDir()
+	goldentest.NoError(t, os.MkdirAll(filepath.Join(other, "configs", "papers", "empty"), 0o755))
+	goldentest.NoError(t, os.WriteFile(filepath.Join(other, "configs", "papers", ".DS_Store"), nil, 0o644))
+	_, err := paperTables(other)
+	goldentest.WantError(t, err, "no file of configs/papers is of")
+}
+
 func TestLinksLeadSomewhere(t *testing.T) {
 	list, err := documents(root)
 	goldentest.NoError(t, err)

@@ -42,21 +42,25 @@ type item struct {
 
 // paperTables returns for each paper what runs, where it differs from the paper, and what does not run.
 func paperTables(root string) (string, error) {
-	paths, err := filepath.Glob(filepath.Join(root, "configs", "papers", "*", "*.yaml"))
+	folders, err := filepath.Glob(filepath.Join(root, "configs", "papers", "*"))
 	if err != nil {
 		return "", err
 	}
 
 	var out strings.Builder
 	left := maps.Clone(withoutFile)
-	for len(paths) > 0 {
-		folder, n := filepath.Dir(paths[0]), 0
-		for n < len(paths) && filepath.Dir(paths[n]) == folder {
-			n++
+	for _, folder := range folders {
+		paths, err := filepath.Glob(filepath.Join(folder, "*.yaml"))
+		if err != nil {
+			return "", err
 		}
 
-		items := make([]item, n)
-		for i, path := range paths[:n] {
+		if len(paths) == 0 {
+			continue // a folder without papers, or a file beside the folders
+		}
+
+		items := make([]item, len(paths))
+		for i, path := range paths {
 			text, err := os.ReadFile(path)
 			if err == nil {
 				err = yaml.Unmarshal(text, &items[i])
@@ -70,7 +74,6 @@ func paperTables(root string) (string, error) {
 		paper := cmp.Or(items[0].Card.Paper, items[0].Counts.Paper)
 		writePaper(&out, paper, items, left[paper])
 		delete(left, paper)
-		paths = paths[n:]
 	}
 
 	for paper := range left {

@@ -19,7 +19,7 @@ func (s Setting) HasNoEffect() bool { return s.Key == "" && s.to == nil }
 
 // Differs describes the difference: the note, or the replacement of unsupported values.
 func (s Setting) Differs() string {
-	if s.Note == "" && s.to != nil && (s.Key == "" || s.Dassl == "INPUT.TRANSFORMS") {
+	if s.Note == "" && s.to != nil && s.Key == "" {
 		if _, err := s.to(nil); err != nil {
 			return err.Error()
 		}
@@ -85,7 +85,7 @@ func Settings() []Setting {
 		{Dassl: "INPUT.PIXEL_STD",
 			to: near("the backbone's own deviation is used", .26862954, .26130258, .27577711)},
 		{Dassl: "INPUT.TRANSFORMS", Flag: "transforms", OverridesFiles: true, Key: "data.views",
-			to: only(transforms)},
+			to: only(transforms), Note: transforms},
 	}, of("promptfl", "PROMPTFL",
 		Setting{Dassl: "N_CTX", Flag: "n_ctx", Key: "tokens", to: whole(1)},
 		Setting{Dassl: "CSC", Key: "class_specific", to: truth},

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"os/signal"
 
@@ -102,10 +103,7 @@ func noise(z float64) map[string]any {
 func (p *probe) experiment(s protection, seed uint64, train [][]int, training spec.Training,
 	rounds int) (*spec.Experiment, error) {
 	options := map[string]any{"tokens": 4}
-	for k, v := range s.options {
-		options[k] = v
-	}
-
+	maps.Copy(options, s.options)
 	m, err := methods.Build("promptfl", s.with, options)
 	if err != nil {
 		return nil, err

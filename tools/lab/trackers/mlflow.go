@@ -25,10 +25,7 @@ import (
 	"promptfed/tools/promptfed/runfolder"
 )
 
-// MLflowFile, in a run folder, records the run's id in each MLflow store and the number of rounds in the store.
-const MLflowFile = runfolder.MLflowFile
-
-// tracked is one store in MLflowFile, by its URI.
+// tracked is one store in runfolder.MLflowFile, by its URI.
 type tracked struct {
 	Run    string `json:"run"`
 	Rounds int    `json:"rounds"`
@@ -69,7 +66,7 @@ type ended struct {
 	at     time.Time
 }
 
-// openTracker opens a store for a run and reads the store's progress from MLflowFile.
+// openTracker opens a store for a run and reads the store's progress from its file.
 func openTracker(uri string, r Run) (*tracker, error) {
 	store, err := mlflow.Open(uri)
 	if err != nil {
@@ -79,9 +76,9 @@ func openTracker(uri string, r Run) (*tracker, error) {
 	return &tracker{store: store, run: r, state: all[store.URI()]}, err
 }
 
-// readTracked reads MLflowFile: the state of each store, by its URI.
+// readTracked reads runfolder.MLflowFile: the state of each store, by its URI.
 func readTracked(dir string) (map[string]tracked, error) {
-	path, out := filepath.Join(dir, MLflowFile), map[string]tracked{}
+	path, out := filepath.Join(dir, runfolder.MLflowFile), map[string]tracked{}
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return out, nil
@@ -245,7 +242,7 @@ func (t *tracker) end(ctx context.Context, state tracked, outcome ended) error {
 	return t.store.End(ctx, state.Run, outcome.status, outcome.at)
 }
 
-// saving guards changes of MLflowFile, because a run may have several stores.
+// saving guards changes of the file, because a run may have several stores.
 var saving sync.Mutex
 
 func (t *tracker) save(s tracked) error {
@@ -257,7 +254,7 @@ func (t *tracker) save(s tracked) error {
 	}
 
 	t.state, all[t.store.URI()] = s, s
-	return atomicfile.Write(filepath.Join(t.run.Dir, MLflowFile), atomicfile.JSON(all, "  "))
+	return atomicfile.Write(filepath.Join(t.run.Dir, runfolder.MLflowFile), atomicfile.JSON(all, "  "))
 }
 
 // SendToMLflow sends the rounds of a run folder that the store does not have yet.
