@@ -1,14 +1,13 @@
 package bench
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"image"
 	"image/jpeg"
+	"io"
 	"math"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -19,6 +18,7 @@ import (
 	"promptfed/models/bundle"
 	"promptfed/models/clip"
 	"promptfed/models/preprocess"
+	"promptfed/runtime/atomicfile"
 	"promptfed/runtime/ort"
 	"promptfed/runtime/tensor"
 )
@@ -100,7 +100,7 @@ func (m *Measurement) deviceTower(ctx context.Context, name string, arch clip.Vi
 	for _, precision := range precisions {
 		x := features.Extractor{Session: m.Session, Workers: cores, Sessions: &features.Sessions{}}
 		x.Session.Precision = precision
-		err := m.deviceRates(ctx, precision, x, request, dir, results)
+		err := m.deviceRates(ctx, x, request, results)
 		if err := errors.Join(err, x.Sessions.Close()); err != nil {
 			return err
 		}
@@ -110,12 +110,13 @@ func (m *Measurement) deviceTower(ctx context.Context, name string, arch clip.Vi
 }
 
 // deviceRates measures the features of a request's tower with one session.
-func (o Options) deviceRates(ctx context.Context, precision string, extractor features.Extractor,
-	request features.Request, dir string, results *Table) error {
+func (o Options) deviceRates(ctx context.Context, extractor features.Extractor, request features.Request,
+	results *Table) error {
 	const calls = 4
+	name, precision := request.Bundle.Name, extractor.Session.Precision
 	var lists [][]data.Example
 	for _, size := range pictureSizes {
-		list, err := pictures(dir, size[0], size[1])
+		list, err := pictures(request.Bundle.Dir, size[0], size[1])
 		if err != nil {
 			return err
 		}
@@ -142,11 +143,11 @@ func (o Options) deviceRates(ctx context.Context, precision string, extractor fe
 		rounds = 3
 	}
 
-	if err := o.interleave(ctx, "features of "+request.Bundle.Name+", "+precision, rounds, 1, all...); err != nil {
+	if err := o.interleave(ctx, "features of "+name+", "+precision, rounds, 1, all...); err != nil {
 		return err
 	}
 
-	row := []any{request.Bundle.Name, precision, images, tenths(float64(2*calls*images) / median(memory.seconds))}
+	row := []any{name, precision, images, tenths(float64(2*calls*images) / median(memory.seconds))}
 	for i, c := range all[1:] {
 		row = append(row, tenths(float64(calls*images)/median(c.seconds)),
 			tenths(float64(rates[i].Images)/rates[i].Decoding.Seconds()))
@@ -180,13 +181,8 @@ func pictures(dir string, width, height int) ([]data.Example, error) {
 		}
 
 		paths = append(paths, filepath.Join(dir, fmt.Sprintf("%dx%d-%02d.jpg", width, height, i)))
-		var raw bytes.Buffer
-		err := jpeg.Encode(&raw, img, &jpeg.Options{Quality: 90})
-		if err == nil {
-			err = os.WriteFile(paths[i], raw.Bytes(), 0o600)
-		}
-
-		if err != nil {
+		encode := func(w io.Writer) error { return jpeg.Encode(w, img, &jpeg.Options{Quality: 90}) }
+		if err := atomicfile.WriteUnsynced(paths[i], encode); err != nil {
 			return nil, err
 		}
 	}

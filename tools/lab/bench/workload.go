@@ -2,8 +2,6 @@ package bench
 
 import (
 	"context"
-	"encoding/json"
-	"os"
 	"path/filepath"
 	"strconv"
 
@@ -15,6 +13,7 @@ import (
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/method"
 	"promptfed/models/clip"
+	"promptfed/runtime/atomicfile"
 	"promptfed/runtime/safetensors"
 	"promptfed/runtime/tensor"
 )
@@ -109,18 +108,12 @@ func (w workload) export(tower *tower, experiment *spec.Experiment) error {
 	}
 
 	o := experiment.Training.Optim
-	text, err := json.Marshal(struct {
+	return atomicfile.Write(filepath.Join(tower.dir, "workload.json"), atomicfile.JSON(struct {
 		workload
 		LR          float64 `json:"lr"`
 		Momentum    float64 `json:"momentum"`
 		WeightDecay float64 `json:"weight_decay"`
-	}{w, o.LR, o.Momentum, o.WeightDecay})
-
-	if err != nil {
-		return err
-	}
-
-	return os.WriteFile(filepath.Join(tower.dir, "workload.json"), text, 0o600)
+	}{w, o.LR, o.Momentum, o.WeightDecay}, ""))
 }
 
 // simulation is a run of an experiment that stops between rounds.
