@@ -50,11 +50,11 @@ func (r *rivals) prepared(rival *rival, duel *duel, opening string) (*opponent, 
 		r.byMode[rival.mode] = opponent
 	}
 
-	if opponent.opened != duel || opponent.opening != opening {
+	if workload := duel.name + opening; opponent.workload != workload {
 		if _, err := opponent.within(limit, opening); err != nil {
 			return nil, 0, err
 		}
-		opponent.opened, opponent.opening, opponent.forms = duel, opening, nil
+		opponent.workload, opponent.forms = workload, nil
 	}
 
 	if !slices.Contains(opponent.forms, rival.form) {

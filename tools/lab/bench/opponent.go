@@ -41,9 +41,8 @@ type opponent struct {
 	stderr strings.Builder
 	dead   bool // it answers no more
 
-	opened  *duel // of PyTorch, the last workload
-	opening string
-	forms   []string // those prepared since
+	workload string   // of PyTorch, the last one that it opened
+	forms    []string // those prepared since
 }
 
 // startOpponent starts a program with arguments. The working folder must be a checkout of the source.

@@ -119,13 +119,12 @@ func (im *importer) remove(key string) {
 	im.lines = slices.DeleteFunc(im.lines, func(l line) bool { return l.key == key })
 }
 
-func (im *importer) leave(key, what, why string) {
+// leave notes a value or another thing without an equivalent, unless a set chose its key.
+func (im *importer) leave(key string, what any, why string) {
 	if !im.chosen[key] {
-		im.left = append(im.left, Unconverted{what, why, key})
+		im.left = append(im.left, Unconverted{fmt.Sprint(what), why, key})
 	}
 }
-
-func (im *importer) leaveValue(key string, v value, why string) { im.leave(key, v.String(), why) }
 
 func (im *importer) choose() error {
 	value, ok := im.get("TRAINER.NAME")
@@ -161,7 +160,7 @@ func (im *importer) single() {
 		is, err := setting.to(value.is)
 		switch {
 		case err != nil:
-			im.leaveValue(setting.Key, value, err.Error())
+			im.leave(setting.Key, value, err.Error())
 		case is == nil || setting.Dassl == "--mu" && im.written("with") == nil ||
 			strings.Contains(setting.Key, "schedule") || setting.Key == "partition.beta" && im.central:
 		case setting.Dassl == "OPTIM.MAX_EPOCH" && im.central:
@@ -172,7 +171,7 @@ func (im *importer) single() {
 			im.leave("train.rounds", value.from, "a trainer of CoOp's code has no rounds")
 		case setting.Dassl == "--frac" && im.oneCode:
 			if is != 1 && is != 1.0 {
-				im.leaveValue("participation", value, "FedPHA's code reads it but trains all clients")
+				im.leave("participation", value, "FedPHA's code reads it but trains all clients")
 			}
 		default:
 			im.write(setting.Key, is, value.from)
@@ -201,14 +200,14 @@ func (im *importer) schedule() {
 	if !im.central {
 		g, isNumber := float(gamma.is)
 		switch {
-		case kind.is == "single_step" && hasGamma && isNumber && g == 1:
+		case kind.is == "single_step" && isNumber && g == 1:
 			im.write(key, "constant", kind.from+" with gamma 1")
 		case ok:
-			im.leaveValue(key, kind, "their schedule counts the epochs of all clients together, promptfed's counts "+
+			im.leave(key, kind, "their schedule counts the epochs of all clients together, promptfed's counts "+
 				"rounds; a constant rate is written")
 		}
 		if warmup > 0 {
-			im.leaveValue("train.schedule.warmup", warm, "their warm-up covers only the first epochs of all clients "+
+			im.leave("train.schedule.warmup", warm, "their warm-up covers only the first epochs of all clients "+
 				"together, so those of the first client")
 		}
 		return
@@ -233,7 +232,7 @@ func (im *importer) schedule() {
 		}
 	default:
 		if ok {
-			im.leaveValue(key, kind, "supported: single_step, cosine")
+			im.leave(key, kind, "supported: single_step, cosine")
 		}
 	}
 
@@ -376,12 +375,12 @@ func (im *importer) rest(files []File) {
 		if strings.HasSuffix(name, "config_file") {
 			base := filepath.Base(fmt.Sprint(v.is))
 			if !slices.ContainsFunc(files, func(f File) bool { return filepath.Base(f.Name) == base }) {
-				im.leaveValue("", v, "also give that file")
+				im.leave("", v, "also give that file")
 			}
 		} else if !im.used["--"+name] && !slices.ContainsFunc(Settings(), func(s Setting) bool {
 			return s.Flag == name && s.Trainer != "" && s.Trainer != im.method // of another method alone
 		}) {
-			im.leaveValue("", v, "unknown setting, ignored")
+			im.leave("", v, "unknown setting, ignored")
 		}
 	}
 
@@ -394,11 +393,11 @@ func (im *importer) rest(files []File) {
 		v := im.keys[name]
 		if v.hidden != nil {
 			s, _ := find(func(s Setting) bool { return s.Dassl == name })
-			im.leaveValue(s.Key, v, v.hidden.String()+" before; the later file counts, so give the files in the order "+
+			im.leave(s.Key, v, v.hidden.String()+" before; the later file counts, so give the files in the order "+
 				"in which their code reads them: data set, trainer")
 		}
 		if !im.used[name] && (strings.Count(name, ".") != 2 || im.applies(name)) { // no section of another trainer
-			im.leaveValue("", v, "unknown setting, ignored")
+			im.leave("", v, "unknown setting, ignored")
 		}
 	}
 }

@@ -62,8 +62,8 @@ func apportion(n int, shares []float64) []int {
 	}
 
 	order := tensor.Order(len(shares), func(a, b int) int { return cmp.Compare(rest[b], rest[a]) })
-	for i := range left {
-		out[order[i%len(order)]]++
+	for _, i := range order[:left] {
+		out[i]++
 	}
 
 	return out
