@@ -50,11 +50,8 @@ func TestMethodNamesAreTestedNowhere(t *testing.T) {
 			names = append(names, e.Name)
 		}
 	}
-	eachGoFile(t, []string{"federation/methods", "federation/methodtest"}, func(file string, source []byte) ([]string,
-		error) {
-		if strings.HasSuffix(file, "_test.go") {
-			return nil, nil
-		}
+	but := []string{"federation/methods", "federation/methodtest"}
+	eachGoFile(t, false, but, func(file string, source []byte) ([]string, error) {
 		return NamesTested(file, source, names)
 	})
 }
@@ -72,27 +69,19 @@ func TestNoSecondListOfMetrics(t *testing.T) {
 			}
 		}
 	}
-	eachGoFile(t, []string{"federation/engine/metrics"}, func(file string, source []byte) ([]string, error) {
-		if strings.HasSuffix(file, "_test.go") {
-			return nil, nil
-		}
+	eachGoFile(t, false, []string{"federation/engine/metrics"}, func(file string, source []byte) ([]string, error) {
 		return MetricLists(file, source, names)
 	})
 }
 
 func TestOneReaderOfExternalData(t *testing.T) {
-	eachGoFile(t, []string{"runtime/onnx"}, ExternalReaders)
+	eachGoFile(t, true, []string{"runtime/onnx"}, ExternalReaders)
 }
 
 func TestNoTextOfAnErrorIsSearched(t *testing.T) {
 	noType := []string{"federation/net/client/link.go", "federation/net/certs/explain.go"} // alerts of crypto/tls
 	forTests := []string{"federation/methodtest", "runtime/goldentest"}
-	eachGoFile(t, append(noType, forTests...), func(file string, source []byte) ([]string, error) {
-		if strings.HasSuffix(file, "_test.go") {
-			return nil, nil
-		}
-		return ErrorTexts(file, source)
-	})
+	eachGoFile(t, false, append(noType, forTests...), ErrorTexts)
 }
 
 // Of the code that has inputs and outputs of graphs, only these files take names apart: those of other things, and
@@ -102,28 +91,29 @@ func TestNoNameOfAnInputIsParsed(t *testing.T) {
 		"federation/engine/metrics/name.go",
 		"federation/engine/message/cohort.go", "federation/engine/state", // names in messages and files
 		"federation/engine/run.go", "federation/engine/evaluation.go"} // names of files
-	eachGoFile(t, apart, func(file string, source []byte) ([]string, error) {
-		covered := within(file, "federation/method") || within(file, "federation/engine") ||
-			within(file, "federation/methods/fromfile")
-		if strings.HasSuffix(file, "_test.go") || !covered {
-			return nil, nil
+	eachGoFile(t, false, apart, func(file string, source []byte) ([]string, error) {
+		if within(file, "federation/method") || within(file, "federation/engine") ||
+			within(file, "federation/methods/fromfile") {
+			return ParsedNames(file, source)
 		}
-		return ParsedNames(file, source)
+		return nil, nil
 	})
 }
 
 func TestNoTestDependsOnTheMachine(t *testing.T) {
-	eachGoFile(t, []string{"runtime/busytest"}, BusyTests)
+	eachGoFile(t, true, []string{"runtime/busytest"}, BusyTests)
 }
 
-// eachGoFile applies a rule to the Go files of all layers and of the examples, except those in some folders.
-func eachGoFile(t *testing.T, but []string, rule func(file string, source []byte) ([]string, error)) {
+// eachGoFile applies a rule to the Go files of all layers and of the examples, also to tests where wanted, except to
+// those in some folders.
+func eachGoFile(t *testing.T, tests bool, but []string, rule func(file string, source []byte) ([]string, error)) {
 	t.Helper()
 	dir := goldentest.Module(t)
 	read := 0
 	for _, folder := range append(slices.Clone(layers), "docs") {
 		err := filepath.WalkDir(filepath.Join(dir, folder), func(path string, d fs.DirEntry, err error) error {
-			if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") {
+			left := !tests && strings.HasSuffix(path, "_test.go")
+			if err != nil || left || d.IsDir() || !strings.HasSuffix(path, ".go") {
 				return err
 			}
 			rel, err := filepath.Rel(dir, path)
@@ -151,7 +141,7 @@ func eachGoFile(t *testing.T, but []string, rule func(file string, source []byte
 func TestDocsNameTests(t *testing.T) {
 	dir := goldentest.Module(t)
 	exists, is := map[string]bool{}, regexp.MustCompile(`(?m)^func ((?:Test|Fuzz|Benchmark)\w+)\(\w+ `)
-	eachGoFile(t, nil, func(file string, source []byte) ([]string, error) {
+	eachGoFile(t, true, nil, func(file string, source []byte) ([]string, error) {
 		for _, m := range is.FindAllSubmatch(source, -1) {
 			exists[string(m[1])] = strings.HasSuffix(file, "_test.go")
 		}

@@ -49,13 +49,13 @@ func TestLines(t *testing.T) {
 }
 
 func TestSizesOfTheTree(t *testing.T) {
-	eachGoFile(t, nil, Lines)
+	eachGoFile(t, true, nil, Lines)
 	files, ok := Tracked(goldentest.Module(t))
 	if !ok {
 		t.Skip("not a git checkout, or git is not installed")
 	}
 	report(t, Folders(files))
-	eachGoFile(t, []string{"docs"}, func(file string, source []byte) ([]string, error) {
+	eachGoFile(t, true, []string{"docs"}, func(file string, source []byte) ([]string, error) {
 		return Comments(file, source, files)
 	})
 }

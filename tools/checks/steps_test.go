@@ -7,7 +7,7 @@ import (
 	"promptfed/runtime/goldentest"
 )
 
-func TestStepsOfTheTree(t *testing.T) { eachGoFile(t, nil, Steps) }
+func TestStepsOfTheTree(t *testing.T) { eachGoFile(t, true, nil, Steps) }
 
 func TestStepsRule(t *testing.T) {
 	long := strings.Repeat("x++\n", mostDense)
