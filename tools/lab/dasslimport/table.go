@@ -87,21 +87,16 @@ func Settings() []Setting {
 		{Dassl: "INPUT.TRANSFORMS", Flag: "transforms", OverridesFiles: true, Key: "data.views",
 			to: only(transforms), Note: transforms},
 	}, of("promptfl", "PROMPTFL",
-		Setting{Dassl: "N_CTX", Flag: "n_ctx", Key: "tokens", to: whole(1)},
-		Setting{Dassl: "CSC", Key: "class_specific", to: truth},
-		Setting{Dassl: "CLASS_TOKEN_POSITION", Key: "position", to: position},
-		Setting{Dassl: "CTX_INIT", Flag: "ctx_init", to: only(words, "", false)}, float32Only,
+		promptTokens, classSpecific, classPosition, randomWords, float32Only,
 	), of("coop", "COOP",
 		Setting{Dassl: "N_CTX", Key: "tokens", to: whole(1)},
-		Setting{Dassl: "CSC", Key: "class_specific", to: truth},
-		Setting{Dassl: "CLASS_TOKEN_POSITION", Key: "position", to: position},
+		classSpecific, classPosition,
 		Setting{Dassl: "CTX_INIT", to: only(words, "", false)}, float32Only,
 	), of("cocoop", "COCOOP",
 		Setting{Dassl: "N_CTX", Key: "tokens", to: whole(1)},
 		Setting{Dassl: "CTX_INIT", Key: "words", to: phrase}, float32Only,
 	), of("fedotp", "GLP_OT",
-		Setting{Dassl: "N_CTX", Flag: "n_ctx", Key: "tokens", to: whole(1)},
-		Setting{Dassl: "CLASS_TOKEN_POSITION", Key: "position", to: position},
+		promptTokens, classPosition,
 		Setting{Dassl: "EPS", Flag: "eps", Key: "eps", to: positive},
 		Setting{Dassl: "THRESH", Flag: "thresh", Key: "threshold", to: positive},
 		Setting{Dassl: "MAX_ITER", Flag: "max_iter", Key: "iters", to: whole(1)},
@@ -109,17 +104,16 @@ func Settings() []Setting {
 		Setting{Dassl: "OT", Flag: "OT", Key: "transport", to: mapped("it has no equivalent",
 			map[string]any{"cot": "unbalanced", "sinkhorn": "balanced"})},
 		Setting{Dassl: "N", Flag: "num_prompt", to: only("this method has two prompts", 2)},
-		Setting{Dassl: "CSC", to: only("it has one prompt for all classes", false)},
-		Setting{Dassl: "CTX_INIT", Flag: "ctx_init", to: only(words, "", false)}, float32Only,
+		onePrompt, randomWords, float32Only,
 	), of("fedpgp", "FEDPGP",
-		Setting{Dassl: "N_CTX", Flag: "n_ctx", Key: "tokens", to: whole(1)},
+		promptTokens,
 		Setting{Dassl: "BOTTLENECK", Flag: "bottleneck", Key: "rank", to: whole(1)},
 		Setting{Dassl: "mu", Key: "mu", to: number},
 		Setting{Dassl: "temp", Flag: "temp", Key: "temp", to: positive},
 		Setting{Dassl: "N", to: only("it has one prompt", 1)},
-		Setting{Dassl: "CSC", to: only("it has one prompt for all classes", false)},
+		onePrompt,
 		Setting{Dassl: "CLASS_TOKEN_POSITION", to: only("this method has class names at the end", "end")},
-		Setting{Dassl: "CTX_INIT", Flag: "ctx_init", to: only(words, "", false)}, float32Only,
+		randomWords, float32Only,
 	), of("fedpha", "GL_SVDMSE",
 		Setting{Dassl: "N_CTX", Flag: "n_ctx", Key: "global_tokens", to: whole(1),
 			Note: "for GL_SVDMSE also options.local_tokens"},
@@ -140,9 +134,16 @@ func Settings() []Setting {
 	})
 }
 
-// float32Only is the precision of a trainer.
-var float32Only = Setting{Dassl: "PREC", to: only("promptfed trains in float32; half precision rounds every step",
-	"fp32")}
+// Settings of several trainers.
+var (
+	promptTokens  = Setting{Dassl: "N_CTX", Flag: "n_ctx", Key: "tokens", to: whole(1)}
+	classSpecific = Setting{Dassl: "CSC", Key: "class_specific", to: truth}
+	onePrompt     = Setting{Dassl: "CSC", to: only("it has one prompt for all classes", false)}
+	classPosition = Setting{Dassl: "CLASS_TOKEN_POSITION", Key: "position", to: position}
+	randomWords   = Setting{Dassl: "CTX_INIT", Flag: "ctx_init", to: only(words, "", false)}
+	float32Only   = Setting{Dassl: "PREC", to: only("promptfed trains in float32; half precision rounds every step",
+		"fp32")}
+)
 
 // of completes the settings in one section of TRAINER: their keys are options of the method.
 func of(method, section string, list ...Setting) []Setting {
