@@ -27,7 +27,7 @@ func (h *Server) receive(call context.Context, client int, reply *wire.Reply, ne
 	}
 
 	if reply.Error != "" {
-		h.fail(client, request.collection, request.Id, wire.Printable(reply.Error), nil)
+		h.fail(client, request.collection, request.Id, wire.Printable(reply.Error), h.set.delay(request), nil)
 		return nil
 	}
 
@@ -185,6 +185,7 @@ func (h *Server) record(client int, request *pending, r message.Reply, size int)
 		h.counts.change(func(c *counts) {
 			k := &c.clients[client]
 			again = k.miss(-1)
+			k.took = h.set.delay(request)
 			k.replies++
 			k.up += int64(size)
 			c.BytesUp += int64(size)
@@ -212,20 +213,21 @@ func (h *Server) record(client int, request *pending, r message.Reply, size int)
 
 // refuse records that a client has no answer to an instruction, since its reply is refused.
 func (h *Server) refuse(client int, x *pending, what string, why error) {
-	h.fail(client, x.collection, x.Id, what+wire.Printable(why.Error()),
-		func(c *counts) { c.recordRefusal(client, why) })
+	h.fail(client, x.collection, x.Id, what+wire.Printable(why.Error()), h.set.delay(x), why)
 }
 
-// fail records that a client has no answer to an instruction, or with an empty identity to any of a collection. more
-// is counted beside the refusal; it may be nil. It is not recorded of a client that has answered.
-func (h *Server) fail(client int, open *collection, id, why string, more func(c *counts)) {
+// fail records that a client has no answer to an instruction, or with an empty identity to any of a collection, after
+// a delay of Settings.delay. refused is why its reply is refused; nil if there is none. It is not recorded of a client
+// that has answered.
+func (h *Server) fail(client int, open *collection, id, why string, delay int, refused error) {
 	failed := open.fail(client, id, why, func() { // before the instruction may end
 		h.counts.change(func(c *counts) {
 			c.refuse(client)
-			if more != nil {
-				more(c)
+			if refused != nil {
+				c.recordRefusal(client, refused)
 			}
 		})
+		h.delayed(client, open.instruction.Round, delay)
 		h.set.Log.Warn("no answer", "client", client, "reason", why)
 	})
 
@@ -241,10 +243,13 @@ func (h *Server) Rejected(round, client int, why error) {
 		return
 	}
 
+	took := 0
 	h.counts.change(func(c *counts) {
 		c.refuse(client)
 		c.recordRefusal(client, why)
+		took, c.clients[client].took = c.clients[client].took, 0
 	})
 
+	h.delayed(client, round, took)
 	h.set.Log.Warn("an upload is ignored", "round", round+1, "client", client, "reason", wire.Printable(why.Error()))
 }

@@ -28,6 +28,7 @@ type tally struct {
 	up, down         int64
 	reason           string // why its last reply, or its request to join, was refused
 	missed           int    // missed deadlines, each missCost, minus answers, from 0 to deadlines of them
+	took             int    // Settings.delay of its last reply
 	counted          int    // reduced weight of its last upload, in examples; 0 if it was not reduced
 }
 

@@ -259,7 +259,7 @@ func (h *Server) dropInvalid() {
 		}
 
 		if c := h.current.Load(); c != nil {
-			h.fail(k, c, "", err.Error(), nil)
+			h.fail(k, c, "", err.Error(), 0, nil)
 		}
 
 		h.changed()

@@ -17,6 +17,7 @@ type pending struct {
 	most              int64        // largest size of the reply's tensors, in bytes
 	forms             tensor.Specs // of these tensors
 	collection        *collection
+	since             time.Time       // when the client could get it
 	over              context.Context // ends when no answer is expected any more, also not to another attempt
 	end               context.CancelFunc
 }
@@ -62,7 +63,7 @@ func (m *mailboxes) deliver(client int, request *pending) {
 
 	m.seq = max(m.seq+1, time.Now().UnixNano())
 	request.Accepted, request.Safe = box.accepted, box.safe
-	request.Attempt, request.Seq, box.pending = wire.NewID(), m.seq, request
+	request.Attempt, request.Seq, request.since, box.pending = wire.NewID(), m.seq, time.Now(), request
 	close(box.changed)
 	box.changed = make(chan struct{})
 }

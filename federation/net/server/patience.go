@@ -2,17 +2,26 @@ package server
 
 import (
 	"fmt"
+	"time"
 
 	"promptfed/federation/net/wire"
 )
 
 // Deadlines is how many deadlines a client may miss before rounds no longer wait for it, and missCost how many answers
 // take back one. A client that is silent now and then therefore delays three instructions, and then at most one of
-// missCost+1.
+// missCost+1. A refused reply counts as the share of its deadline that it took.
 const Deadlines, missCost = 3, 10
 
 // silent reports whether a client missed so many deadlines that no round waits for it.
 func (t tally) silent() bool { return t.missed > (Deadlines-1)*missCost }
+
+// delay returns the share of missCost that a reply took that comes now.
+func (s Settings) delay(request *pending) int {
+	if s.Deadline == 0 || request.since.IsZero() {
+		return 0
+	}
+	return int(missCost * min(1, float64(time.Since(request.since))/float64(s.Deadline)))
+}
 
 // miss adds missed deadlines, each missCost, or with -1 takes back an answer. It reports whether a silence begins or
 // ends with it.
@@ -51,16 +60,22 @@ func (h *Server) deadlinePassed(collection *collection) {
 		if given, _, open := collection.state(k); !m.joined || !given || !open {
 			continue
 		}
-		silent := false
-		h.counts.change(func(n *counts) {
-			if silent = n.clients[k].miss(missCost); silent {
-				n.limited.Unawaited = append(n.limited.Unawaited, k)
-			}
-		})
-		if silent {
-			h.set.Log.Warn("a client missed its deadlines; rounds do not wait for it until it has answered again",
-				"client", k, "round", collection.instruction.Round+1, "deadlines", Deadlines, "answers", missCost)
+		h.delayed(k, collection.instruction.Round, missCost)
+	}
+}
+
+// delayed counts what a client delayed a round by, in parts of missCost.
+func (h *Server) delayed(client, round, cost int) {
+	silent := false
+	h.counts.change(func(c *counts) {
+		if silent = c.clients[client].miss(cost); silent {
+			c.limited.Unawaited = append(c.limited.Unawaited, client)
 		}
+	})
+
+	if silent {
+		h.set.Log.Warn("a client missed its deadlines; rounds do not wait for it until it has answered again",
+			"client", client, "round", round+1, "deadlines", Deadlines, "answers", missCost)
 	}
 }
 

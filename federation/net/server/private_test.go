@@ -81,7 +81,7 @@ func TestStatusHidesTheSample(t *testing.T) {
 			for _, k := range trains {
 				c.given[k], c.got[k] = "order", message.Reply{}
 				h.mail.deliver(k, &pending{Instruction: &wire.Instruction{Kind: string(message.Train)}, collection: c})
-				n.clients[k] = tally{1, 1, 9, 9, "reason", 0, 0}
+				n.clients[k] = tally{1, 1, 9, 9, "reason", 0, 0, 0}
 			}
 			n.BytesUp += int64(9 * len(trains))
 			n.Replies += int64(len(trains))
