@@ -30,7 +30,7 @@ import (
 
 // liar is a server of one run.
 type liar struct {
-	wire.UnimplementedFederationHandler
+	wire.FederationHandler
 	run     string
 	seq     int64                    // of the newest instruction
 	invite  func(v *wire.Invitation) // changes the invitation; may be nil
@@ -359,7 +359,7 @@ func TestDamagedEnd(t *testing.T) {
 	}}
 	_, err := l.believe(t, t.TempDir(), 1<<20, &nettest.Logs{})
 	close(l.replies) // the client has its receipt
-	said := l.reply().GetError()
+	said := protobuf.ValueOrDefault(l.reply()).Error
 	if err == nil || said == "" || err.Error() != said || !strings.Contains(said, wire.ErrDamaged.Error()) {
 		t.Errorf("%v, and the server hears %q", err, said)
 	}

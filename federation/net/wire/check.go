@@ -9,6 +9,7 @@ import (
 	"unicode"
 
 	jsonv2 "github.com/go-json-experiment/json"
+	protobuf "google.golang.org/protobuf/proto"
 
 	"promptfed/federation/engine/message"
 	"promptfed/federation/net/certs"
@@ -38,7 +39,8 @@ var (
 
 // CheckInstruction reports an instruction that no server sends.
 func CheckInstruction(instruction *Instruction) error {
-	switch k := message.Kind(instruction.GetKind()); {
+	instruction = protobuf.ValueOrDefault(instruction)
+	switch k := message.Kind(instruction.Kind); {
 	case k != message.Train && k != message.Compute && !k.Tests() && k != EndKind:
 		return fmt.Errorf("unknown kind of instruction %.50q", k)
 	case instruction.Round < 0 || instruction.Round > maxRound || instruction.Client < 0 ||
@@ -67,9 +69,9 @@ func CheckInstruction(instruction *Instruction) error {
 
 // CheckReply reports a reply that no client sends.
 func CheckReply(reply *Reply) error {
-	switch {
-	case !ID.MatchString(reply.GetId()) || !ID.MatchString(reply.Attempt):
-		return fmt.Errorf("%.50q or %.50q is not an identity", reply.GetId(), reply.GetAttempt())
+	switch reply = protobuf.ValueOrDefault(reply); {
+	case !ID.MatchString(reply.Id) || !ID.MatchString(reply.Attempt):
+		return fmt.Errorf("%.50q or %.50q is not an identity", reply.Id, reply.Attempt)
 	case reply.Examples < 0 || reply.Examples > MaxExamples || reply.Steps < 0 || reply.Steps > maxRound:
 		return fmt.Errorf("invalid counts: %d examples, %d steps", reply.Examples, reply.Steps)
 	case len(reply.Scores) > MaxScores:
@@ -82,15 +84,14 @@ func CheckReply(reply *Reply) error {
 }
 
 func checkContent(c *Content) error {
-	if c == nil || c.Size > 1<<40 || !sumText.MatchString(c.Sum) {
-		return fmt.Errorf("the description of the tensors is invalid: %d bytes, checksum %.50q", c.GetSize(),
-			c.GetSum())
+	if c = protobuf.ValueOrDefault(c); c.Size > 1<<40 || !sumText.MatchString(c.Sum) {
+		return fmt.Errorf("the description of the tensors is invalid: %d bytes, checksum %.50q", c.Size, c.Sum)
 	}
 	return nil
 }
 
 // Inline reports whether a message holds its tensors.
-func (c *Content) Inline() bool { return uint64(len(c.GetBody())) == c.GetSize() }
+func (c *Content) Inline() bool { return uint64(len(c.Body)) == c.Size }
 
 // ReplyOf returns the reply to an instruction of a kind, and its encoded tensors. Its identities are not set.
 func ReplyOf(kind message.Kind, out message.Reply) (reply *Reply, body []byte, err error) {

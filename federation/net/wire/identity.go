@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"regexp"
 
+	protobuf "google.golang.org/protobuf/proto"
+
 	"promptfed/federation/engine/message"
 )
 
@@ -47,10 +49,10 @@ func InstructionFor(run string, instruction message.Instruction, client, total i
 
 // IdentityOf returns the hash of an instruction, independent of its attempt and of what the client should forget.
 func IdentityOf(instruction *Instruction) string {
-	h := sha256.New()
+	h, content := sha256.New(), protobuf.ValueOrDefault(instruction.Content)
 	fmt.Fprintf(h, "%q %q %d %q %q %d %v %d %d %d %q", instruction.Run, instruction.Kind, instruction.Round,
 		instruction.Statistic, instruction.Set, instruction.Steps, instruction.Confusion,
-		instruction.Client, instruction.Total, instruction.Content.GetSize(), instruction.Content.GetSum())
+		instruction.Client, instruction.Total, content.Size, content.Sum)
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 

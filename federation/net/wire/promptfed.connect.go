@@ -10,7 +10,6 @@ package wire
 import (
 	connect "connectrpc.com/connect"
 	context "context"
-	errors "errors"
 	http "net/http"
 	strings "strings"
 )
@@ -251,34 +250,4 @@ func NewFederationHandler(svc FederationHandler, opts ...connect.HandlerOption) 
 			http.NotFound(w, r)
 		}
 	})
-}
-
-// UnimplementedFederationHandler returns CodeUnimplemented from all methods.
-type UnimplementedFederationHandler struct{}
-
-func (UnimplementedFederationHandler) Invite(context.Context, *InvitationRequest) (*Invitation, error) {
-	return nil, connect.NewError(connect.CodeUnimplemented,
-		errors.New("promptfed.Federation.Invite is not implemented"))
-}
-
-func (UnimplementedFederationHandler) Join(context.Context, *JoinCall) (*JoinAnswer, error) {
-	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("promptfed.Federation.Join is not implemented"))
-}
-
-func (UnimplementedFederationHandler) Next(context.Context, *Ask, *connect.ServerStream[Part]) error {
-	return connect.NewError(connect.CodeUnimplemented, errors.New("promptfed.Federation.Next is not implemented"))
-}
-
-func (UnimplementedFederationHandler) Answer(context.Context, *connect.ClientStream[Part]) (*Receipt, error) {
-	return nil, connect.NewError(connect.CodeUnimplemented,
-		errors.New("promptfed.Federation.Answer is not implemented"))
-}
-
-func (UnimplementedFederationHandler) Leave(context.Context, *LeaveCall) (*Left, error) {
-	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("promptfed.Federation.Leave is not implemented"))
-}
-
-func (UnimplementedFederationHandler) Status(context.Context, *StatusRequest) (*StatusReply, error) {
-	return nil, connect.NewError(connect.CodeUnimplemented,
-		errors.New("promptfed.Federation.Status is not implemented"))
 }

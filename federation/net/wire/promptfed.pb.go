@@ -13,7 +13,6 @@ import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	reflect "reflect"
-	sync "sync"
 )
 
 const (
@@ -54,18 +53,6 @@ func (x *InvitationRequest) ProtoReflect() protoreflect.Message {
 		return ms
 	}
 	return mi.MessageOf(x)
-}
-
-// Deprecated: Use InvitationRequest.ProtoReflect.Descriptor instead.
-func (*InvitationRequest) Descriptor() ([]byte, []int) {
-	return file_promptfed_proto_rawDescGZIP(), []int{0}
-}
-
-func (x *InvitationRequest) GetVersion() uint32 {
-	if x != nil {
-		return x.Version
-	}
-	return 0
 }
 
 type Invitation struct {
@@ -112,60 +99,6 @@ func (x *Invitation) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use Invitation.ProtoReflect.Descriptor instead.
-func (*Invitation) Descriptor() ([]byte, []int) {
-	return file_promptfed_proto_rawDescGZIP(), []int{1}
-}
-
-func (x *Invitation) GetVersion() uint32 {
-	if x != nil {
-		return x.Version
-	}
-	return 0
-}
-
-func (x *Invitation) GetRun() string {
-	if x != nil {
-		return x.Run
-	}
-	return ""
-}
-
-func (x *Invitation) GetClients() uint32 {
-	if x != nil {
-		return x.Clients
-	}
-	return 0
-}
-
-func (x *Invitation) GetConfig() []byte {
-	if x != nil {
-		return x.Config
-	}
-	return nil
-}
-
-func (x *Invitation) GetClasses() []string {
-	if x != nil {
-		return x.Classes
-	}
-	return nil
-}
-
-func (x *Invitation) GetInsecureDp() bool {
-	if x != nil {
-		return x.InsecureDp
-	}
-	return false
-}
-
-func (x *Invitation) GetInlineLimit() uint32 {
-	if x != nil {
-		return x.InlineLimit
-	}
-	return 0
-}
-
 type JoinCall struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// identity, from the invitation
@@ -201,32 +134,6 @@ func (x *JoinCall) ProtoReflect() protoreflect.Message {
 		return ms
 	}
 	return mi.MessageOf(x)
-}
-
-// Deprecated: Use JoinCall.ProtoReflect.Descriptor instead.
-func (*JoinCall) Descriptor() ([]byte, []int) {
-	return file_promptfed_proto_rawDescGZIP(), []int{2}
-}
-
-func (x *JoinCall) GetRun() string {
-	if x != nil {
-		return x.Run
-	}
-	return ""
-}
-
-func (x *JoinCall) GetInstance() string {
-	if x != nil {
-		return x.Instance
-	}
-	return ""
-}
-
-func (x *JoinCall) GetRequest() []byte {
-	if x != nil {
-		return x.Request
-	}
-	return nil
 }
 
 type JoinAnswer struct {
@@ -266,32 +173,6 @@ func (x *JoinAnswer) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use JoinAnswer.ProtoReflect.Descriptor instead.
-func (*JoinAnswer) Descriptor() ([]byte, []int) {
-	return file_promptfed_proto_rawDescGZIP(), []int{3}
-}
-
-func (x *JoinAnswer) GetLater() string {
-	if x != nil {
-		return x.Later
-	}
-	return ""
-}
-
-func (x *JoinAnswer) GetAccepted() string {
-	if x != nil {
-		return x.Accepted
-	}
-	return ""
-}
-
-func (x *JoinAnswer) GetSafe() string {
-	if x != nil {
-		return x.Safe
-	}
-	return ""
-}
-
 type Ask struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// identity of the client's process
@@ -329,32 +210,6 @@ func (x *Ask) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use Ask.ProtoReflect.Descriptor instead.
-func (*Ask) Descriptor() ([]byte, []int) {
-	return file_promptfed_proto_rawDescGZIP(), []int{4}
-}
-
-func (x *Ask) GetInstance() string {
-	if x != nil {
-		return x.Instance
-	}
-	return ""
-}
-
-func (x *Ask) GetSeq() int64 {
-	if x != nil {
-		return x.Seq
-	}
-	return 0
-}
-
-func (x *Ask) GetHas() string {
-	if x != nil {
-		return x.Has
-	}
-	return ""
-}
-
 // A call is a header, which is an instruction or a reply, and then tensors that are larger than the inline limit.
 type Part struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -388,32 +243,6 @@ func (x *Part) ProtoReflect() protoreflect.Message {
 		return ms
 	}
 	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Part.ProtoReflect.Descriptor instead.
-func (*Part) Descriptor() ([]byte, []int) {
-	return file_promptfed_proto_rawDescGZIP(), []int{5}
-}
-
-func (x *Part) GetInstruction() *Instruction {
-	if x != nil {
-		return x.Instruction
-	}
-	return nil
-}
-
-func (x *Part) GetReply() *Reply {
-	if x != nil {
-		return x.Reply
-	}
-	return nil
-}
-
-func (x *Part) GetData() []byte {
-	if x != nil {
-		return x.Data
-	}
-	return nil
 }
 
 type Content struct {
@@ -451,32 +280,6 @@ func (x *Content) ProtoReflect() protoreflect.Message {
 		return ms
 	}
 	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Content.ProtoReflect.Descriptor instead.
-func (*Content) Descriptor() ([]byte, []int) {
-	return file_promptfed_proto_rawDescGZIP(), []int{6}
-}
-
-func (x *Content) GetSize() uint64 {
-	if x != nil {
-		return x.Size
-	}
-	return 0
-}
-
-func (x *Content) GetSum() string {
-	if x != nil {
-		return x.Sum
-	}
-	return ""
-}
-
-func (x *Content) GetBody() []byte {
-	if x != nil {
-		return x.Body
-	}
-	return nil
 }
 
 type Instruction struct {
@@ -531,116 +334,6 @@ func (x *Instruction) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use Instruction.ProtoReflect.Descriptor instead.
-func (*Instruction) Descriptor() ([]byte, []int) {
-	return file_promptfed_proto_rawDescGZIP(), []int{7}
-}
-
-func (x *Instruction) GetRun() string {
-	if x != nil {
-		return x.Run
-	}
-	return ""
-}
-
-func (x *Instruction) GetId() string {
-	if x != nil {
-		return x.Id
-	}
-	return ""
-}
-
-func (x *Instruction) GetAttempt() string {
-	if x != nil {
-		return x.Attempt
-	}
-	return ""
-}
-
-func (x *Instruction) GetSeq() int64 {
-	if x != nil {
-		return x.Seq
-	}
-	return 0
-}
-
-func (x *Instruction) GetKind() string {
-	if x != nil {
-		return x.Kind
-	}
-	return ""
-}
-
-func (x *Instruction) GetRound() int64 {
-	if x != nil {
-		return x.Round
-	}
-	return 0
-}
-
-func (x *Instruction) GetStatistic() string {
-	if x != nil {
-		return x.Statistic
-	}
-	return ""
-}
-
-func (x *Instruction) GetSet() string {
-	if x != nil {
-		return x.Set
-	}
-	return ""
-}
-
-func (x *Instruction) GetSteps() int64 {
-	if x != nil {
-		return x.Steps
-	}
-	return 0
-}
-
-func (x *Instruction) GetConfusion() bool {
-	if x != nil {
-		return x.Confusion
-	}
-	return false
-}
-
-func (x *Instruction) GetClient() int64 {
-	if x != nil {
-		return x.Client
-	}
-	return 0
-}
-
-func (x *Instruction) GetTotal() int64 {
-	if x != nil {
-		return x.Total
-	}
-	return 0
-}
-
-func (x *Instruction) GetAccepted() string {
-	if x != nil {
-		return x.Accepted
-	}
-	return ""
-}
-
-func (x *Instruction) GetSafe() string {
-	if x != nil {
-		return x.Safe
-	}
-	return ""
-}
-
-func (x *Instruction) GetContent() *Content {
-	if x != nil {
-		return x.Content
-	}
-	return nil
-}
-
 type Reply struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// of the instruction
@@ -687,81 +380,6 @@ func (x *Reply) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use Reply.ProtoReflect.Descriptor instead.
-func (*Reply) Descriptor() ([]byte, []int) {
-	return file_promptfed_proto_rawDescGZIP(), []int{8}
-}
-
-func (x *Reply) GetId() string {
-	if x != nil {
-		return x.Id
-	}
-	return ""
-}
-
-func (x *Reply) GetAttempt() string {
-	if x != nil {
-		return x.Attempt
-	}
-	return ""
-}
-
-func (x *Reply) GetError() string {
-	if x != nil {
-		return x.Error
-	}
-	return ""
-}
-
-func (x *Reply) GetExamples() int64 {
-	if x != nil {
-		return x.Examples
-	}
-	return 0
-}
-
-func (x *Reply) GetLoss() float64 {
-	if x != nil {
-		return x.Loss
-	}
-	return 0
-}
-
-func (x *Reply) GetSteps() int64 {
-	if x != nil {
-		return x.Steps
-	}
-	return 0
-}
-
-func (x *Reply) GetScores() []byte {
-	if x != nil {
-		return x.Scores
-	}
-	return nil
-}
-
-func (x *Reply) GetContent() *Content {
-	if x != nil {
-		return x.Content
-	}
-	return nil
-}
-
-func (x *Reply) GetTerms() []byte {
-	if x != nil {
-		return x.Terms
-	}
-	return nil
-}
-
-func (x *Reply) GetInstance() string {
-	if x != nil {
-		return x.Instance
-	}
-	return ""
-}
-
 type Receipt struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -791,11 +409,6 @@ func (x *Receipt) ProtoReflect() protoreflect.Message {
 		return ms
 	}
 	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Receipt.ProtoReflect.Descriptor instead.
-func (*Receipt) Descriptor() ([]byte, []int) {
-	return file_promptfed_proto_rawDescGZIP(), []int{9}
 }
 
 type LeaveCall struct {
@@ -831,18 +444,6 @@ func (x *LeaveCall) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use LeaveCall.ProtoReflect.Descriptor instead.
-func (*LeaveCall) Descriptor() ([]byte, []int) {
-	return file_promptfed_proto_rawDescGZIP(), []int{10}
-}
-
-func (x *LeaveCall) GetInstance() string {
-	if x != nil {
-		return x.Instance
-	}
-	return ""
-}
-
 type Left struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -872,11 +473,6 @@ func (x *Left) ProtoReflect() protoreflect.Message {
 		return ms
 	}
 	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Left.ProtoReflect.Descriptor instead.
-func (*Left) Descriptor() ([]byte, []int) {
-	return file_promptfed_proto_rawDescGZIP(), []int{11}
 }
 
 type StatusRequest struct {
@@ -910,11 +506,6 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
-func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_promptfed_proto_rawDescGZIP(), []int{12}
-}
-
 type StatusReply struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// JSON
@@ -946,18 +537,6 @@ func (x *StatusReply) ProtoReflect() protoreflect.Message {
 		return ms
 	}
 	return mi.MessageOf(x)
-}
-
-// Deprecated: Use StatusReply.ProtoReflect.Descriptor instead.
-func (*StatusReply) Descriptor() ([]byte, []int) {
-	return file_promptfed_proto_rawDescGZIP(), []int{13}
-}
-
-func (x *StatusReply) GetStatus() []byte {
-	if x != nil {
-		return x.Status
-	}
-	return nil
 }
 
 var File_promptfed_proto protoreflect.FileDescriptor
@@ -1044,18 +623,6 @@ const file_promptfed_proto_rawDesc = "" +
 	"\x06Status" +
 	"\x12\x18.promptfed.StatusRequest" +
 	"\x1a\x16.promptfed.StatusReplyB\x1fZ\x1dpromptfed/federation/net/wireb\x06proto3"
-
-var (
-	file_promptfed_proto_rawDescOnce sync.Once
-	file_promptfed_proto_rawDescData []byte
-)
-
-func file_promptfed_proto_rawDescGZIP() []byte {
-	file_promptfed_proto_rawDescOnce.Do(func() {
-		file_promptfed_proto_rawDescData = protoimpl.X.CompressGZIP([]byte(file_promptfed_proto_rawDesc))
-	})
-	return file_promptfed_proto_rawDescData
-}
 
 var file_promptfed_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
 var file_promptfed_proto_goTypes = []any{

@@ -27,7 +27,7 @@ import (
 // client 0, whose certificate it has too, and the real server, and adds its lies. It can also answer without the real
 // server.
 type liar struct {
-	wire.UnimplementedFederationHandler
+	wire.FederationHandler
 	*server // the real one
 	address string
 	real    *attacker

@@ -24,7 +24,7 @@ import (
 // relay is between clients and the server and has the certificates of both. It passes their messages on, one at a time
 // for each client.
 type relay struct {
-	wire.UnimplementedFederationHandler
+	wire.FederationHandler
 	listener net.Listener
 	clients  []relayed
 	hook     func(client int, what event) (drop bool)
