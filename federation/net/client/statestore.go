@@ -108,19 +108,32 @@ func HasStates(dir, run string) bool {
 	return there && errors.Join(err, unread) == nil && store.Run == run && len(files) > 0
 }
 
+// MakeFolder makes a client's folder, which only its owner may open. A folder that holds anything keeps its mode,
+// which other things there may need; each secret file has a mode of its own.
+func MakeFolder(dir string) error {
+	err := os.MkdirAll(dir, 0o700)
+	if err == nil {
+		var content []os.DirEntry
+		content, err = os.ReadDir(dir)
+		if err == nil && len(content) == 0 {
+			err = os.Chmod(dir, 0o700)
+		}
+	}
+
+	if err != nil {
+		return fmt.Errorf("cannot make the client's folder: %w; use another --state", err)
+	}
+
+	return nil
+}
+
 // openStateStore makes or opens the folder. It refuses a folder of another run, client or server; server is the
 // server's key.
 func openStateStore(dir, run string, client int, server []byte) (*stateStore, error) {
 	store := &stateStore{dir: dir, storeHeader: storeHeader{Run: run, Client: client, Server: server}}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return store, fmt.Errorf("cannot make the client's folder: %w; use another --state", err)
+	if err := MakeFolder(dir); err != nil {
+		return store, err
 	}
-
-	if err := os.Chmod(dir, 0o700); err != nil {
-		return store, fmt.Errorf("the client's folder must not be accessible to other users: %w; use another --state",
-			err)
-	}
-
 	path := filepath.Join(dir, StoreFile)
 	var header storeHeader
 	there, err := atomicfile.ReadJSON(path, &header)

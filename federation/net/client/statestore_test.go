@@ -5,15 +5,34 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
 	"promptfed/federation/engine/message"
 	"promptfed/federation/net/certs"
 	"promptfed/federation/net/wire"
+	"promptfed/runtime/filetest"
 	"promptfed/runtime/goldentest"
 	"promptfed/runtime/tensor"
 )
+
+// Only its owner may open a folder that MakeFolder makes or finds empty. A folder of other things keeps its mode, also
+// when the client starts there again.
+func TestMakeFolder(t *testing.T) {
+	for name, want := range map[string]os.FileMode{"": 0o700, StoreFile: 0o755, "photo.png": 0o755} {
+		dir := t.TempDir()
+		if name != "" {
+			filetest.Write(t, filepath.Join(dir, name), "{}")
+		}
+		goldentest.NoError(t, errors.Join(os.Chmod(dir, 0o755), MakeFolder(dir)))
+		if st, err := os.Stat(dir); err != nil || st.Mode().Perm() != want && runtime.GOOS != "windows" {
+			t.Errorf("with %q: %v, %v", name, st.Mode(), err)
+		}
+	}
+	file := filetest.Write(t, filepath.Join(t.TempDir(), "file"), "")
+	goldentest.WantError(t, MakeFolder(file), "use another --state")
+}
 
 // A client's folder keeps the states that may still count, and no others.
 func TestStateStore(t *testing.T) {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -146,6 +145,10 @@ func join(ctx context.Context, url string, flags joinFlags) error {
 		var cancel context.CancelFunc
 		waits, cancel = context.WithTimeout(ctx, finishedWait)
 		defer cancel()
+	}
+
+	if err := netclient.MakeFolder(flags.state); err != nil {
+		return err
 	}
 
 	server, err := link(flags.link, url, certs.UserOf(flags.client), flags.state, log)
@@ -367,13 +370,8 @@ const invitationFile = "invitation.yaml"
 
 // configuration returns the configuration of the server, changed by that of this client.
 func (f joinFlags) configuration(inv *netclient.Invitation) (experiment.Config, error) {
-	err := os.MkdirAll(f.state, 0o700)
-	if err == nil {
-		err = os.Chmod(f.state, 0o700)
-	}
-
-	if err != nil {
-		return experiment.Config{}, fmt.Errorf("cannot make the client's folder: %w; use another --state", err)
+	if err := netclient.MakeFolder(f.state); err != nil {
+		return experiment.Config{}, err
 	}
 
 	if err := atomicfile.Write(filepath.Join(f.state, invitationFile), atomicfile.Bytes(inv.Config)); err != nil {
