@@ -404,7 +404,7 @@ func TestOwnFolders(t *testing.T) {
 }
 
 // Without --state a second run at a site gets a folder of its own, beside that of the run that is over, and a client
-// that is started again continues in it, with the key of the first folder.
+// that is started again continues in it, with the key of the first folder, but not with other images.
 func TestSecondRunAtASite(t *testing.T) {
 	t.Parallel()
 	dir := setup(t)
@@ -414,8 +414,9 @@ func TestSecondRunAtASite(t *testing.T) {
 	serve := func(out string, more ...string) *process {
 		return start(t, append([]string{"serve", conf, "--out", filepath.Join(dir, out), "--listen", addr}, more...)...)
 	}
-	join := func() *process {
-		return startAt(t, dir, nil, "join", "https://"+addr, "--client", "0", "--config", conf, "--partition")
+	join := func(more ...string) *process {
+		return startAt(t, dir, nil, append([]string{"join", "https://" + addr, "--client", "0", "--config", conf,
+			"--partition"}, more...)...)
 	}
 	server, client := serve("first"), join()
 	server.ends(t)
@@ -424,8 +425,15 @@ func TestSecondRunAtASite(t *testing.T) {
 	for range 2 {
 		client = join()
 		client.says(t, "msg=joined")
+		busytest.Until(t, "a state", func() bool {
+			states, _ := filepath.Glob(filepath.Join(dir, "runs/join-0-*/state-*"))
+			return len(states) > 0
+		})
 		client.killed()
 	}
+	refused := join("--set", "data.seed=77")
+	refused.says(t, "other images")
+	refused.says(t, "--state")
 	server.Process.Kill()
 	if dirs, _ := filepath.Glob(filepath.Join(dir, "runs/join-0*/client.json")); len(dirs) != 2 {
 		t.Errorf("the folders of two runs are %v: %s", dirs, client.said())

@@ -238,6 +238,13 @@ func (f joinFlags) prepare(ctx context.Context, inv *netclient.Invitation, log *
 		return nil, nil, err
 	}
 
+	used := netclient.HasStates(f.state, inv.Run)
+	if used {
+		if err := checkSameImages(f.state, task.Data.Digest); err != nil {
+			return nil, nil, err
+		}
+	}
+
 	private := task.Protocol.Private()
 	federation, err := cli.Federate(ctx, task, d)
 	if err != nil {
@@ -278,7 +285,7 @@ func (f joinFlags) prepare(ctx context.Context, inv *netclient.Invitation, log *
 	set := federation.Settings().Client
 	set.Guard = guard
 	if private && !f.insecureDP {
-		own, err := openNoise(f.state, inv.Run, netclient.HasStates(f.state, inv.Run))
+		own, err := openNoise(f.state, inv.Run, used)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -317,6 +324,16 @@ func (f joinFlags) prepare(ctx context.Context, inv *netclient.Invitation, log *
 		release()
 		return end(failed)
 	}, err
+}
+
+// checkSameImages refuses images with another digest than those of the states in a client's folder.
+func checkSameImages(dir, digest string) error {
+	before, err := runfolder.ReadProvenance(dir)
+	if err != nil || before.Data == nil || before.Data.Digest == digest {
+		return err
+	}
+	return fmt.Errorf("%s has states of a training on other images (its %s describes them): start this client with "+
+		"those, or with another --state", dir, runfolder.ProvenanceFile)
 }
 
 // open opens the data and the backbone of this client and takes the user's consent: the part of join before features
