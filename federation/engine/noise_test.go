@@ -42,7 +42,7 @@ func upload(t *testing.T, path string, change func(o *message.Instruction)) (*te
 	}
 	set := client.Settings{}
 	if path != "" {
-		n, err := noise.Open(path, "run")
+		n, err := noise.Open(path, "run", false)
 		goldentest.NoError(t, err)
 		set.Noise = func(int) *noise.Noise { return n }
 	}
@@ -104,7 +104,7 @@ func TestNoiseOfAServer(t *testing.T) {
 		set := engine.Settings{Workers: 2, OnTurn: turns.note}
 		if path != "" {
 			var err error
-			if set.ServerNoise, err = noise.Open(filepath.Join(dir, path), "run"); err != nil {
+			if set.ServerNoise, err = noise.Open(filepath.Join(dir, path), "run", false); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -143,7 +143,7 @@ func TestNoiseOfSteps(t *testing.T) {
 			"dp":    map[string]any{"where": "client", "delta": 1e-3}})
 		e.Method, o.Shared, e.Training.Epochs = m, tensor.Map{"global": tensor.New(2, 6)}, 3
 		change(&o, e.Clients[0])
-		n, err := noise.Open(path, "run")
+		n, err := noise.Open(path, "run", false)
 		goldentest.NoError(t, err)
 		w := client.NewWorker(e, client.Settings{Noise: func(int) *noise.Noise { return n }})
 		defer w.Close()

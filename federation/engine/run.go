@@ -326,19 +326,15 @@ const noiseFile = "noise.json"
 // run without a folder is not kept.
 func runNoise(set Settings) (*noise.Noise, error) {
 	if set.Dir == "" {
-		return noise.Open("", "")
+		return noise.Open("", "", false)
 	}
 
 	path := filepath.Join(set.Dir, record.CheckFolder, noiseFile)
-	if set.Resume && state.HasCheckpoint(set.Dir) {
-		return noise.Reopen(path, "")
-	}
-
 	if !set.Resume {
 		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, err
 		}
 	}
 
-	return noise.Open(path, "")
+	return noise.Open(path, "", set.Resume && state.HasCheckpoint(set.Dir))
 }

@@ -83,7 +83,7 @@ func TestSilentDrawUnderDP(t *testing.T) {
 	e.Method = buildMethod(t, "promptfl", []string{"dp"}, map[string]any{"tokens": 2, "noise": 1.0, "delta": 1e-3})
 	run := func(silent ...int) *engine.Result {
 		x := &silentClients{rejectionRecorder: &rejectionRecorder{remoteClients: newRemoteClients(e)}, silent: silent}
-		key, err := noise.Open(filepath.Join(t.TempDir(), "key"), "run")
+		key, err := noise.Open(filepath.Join(t.TempDir(), "key"), "run", false)
 		goldentest.NoError(t, err)
 		return mustRun(t, server(e), engine.Settings{Remote: x, ServerNoise: key})
 	}

@@ -41,35 +41,23 @@ func (n *Noise) Client(id int) *Noise {
 	return &Noise{noiseFile: noiseFile{Key: n.derive("client", strconv.Itoa(id)), Released: map[int][]string{}}}
 }
 
-// Open reads the file of a run. If there is none, or if it belongs to another run, Open writes one with a new
-// key. A key without a path is in no file.
-func Open(path, run string) (*Noise, error) {
-	noise, there, err := read(path, run)
-	if err != nil || there {
+// Open reads the file of a run. If there is none, or if it belongs to another run, Open writes one with a new key,
+// unless the run has used a key: a repeated release would get other noise, which epsilon does not count. A key without
+// a path is in no file.
+func Open(path, run string, used bool) (*Noise, error) {
+	noise := &Noise{path: path}
+	_, err := atomicfile.ReadJSON(path, &noise.noiseFile)
+	switch there := noise.Run == run && len(noise.Key) == sha256.Size && noise.Released != nil; {
+	case err != nil || there:
 		return noise, err
+	case used:
+		return noise, fmt.Errorf("cannot resume: %s is missing or of another run; it has the key of the noise so far: "+
+			"restore the file, or start another run", path)
 	}
 
 	noise.noiseFile = noiseFile{Run: run, Key: make([]byte, sha256.Size), Released: map[int][]string{}}
 	rand.Read(noise.Key)
 	return noise, noise.write()
-}
-
-// Reopen reads the file of a run that may have released noise. It never makes a new key: a repeated release would get
-// other noise, which epsilon does not count.
-func Reopen(path, run string) (*Noise, error) {
-	noise, there, err := read(path, run)
-	if err == nil && !there {
-		err = fmt.Errorf("cannot resume: %s is missing or of another run; it has the key of the noise so far: restore "+
-			"the file, or start another run", path)
-	}
-	return noise, err
-}
-
-// read reads a file and reports whether it has the key of a run.
-func read(path, run string) (noise *Noise, there bool, err error) {
-	noise = &Noise{path: path}
-	_, err = atomicfile.ReadJSON(path, &noise.noiseFile)
-	return noise, noise.Run == run && len(noise.Key) == sha256.Size && noise.Released != nil, err
 }
 
 func (n *Noise) write() error {

@@ -15,7 +15,7 @@ import (
 
 func open(t *testing.T, path, run string) *Noise {
 	t.Helper()
-	n, err := Open(path, run)
+	n, err := Open(path, run, false)
 	goldentest.NoError(t, err)
 	return n
 }
@@ -31,10 +31,10 @@ func TestOpenKeepsTheKeyOfARun(t *testing.T) {
 	if len(n.Key) != 32 || !bytes.Equal(open(t, path, "a").Key, n.Key) {
 		t.Errorf("the key %x is not kept", n.Key)
 	}
-	if same, err := Reopen(path, "a"); err != nil || !bytes.Equal(same.Key, n.Key) {
+	if same, err := Open(path, "a", true); err != nil || !bytes.Equal(same.Key, n.Key) {
 		t.Errorf("the key %x of a run that goes on: %v", same.Key, err)
 	}
-	_, err := Reopen(path, "b")
+	_, err := Open(path, "b", true)
 	goldentest.WantError(t, err, path+" is missing or of another run")
 	if other := open(t, path, "b"); bytes.Equal(other.Key, n.Key) || len(other.Key) != 32 {
 		t.Errorf("run b has the key %x; run a has %x", other.Key, n.Key)
@@ -47,7 +47,7 @@ func TestOpenKeepsTheKeyOfARun(t *testing.T) {
 		}
 	}
 	filetest.Write(t, path, "{")
-	_, err = Open(path, "a")
+	_, err = Open(path, "a", false)
 	goldentest.WantError(t, err, path)
 	if open(t, "", "a"); len(open(t, "", "a").Key) != 32 {
 		t.Error("no key without a file")

@@ -285,7 +285,7 @@ func (f joinFlags) prepare(ctx context.Context, inv *netclient.Invitation, log *
 	set := federation.Settings().Client
 	set.Guard = guard
 	if private && !f.insecureDP {
-		own, err := openNoise(f.state, inv.Run, used)
+		own, err := noise.Open(filepath.Join(f.state, noiseFile), inv.Run, used)
 		if err != nil {
 			return nil, nil, err
 		}

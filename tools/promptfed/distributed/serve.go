@@ -10,6 +10,7 @@ import (
 	"net"
 	"path/filepath"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -246,10 +247,11 @@ func serve(ctx context.Context, path string, flags serveFlags) error {
 		display.Turn(instruction, client)
 	}
 
+	secret := flags.serverNoise(dir, set, protocol)
 	set.Agreed = func(terms spec.RunSpec) error {
 		_, err := flags.identify(dir, protocol.RunsAs(terms))
 		if err == nil {
-			_, err = flags.serverNoise(dir, set, protocol)
+			_, err = secret()
 		}
 		return err
 	}
@@ -285,7 +287,7 @@ func serve(ctx context.Context, path string, flags serveFlags) error {
 		display.Round(r)
 	}
 
-	if err := flags.train(ctx, server, set, protocol, dir, display, round, log); err != nil {
+	if err := flags.train(ctx, server, set, protocol, secret, dir, display, round, log); err != nil {
 		if ctx.Err() != nil {
 			return cli.Stopped(ctx)
 		}
@@ -311,18 +313,21 @@ func (f serveFlags) identify(dir string, protocol *experiment.Protocol) (identit
 	return id, err
 }
 
-// serverNoise opens the secret noise of the server; nil if there is none.
-func (f serveFlags) serverNoise(dir string, set server.Settings, protocol *experiment.Protocol) (*noise.Noise, error) {
-	if !protocol.Private() || f.insecureDP {
-		return nil, nil
-	}
-	return openNoise(set.Dir, set.ID, f.resume && state.HasCheckpoint(dir))
+// serverNoise returns a function that opens the secret noise of the server, once; nil if there is none.
+func (f serveFlags) serverNoise(dir string, set server.Settings, protocol *experiment.Protocol) func() (*noise.Noise,
+	error) {
+	return sync.OnceValues(func() (*noise.Noise, error) {
+		if !protocol.Private() || f.insecureDP {
+			return nil, nil
+		}
+		return noise.Open(filepath.Join(set.Dir, noiseFile), set.ID, f.resume && state.HasCheckpoint(dir))
+	})
 }
 
 // train waits for clients and runs the rounds.
 func (f serveFlags) train(ctx context.Context, server *server.Server, served server.Settings,
-	protocol *experiment.Protocol,
-	dir string, display *progress.Display, round func(record.Record), log *slog.Logger) (err error) {
+	protocol *experiment.Protocol, secret func() (*noise.Noise, error), dir string, display *progress.Display,
+	round func(record.Record), log *slog.Logger) (err error) {
 	log.Info("waiting for clients", "needed", f.wait, "of", f.clients)
 	terms, err := server.Wait(ctx, f.wait)
 	if err != nil {
@@ -357,7 +362,7 @@ func (f serveFlags) train(ctx context.Context, server *server.Server, served ser
 	set := protocol.Config.Settings()
 	set.Dir, set.Resume, set.Remote, set.Wrap = dir, f.resume, server, wrap
 	set.OnRound, set.OnWarning = round, display.Warn
-	if set.ServerNoise, err = f.serverNoise(dir, served, protocol); err != nil {
+	if set.ServerNoise, err = secret(); err != nil {
 		return err
 	}
 

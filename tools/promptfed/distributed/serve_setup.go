@@ -18,7 +18,6 @@ import (
 	"promptfed/federation/net/certs"
 	"promptfed/federation/net/server"
 	"promptfed/federation/net/wire"
-	"promptfed/federation/privacy/noise"
 	"promptfed/runtime/atomicfile"
 	"promptfed/tools/promptfed/cli"
 	"promptfed/tools/promptfed/runfolder"
@@ -180,15 +179,6 @@ func bound(flag, text string) (float64, error) {
 
 // noiseFile is the file with the secret of the noise, in runfolder.ServerFolder or in the folder of a client.
 const noiseFile = "noise.json"
-
-// openNoise opens the noise of a run in a folder. A run that has used it must have its file.
-func openNoise(dir, run string, used bool) (*noise.Noise, error) {
-	path := filepath.Join(dir, noiseFile)
-	if used {
-		return noise.Reopen(path, run)
-	}
-	return noise.Open(path, run)
-}
 
 // seededNoise is the warning about noise that protects nothing.
 const seededNoise = "--insecure-dp: the noise of differential privacy comes from the run's seed, which everybody " +

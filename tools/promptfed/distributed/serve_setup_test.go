@@ -114,6 +114,12 @@ func TestEndures(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		set.Dir = t.TempDir()
+		secret := f.serverNoise(t.TempDir(), set, p)
+		first, err := secret()
+		if second, _ := secret(); err != nil || (first != nil) != p.Private() || first != second {
+			t.Errorf("%s: the key of the noise is opened twice: %v", c.set, err)
+		}
 		silent, lying := endures(set, p)
 		if !strings.Contains(silent, c.silent) || !strings.Contains(lying, c.lying) {
 			t.Errorf("%s %+v:\n%s\n%s", c.set, c.flags, silent, lying)

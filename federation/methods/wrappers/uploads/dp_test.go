@@ -98,7 +98,7 @@ func TestDPNoiseIsGaussian(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "noise.json")
 	key := fmt.Sprintf(`{"run": "a", "key": %q, "released": {}}`, base64.StdEncoding.EncodeToString(make([]byte, 32)))
 	filetest.Write(t, path, key)
-	secret, err := noise.Open(path, "a")
+	secret, err := noise.Open(path, "a", false)
 	goldentest.NoError(t, err)
 	for name, source := range map[string]method.Noise{"seed": nil, "secret": secret.ForRound(0, false)} {
 		var got []method.Upload
