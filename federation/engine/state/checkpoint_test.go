@@ -21,7 +21,7 @@ func TestCheckpointHoldsAll(t *testing.T) {
 	g := method.Global{Round: 4, Shared: one(1), Broadcast: one(2), State: one(3),
 		PerClient: map[int]tensor.Map{1: one(4), 10: one(5)}}
 	var cohort message.Saved
-	goldentest.NoError(t, cohort.Put("layer", map[int]Location{1: {2, 3, 4, "x"}}, one(6)))
+	goldentest.NoError(t, cohort.Put("layer", map[int]Location{1: {2, 3, 4, "x", nil}}, one(6)))
 	goldentest.NoError(t, SaveCheckpoint(dir, &g, Checkpoint{Round: 4, Cohort: cohort,
 		Record: record.Record{Round: 3, Seconds: .5}}))
 	var back method.Global
@@ -29,7 +29,7 @@ func TestCheckpointHoldsAll(t *testing.T) {
 	var places map[int]Location
 	kept, failed := p.Cohort.Get("layer", &places)
 	if err != nil || !ok || p.Round != 4 || p.Record.Seconds != .5 || back.Round != 4 || failed != nil ||
-		places[1] != (Location{2, 3, 4, "x"}) {
+		places[1] != (Location{2, 3, 4, "x", nil}) {
 		t.Fatalf("%+v %v %v %v", p, ok, err, failed)
 	}
 	for i, m := range []tensor.Map{back.Shared, back.Broadcast, back.State, back.PerClient[1], back.PerClient[10],

@@ -21,38 +21,38 @@ import (
 type Store struct {
 	dir string
 
-	mu      sync.Mutex
-	held    map[int]message.ClientState // without a folder
-	pending map[int]message.ClientState // of clients whose upload has not been accepted yet
-
-	index  map[int]Location // with a folder: where the state of a client lies
-	placed map[int]Location // likewise, not accepted yet
-	file   *os.File         // of the round that is being run
-	round  int
-	end    int64 // of the file
+	mu     sync.Mutex
+	index  map[int]Location // by client
+	placed map[int]Location // of clients whose upload has not been accepted yet
+	round  int              // of placed
+	file   *os.File         // of that round, with a folder
+	end    int64            // of the file
 }
 
-// Location is the place of a client's state in the folder.
+// Location is the place of a client's state in the folder, or without a folder the state.
 type Location struct {
 	Round int    `json:"round"` // whose file it is in
 	At    int64  `json:"at"`    // first byte
 	Size  int64  `json:"size"`
 	Sum   string `json:"sha256"`
+	state *message.ClientState
 }
 
 // NewStore returns an empty store that writes to dir, or keeps everything in memory when dir is empty.
 func NewStore(dir string) *Store {
-	return &Store{dir: dir, held: map[int]message.ClientState{}, pending: map[int]message.ClientState{},
-		index: map[int]Location{}, placed: map[int]Location{}}
+	return &Store{dir: dir, index: map[int]Location{}, placed: map[int]Location{}}
 }
 
 // Get returns the state of a client; empty if none was ever accepted.
 func (s *Store) Get(client int) (message.ClientState, error) {
 	s.mu.Lock()
-	st, location, onDisk := s.held[client], s.index[client], s.dir != ""
+	location := s.index[client]
 	s.mu.Unlock()
-	if !onDisk || location.Size == 0 {
-		return st, nil
+	switch {
+	case location.state != nil:
+		return *location.state, nil
+	case location.Size == 0:
+		return message.ClientState{}, nil
 	}
 
 	b, err := s.read(location)
@@ -72,10 +72,7 @@ func (s *Store) Get(client int) (message.ClientState, error) {
 func (s *Store) Clients() []int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.dir != "" {
-		return slices.Sorted(maps.Keys(s.index))
-	}
-	return slices.Sorted(maps.Keys(s.held))
+	return slices.Sorted(maps.Keys(s.index))
 }
 
 // Stage keeps the state of a client until its round is accepted, or another round begins.
@@ -84,9 +81,9 @@ func (s *Store) Stage(round, client int, st message.ClientState) error {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if s.round != round {
-			s.round, s.pending = round, map[int]message.ClientState{}
+			s.round, s.placed = round, map[int]Location{}
 		}
-		s.pending[client] = st
+		s.placed[client] = Location{state: &st}
 		return nil
 	}
 
@@ -155,15 +152,12 @@ func (s *Store) Accept(round int, clients []int) error {
 	}
 
 	for _, id := range clients {
-		if st, ok := s.pending[id]; ok {
-			s.held[id] = st
-		}
 		if p, ok := s.placed[id]; ok {
 			s.index[id] = p
 		}
 	}
 
-	s.pending, s.placed = map[int]message.ClientState{}, map[int]Location{}
+	s.placed = map[int]Location{}
 	return nil
 }
 
@@ -219,11 +213,8 @@ func (s *Store) Load(places map[int]Location) error {
 
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.index = maps.Clone(places)
-	if s.index == nil {
-		s.index = map[int]Location{}
-	}
-
+	clear(s.index)
+	maps.Copy(s.index, places)
 	return nil
 }
 

@@ -31,9 +31,10 @@ func mustGet(t *testing.T, s *Store, client int) float32 {
 }
 
 // A state counts once its round accepts it, in memory and on disk. A state of a round that did not end, or of a client
-// that the round does not accept, is gone. Files without a client's state are removed.
+// that the round does not accept, is gone. Files without a client's state are removed. Without a folder there are none.
 func TestStore(t *testing.T) {
 	dir := t.TempDir()
+	t.Chdir(t.TempDir())
 	for _, s := range []*Store{NewStore(""), NewStore(dir)} {
 		stage := func(round, client int, v float32) {
 			t.Helper()
@@ -65,6 +66,9 @@ func TestStore(t *testing.T) {
 		if s.file != nil {
 			t.Error("the file of a committed round is open")
 		}
+	}
+	if written, _ := filepath.Glob("*"); len(written) > 0 {
+		t.Errorf("a store in memory writes %v", written)
 	}
 	files, _ := filepath.Glob(filepath.Join(dir, "*"))
 	if len(files) != 2 || filepath.Base(files[0]) != "clients-000000.states" ||
@@ -117,7 +121,7 @@ func TestStoreResumes(t *testing.T) {
 	}
 	empty := sha256.Sum256(nil) // no bytes at the end of a file are in it
 	goldentest.NoError(t, NewStore(dir).Load(map[int]Location{1: {3, places[1].At + places[1].Size, 0,
-		hex.EncodeToString(empty[:])}}))
+		hex.EncodeToString(empty[:]), nil}}))
 	bad := NewStore(filepath.Join(dir, "missing"))
 	goldentest.WantError(t, bad.Stage(0, 0, ownState(1)), "checkpoint of round 1: cannot write "+bad.path(0)+
 		" (the previous checkpoint is intact): ")
