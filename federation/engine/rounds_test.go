@@ -129,7 +129,7 @@ func TestAccuracies(t *testing.T) {
 		}
 		per = append(per, hits/float64(len(labels)))
 	}
-	mean, std := metrics.MeanStd(per)
+	mean, std := metrics.Mean(per), metrics.Deviation(per)
 	if !slices.Equal(r.Evaluation.PerClient, per) || math.Abs(r.Evaluation.Accuracy()-mean) > 1e-12 ||
 		math.Abs(r.Evaluation.Values[metrics.ClientStd]-std) > 1e-12 ||
 		math.Abs(r.Evaluation.Values[metrics.Weighted]-mean) > 1e-12 {

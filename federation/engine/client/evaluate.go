@@ -311,9 +311,8 @@ func (w *Worker) ZeroShot(ctx context.Context, clients []*spec.Client) ([]record
 
 		most := slices.Max(slices.Collect(maps.Values(sum.class)))
 		classes := len(w.Experiment.Classes)
-		mean, _ := metrics.MeanStd(sum.mean)
 		out = append(out, record.ZeroShot{Backbone: name, Accuracy: float64(sum.right) / float64(sum.examples),
-			Clients: len(sum.mean), Mean: mean, Classes: classes,
+			Clients: len(sum.mean), Mean: metrics.Mean(sum.mean), Classes: classes,
 			Chance: max(1/float64(classes), float64(most)/float64(sum.examples))})
 	}
 

@@ -34,39 +34,29 @@ var ofCorrect = []*Statistic{correct}
 func accuracyOf(c Client) float64 { return c.rate(correct) }
 
 var _ = define(Definition{Name: Accuracy, Column: 10, Title: "accuracy", Unit: Percent, Validation: true,
-	Statistics: ofCorrect, Merge: meanClients, Value: meanOver(accuracyOf)})
+	Statistics: ofCorrect, Merge: meanClients, Value: over(accuracyOf, Mean)})
 
 // Every test example counts the same in weighted, not every client.
 var _ = define(Definition{Name: Weighted, Column: 20, Title: "accuracy weighted by test examples", Unit: Percent,
-	Key: "accuracy_weighted", Statistics: ofCorrect, Merge: pooled,
-	Value: func(clients []Client) (float64, bool) {
-		sum, n := sumOver(clients, correct)
-		return sum / float64(max(1, n)), true
-	}})
+	Key: "accuracy_weighted", Statistics: ofCorrect, Merge: pooled, Value: perExample(correct)})
 
 var _ = define(Definition{Name: Worst, Column: 40, Title: "accuracy of the worst client", Unit: Percent,
-	Terminal:   1,
-	Statistics: ofCorrect, Merge: "minimum over clients",
-	Value: func(clients []Client) (float64, bool) { return slices.Min(each(clients, accuracyOf)), true }})
+	Terminal: 1, Statistics: ofCorrect, Merge: "minimum over clients",
+	Value: over(accuracyOf, slices.Min[[]float64])})
 
 var _ = define(Definition{Name: Worst10, Column: 50, Title: "accuracy of the worst tenth of the clients", Unit: Percent,
 	Statistics: ofCorrect, Merge: "mean over the ceil(n/10) clients with the lowest accuracies",
-	Value: func(clients []Client) (float64, bool) { return worstTenth(each(clients, accuracyOf)), true }})
+	Value: over(accuracyOf, worstTenth)})
 
 // worstTenth is the mean over the ceil(n/10) lowest of n accuracies.
 func worstTenth(accuracies []float64) float64 {
 	low := slices.Sorted(slices.Values(accuracies))
-	mean, _ := MeanStd(low[:(len(low)+9)/10])
-	return mean
+	return Mean(low[:(len(low)+9)/10])
 }
 
 var _ = define(Definition{Name: ClientStd, Column: 60, Title: "standard deviation over clients", Unit: Percent,
 	Key: "accuracy_std", Lower: true, Validation: true, Statistics: ofCorrect,
-	Merge: "population standard deviation over the clients of one run",
-	Value: func(clients []Client) (float64, bool) {
-		_, std := MeanStd(each(clients, accuracyOf))
-		return std, true
-	}})
+	Merge: "population standard deviation over the clients of one run", Value: over(accuracyOf, Deviation)})
 
 var _ = define(Definition{Name: Domain, Argument: NamePlaceholder, Column: 90, Title: "accuracy in the domain",
 	Unit: Percent, Evaluated: true, Statistics: ofCorrect, Merge: "mean over the clients of the domain",
@@ -85,20 +75,11 @@ var _ = define(Definition{Name: Domain, Argument: NamePlaceholder, Column: 90, T
 	}})
 
 var _ = define(Definition{Name: DomainMean, Column: 100, Title: "mean over domains", Unit: Percent,
-	Statistics: ofCorrect, Merge: "mean " + overDomains,
-	Value: func(clients []Client) (float64, bool) {
-		means := domainMeans(clients)
-		mean, _ := MeanStd(means)
-		return mean, len(means) > 0
-	}})
+	Statistics: ofCorrect, Merge: "mean " + overDomains, Value: overDomain(Mean)})
 
 var _ = define(Definition{Name: DomainStd, Column: 110, Title: "standard deviation over domains", Unit: Percent,
 	Lower: true, Statistics: ofCorrect, Merge: "population standard deviation " + overDomains,
-	Value: func(clients []Client) (float64, bool) {
-		means := domainMeans(clients)
-		_, std := MeanStd(means)
-		return std, len(means) > 0
-	}})
+	Value: overDomain(Deviation)})
 
 // perDomain is the mean accuracy of the clients of each domain; empty where clients have none.
 func perDomain(clients []Client) map[string]float64 {
@@ -111,18 +92,9 @@ func perDomain(clients []Client) map[string]float64 {
 
 	out := map[string]float64{}
 	for d, v := range accuracies {
-		out[d], _ = MeanStd(v)
+		out[d] = Mean(v)
 	}
 
-	return out
-}
-
-// domainMeans are the values of perDomain in the order of names.
-func domainMeans(clients []Client) (out []float64) {
-	per := perDomain(clients)
-	for _, d := range slices.Sorted(maps.Keys(per)) {
-		out = append(out, per[d])
-	}
 	return out
 }
 
@@ -148,7 +120,7 @@ var ownCorrect = send(Statistic{Name: "own_correct", Size: 1,
 
 var _ = define(Definition{Name: OwnClasses, Column: 70, Title: "accuracy among each client's own classes",
 	Unit: Percent, Statistics: []*Statistic{ownCorrect}, Merge: meanClients,
-	Value: meanOver(func(c Client) float64 { return c.rate(ownCorrect) })})
+	Value: over(func(c Client) float64 { return c.rate(ownCorrect) }, Mean)})
 
 // Names of accuracies on other data, or of other clients.
 const (

@@ -81,12 +81,13 @@ func TestAccuraciesByHand(t *testing.T) {
 	}
 }
 
-func TestMeanStd(t *testing.T) {
+func TestMean(t *testing.T) {
 	// 2, 4, 4, 4, 5, 5, 7, 9 have mean 5 and population variance 32/8.
-	if m, s := MeanStd([]float64{2, 4, 4, 4, 5, 5, 7, 9}); m != 5 || math.Abs(s-2) > 1e-12 {
+	v := []float64{2, 4, 4, 4, 5, 5, 7, 9}
+	if m, s := Mean(v), Deviation(v); m != 5 || math.Abs(s-2) > 1e-12 {
 		t.Errorf("%v, %v", m, s)
 	}
-	if m, s := MeanStd(nil); m != 0 || s != 0 {
+	if m, s := Mean(nil), Deviation(nil); m != 0 || s != 0 {
 		t.Errorf("%v, %v of nothing", m, s)
 	}
 }

@@ -43,8 +43,4 @@ var squares = send(Statistic{Name: "brier", Title: "sum of squared errors of cla
 	}})
 
 var _ = define(Definition{Name: Brier, Column: 85, Title: "Brier score", Lower: true, High: 2,
-	Statistics: []*Statistic{squares}, Merge: pooled,
-	Value: func(clients []Client) (float64, bool) {
-		sum, n := sumOver(clients, squares)
-		return sum / float64(max(1, n)), true
-	}})
+	Statistics: []*Statistic{squares}, Merge: pooled, Value: perExample(squares)})

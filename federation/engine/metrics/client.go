@@ -1,7 +1,9 @@
 package metrics
 
 import (
+	"maps"
 	"math"
+	"slices"
 
 	"promptfed/runtime/convert"
 )
@@ -27,20 +29,29 @@ func (c Client) rate(s *Statistic) float64 {
 	return c.Statistics[s.Name][0] / float64(max(1, c.Examples))
 }
 
-// meanOver is the Value of a mean over clients.
-func meanOver(value func(c Client) float64) func([]Client) (float64, bool) {
+// over is the Value of a statistic, such as the mean, of a number of every client.
+func over(value func(c Client) float64, statistic func([]float64) float64) func([]Client) (float64, bool) {
+	return func(clients []Client) (float64, bool) { return statistic(each(clients, value)), true }
+}
+
+// overDomain is the Value of a statistic of the domains' means; there is none without domains.
+func overDomain(statistic func([]float64) float64) func([]Client) (float64, bool) {
 	return func(clients []Client) (float64, bool) {
-		mean, _ := MeanStd(each(clients, value))
-		return mean, true
+		per := perDomain(clients)
+		means := convert.Slice(slices.Sorted(maps.Keys(per)), func(d string) float64 { return per[d] })
+		return statistic(means), len(means) > 0
 	}
 }
 
-// sumOver adds a statistic of one number over clients, and their examples.
-func sumOver(clients []Client, s *Statistic) (sum float64, examples int) {
-	for _, c := range clients {
-		sum, examples = sum+c.Statistics[s.Name][0], examples+c.Examples
+// perExample is the Value of a statistic of one number, over the examples of all clients.
+func perExample(s *Statistic) func([]Client) (float64, bool) {
+	return func(clients []Client) (float64, bool) {
+		sum, examples := 0.0, 0
+		for _, c := range clients {
+			sum, examples = sum+c.Statistics[s.Name][0], examples+c.Examples
+		}
+		return sum / float64(max(1, examples)), true
 	}
-	return sum, examples
 }
 
 // each is a number of every client.
@@ -51,13 +62,19 @@ func each(clients []Client, value func(c Client) float64) []float64 {
 // Above reports whether a is larger than b by more than the rounding of a mean.
 func Above(a, b float64) bool { return a-b > 1e-12 }
 
-// MeanStd is the mean and the population standard deviation.
-func MeanStd(v []float64) (mean, std float64) {
+// Mean is the mean of numbers.
+func Mean(v []float64) (mean float64) {
 	for _, x := range v {
 		mean += x / float64(len(v))
 	}
+	return mean
+}
+
+// Deviation is the population standard deviation.
+func Deviation(v []float64) float64 {
+	mean, square := Mean(v), 0.0
 	for _, x := range v {
-		std += (x - mean) * (x - mean) / float64(len(v))
+		square += (x - mean) * (x - mean) / float64(len(v))
 	}
-	return mean, math.Sqrt(std)
+	return math.Sqrt(square)
 }

@@ -35,5 +35,5 @@ var f1 = send(Statistic{Name: "f1", Title: "macro-F1", Size: 1,
 	}})
 
 var _ = define(Definition{Name: F1, Column: 30, Title: "macro-F1", Unit: Percent, Terminal: 3,
-	Statistics: []*Statistic{f1},
-	Merge:      meanClients, Value: meanOver(func(c Client) float64 { return c.Statistics[f1.Name][0] })})
+	Statistics: []*Statistic{f1}, Merge: meanClients,
+	Value: over(func(c Client) float64 { return c.Statistics[f1.Name][0] }, Mean)})

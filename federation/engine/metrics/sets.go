@@ -49,8 +49,7 @@ var _ = define(Definition{Name: SetMean, Column: 130, Title: "mean over other da
 			}
 			all = append(all, v)
 		}
-		mean, _ := MeanStd(all)
-		return mean, len(all) > 0
+		return Mean(all), len(all) > 0
 	}})
 
 const (
@@ -107,11 +106,7 @@ func generalisation(name string, column int, title, also string, value func(g Ge
 func harmonic(values ...float64) float64 {
 	sum := 0.0
 	for _, v := range values {
-		if v == 0 {
-			return 0
-		}
 		sum += 1 / v
 	}
-
 	return float64(len(values)) / sum
 }

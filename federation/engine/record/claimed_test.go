@@ -18,7 +18,7 @@ func claims(rounds ...[]float64) []Record {
 				v.Clients, e.PerClient = append(v.Clients, client), append(e.PerClient, accuracy)
 			}
 		}
-		mean, _ := metrics.MeanStd(e.PerClient)
+		mean := metrics.Mean(e.PerClient)
 		e.Values, v.Global = map[string]float64{metrics.Accuracy: mean}, e
 		out = append(out, Record{Round: i, Tested: true, Validation: v})
 	}

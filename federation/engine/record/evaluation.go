@@ -220,8 +220,7 @@ func honest(evaluations Evaluations, answered, attackers []int) (global, persona
 			return nil
 		}
 
-		mean, _ := metrics.MeanStd(accuracy)
-		return &mean
+		return new(metrics.Mean(accuracy))
 	}
 
 	return accuracyOf(evaluations.Global), accuracyOf(evaluations.Personal)

@@ -197,8 +197,8 @@ func Summarise(records []Record, view method.View) Summary {
 	}
 
 	if h := summary.Headline; h != nil {
-		h.Mean5, _ = metrics.MeanStd(accuracy[max(0, len(accuracy)-5):])
-		h.Mean10, _ = metrics.MeanStd(accuracy[max(0, len(accuracy)-10):])
+		h.Mean5 = metrics.Mean(accuracy[max(0, len(accuracy)-5):])
+		h.Mean10 = metrics.Mean(accuracy[max(0, len(accuracy)-10):])
 	}
 
 	return summary

@@ -40,7 +40,7 @@ func TestSummary(t *testing.T) {
 
 // scored returns an evaluation of clients with these accuracies.
 func scored(per ...float64) *metrics.Evaluation {
-	mean, _ := metrics.MeanStd(per)
+	mean := metrics.Mean(per)
 	return &metrics.Evaluation{Values: map[string]float64{metrics.Accuracy: mean}, PerClient: per,
 		PerDomain: map[string]float64{"x": mean}}
 }

@@ -96,8 +96,7 @@ func gained(v, best *Validation, view method.View) bool {
 
 	slices.Sort(gains)
 	drop := (len(gains) + 4) / 5
-	mean, _ := metrics.MeanStd(gains[drop : len(gains)-drop])
-	return metrics.Above(mean, 0)
+	return metrics.Above(metrics.Mean(gains[drop:len(gains)-drop]), 0)
 }
 
 // perClient returns the accuracies by client.

@@ -58,7 +58,7 @@ func TestSeeds(t *testing.T) {
 		goldentest.ReadJSON(t, filepath.Join(dir, "both", "seed-"+seed, "summary.json"), &s)
 		values = append(values, s.Last)
 	}
-	mean, std := metrics.MeanStd(values)
+	mean, std := metrics.Mean(values), metrics.Deviation(values)
 	std *= math.Sqrt2 // the sample deviation of two values
 	if want := fmt.Sprintf("small  %.2f ± %.2f", 100*mean, 100*std); !strings.Contains(out, want) {
 		t.Errorf("want a line with %q:\n%s", want, out)

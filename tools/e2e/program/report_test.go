@@ -97,7 +97,7 @@ func madeRun(t *testing.T, dir string, seed uint64, base float64) {
 			e.PerClient, r.TestSizes = append(e.PerClient, a), append(r.TestSizes, 20)
 			e.PerDomain[clients.Clients[k].Domain] += a / 2
 		}
-		mean, std := metrics.MeanStd(e.PerClient)
+		mean, std := metrics.Mean(e.PerClient), metrics.Deviation(e.PerClient)
 		e.Values = map[string]float64{metrics.F1: .5, metrics.Accuracy: mean, metrics.ClientStd: std,
 			metrics.Weighted: mean, metrics.Worst: e.PerClient[0], metrics.DomainMean: mean}
 		accuracy = mean
@@ -260,7 +260,7 @@ func TestReportCommand(t *testing.T) {
 			goldentest.ReadJSON(t, filepath.Join(folder, record.SummaryFile), &s)
 			values = append(values, 100*s.Evaluation.Values[metrics.Worst])
 		}
-		mean, std := metrics.MeanStd(values)
+		mean, std := metrics.Mean(values), metrics.Deviation(values)
 		i := slices.IndexFunc(lines, func(l []string) bool {
 			return l[column("batch")] == c.batch && l[column("method")] == c.method && l[column("metric")] == "worst"
 		})

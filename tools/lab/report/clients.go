@@ -159,8 +159,7 @@ func (v *view) strips(f configs.Figure, m results.Metric) (figures.Drawer, error
 			group := figures.StripGroup{Label: name}
 			for _, accuracies := range at[name] {
 				if len(accuracies) > 0 {
-					mean, _ := metrics.MeanStd(accuracies)
-					group.Values = append(group.Values, mean)
+					group.Values = append(group.Values, metrics.Mean(accuracies))
 				}
 			}
 			panel.Groups = append(panel.Groups, group)

@@ -46,7 +46,7 @@ func contested(t *testing.T, seeds int) *view {
 				for k := range 12 {
 					e.PerClient = append(e.PerClient, .5+.02*float64(i*(k+1))+.001*float64(i*seed))
 				}
-				mean, _ := metrics.MeanStd(e.PerClient)
+				mean := metrics.Mean(e.PerClient)
 				e.Values = map[string]float64{metrics.Accuracy: mean}
 				evaluations := record.Evaluations{Personal: e}
 				if i == 0 {

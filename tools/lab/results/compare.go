@@ -255,7 +255,7 @@ func (c *Comparison) fill(runs [][]float64) {
 		return
 	}
 
-	c.Difference, _ = metrics.MeanStd(differences)
+	c.Difference = metrics.Mean(differences)
 	if !stats.EnoughPairs(c.Runs) {
 		return
 	}

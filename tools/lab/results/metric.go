@@ -103,8 +103,7 @@ func (m Metric) Value(r *Run) (float64, bool) {
 		values = append(values, v)
 	}
 
-	mean, _ := metrics.MeanStd(values)
-	return mean, len(values) > 0
+	return metrics.Mean(values), len(values) > 0
 }
 
 // read returns the metric in a round; false if the round does not have it.

@@ -23,8 +23,7 @@ func (s Stat) Mean() float64 {
 	if len(s.Values) == 0 {
 		return math.NaN()
 	}
-	mean, _ := metrics.MeanStd(s.Values)
-	return mean
+	return metrics.Mean(s.Values)
 }
 
 // Std returns the sample standard deviation over seeds. It divides by n-1, because the seeds are a sample of all seeds.
