@@ -90,18 +90,12 @@ func (s *server) adapt(ctx context.Context, test message.Instruction, rec *recor
 		view = method.GlobalView
 	}
 
+	test.Kind, test.Clients = message.Adapt, s.plan.New
 	for _, steps := range s.experiment.Evaluate.NewSteps {
-		instruction := test
-		instruction.Kind, instruction.Steps, instruction.Clients = message.Adapt, steps, s.plan.New
-		replies, err := s.cohort.Run(ctx, instruction)
-		if err != nil {
+		test.Steps = steps
+		if err := s.testInto(ctx, &rec.NewClients, strconv.Itoa(steps), test, view); err != nil {
 			return err
 		}
-		if rec.NewClients == nil {
-			rec.NewClients = map[string]record.SetResult{}
-		}
-		rec.NewClients[strconv.Itoa(steps)] = record.SummariseSet(s.has, view, replies, instruction.Clients,
-			s.plan.Infos)
 	}
 
 	return nil
@@ -110,16 +104,26 @@ func (s *server) adapt(ctx context.Context, test message.Instruction, rec *recor
 func (s *server) evaluateSets(ctx context.Context, test message.Instruction, rec *record.Record) error {
 	for _, x := range s.experiment.EvaluationSets {
 		test.Set = x.Name
-		replies, err := s.cohort.Run(ctx, test)
-		if err != nil {
+		if err := s.testInto(ctx, &rec.EvaluationSets, x.Name, test, s.view); err != nil {
 			return err
 		}
-		if rec.EvaluationSets == nil {
-			rec.EvaluationSets = map[string]record.SetResult{}
-		}
-		rec.EvaluationSets[x.Name] = record.SummariseSet(s.has, s.view, replies, test.Clients, s.plan.Infos)
+	}
+	return nil
+}
+
+// testInto adds the result of a test to the results of a record.
+func (s *server) testInto(ctx context.Context, results *map[string]record.SetResult, name string,
+	test message.Instruction, view method.View) error {
+	replies, err := s.cohort.Run(ctx, test)
+	if err != nil {
+		return err
 	}
 
+	if *results == nil {
+		*results = map[string]record.SetResult{}
+	}
+
+	(*results)[name] = record.SummariseSet(s.has, view, replies, test.Clients, s.plan.Infos)
 	return nil
 }
 
