@@ -14,7 +14,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"syscall"
 	"time"
 
@@ -235,15 +234,6 @@ func addresses(hosts []string) (names []string, ips []net.IP) {
 	}
 
 	return names, ips
-}
-
-// hostsOf joins names of hosts and IP addresses.
-func hostsOf(names []string, ips []net.IP) []string {
-	hosts := slices.Clone(names)
-	for _, ip := range ips {
-		hosts = append(hosts, ip.String())
-	}
-	return hosts
 }
 
 // sign signs a certificate and writes it.

@@ -70,7 +70,7 @@ func Replace(dir, authority string, revoke, renew, hosts []string, life time.Dur
 		if err == nil {
 			addresses := hosts
 			if len(addresses) == 0 {
-				addresses = hostsOf(old.DNSNames, old.IPAddresses)
+				addresses = certs.Hosts(old.DNSNames, old.IPAddresses)
 			}
 			err = maker.issue(name, addresses, made.Public())
 		}

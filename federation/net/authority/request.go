@@ -210,8 +210,8 @@ func (r Request) checkHosts(hosts []string) error {
 		return nil
 	}
 
-	allowed := hostsOf(addresses(hosts))
-	for _, host := range hostsOf(r.csr.DNSNames, r.csr.IPAddresses) {
+	allowed := certs.Hosts(addresses(hosts))
+	for _, host := range certs.Hosts(r.csr.DNSNames, r.csr.IPAddresses) {
 		if !slices.Contains(allowed, host) {
 			return fmt.Errorf("the request asks for the address %.60q; give all addresses that the server may have "+
 				"with --host", host)

@@ -241,7 +241,7 @@ func TestSecondRequest(t *testing.T) {
 	}
 	goldentest.NoError(t, h.replace([]string{"client-3"}, nil))
 	list, err := Revoked(h.dir)
-	if err != nil || list.Check([]*x509.Certificate{old}) == nil {
+	if err != nil || list.Check([]*x509.Certificate{old}, 0) == nil {
 		t.Errorf("the first certificate is not revoked: %v", err)
 	}
 	for _, r := range []Request{first, second} {
@@ -250,7 +250,7 @@ func TestSecondRequest(t *testing.T) {
 	goldentest.NoError(t, os.Remove(keyFile(dir, "client-3")))
 	third, err := MakeRequest(dir, "client-3", nil)
 	goldentest.NoError(t, err)
-	if c := h.mustApprove(third, false); list.Check([]*x509.Certificate{c}) != nil {
+	if c := h.mustApprove(third, false); list.Check([]*x509.Certificate{c}, 0) != nil {
 		t.Error("the new certificate is revoked")
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"os"
 	"slices"
 	"strings"
+
+	"promptfed/runtime/convert"
 )
 
 // HostOf returns the host of an address for clients on other machines. Where the server's certificate, which may be
@@ -16,11 +18,9 @@ func HostOf(address string, own *x509.Certificate) string {
 		own = &x509.Certificate{}
 	}
 
-	names := slices.DeleteFunc(slices.Clone(own.DNSNames), func(n string) bool { return strings.HasPrefix(n, "*") })
-	for _, ip := range own.IPAddresses {
-		names = append(names, ip.String())
-	}
-
+	names := slices.DeleteFunc(Hosts(own.DNSNames, own.IPAddresses), func(n string) bool {
+		return strings.HasPrefix(n, "*")
+	})
 	host, _, err := net.SplitHostPort(address)
 	ip := net.ParseIP(host)
 	stated := err == nil && host != "" && (ip == nil || !ip.IsUnspecified())
@@ -49,6 +49,11 @@ func HostOf(address string, own *x509.Certificate) string {
 	}
 
 	return name
+}
+
+// Hosts joins names of hosts and IP addresses.
+func Hosts(names []string, ips []net.IP) []string {
+	return append(slices.Clone(names), convert.Slice(ips, net.IP.String)...)
 }
 
 func isLoopback(host string) bool {

@@ -147,7 +147,7 @@ type Verifier struct {
 }
 
 // Valid returns why the certificate of the key is not valid any more.
-func (v Verifier) Valid() error { return v.revoked.check(v.chain, v.grace) }
+func (v Verifier) Valid() error { return v.revoked.Check(v.chain, v.grace) }
 
 // ErrForged is the error of Signatures.Verify for a signature that is not of the client's key.
 var ErrForged = errors.New("the signature does not belong to the expected sender, or the message is damaged")

@@ -29,31 +29,30 @@ type RevocationList struct {
 // OpenRevocationList reads the list in a file, which may be absent. The certificates of authority may sign it.
 func OpenRevocationList(path string, authority []*x509.Certificate) (*RevocationList, error) {
 	r := &RevocationList{path: path, authority: authority}
-	_, err := r.Refresh()
-	return r, err
+	return r, r.Refresh()
 }
 
-// Refresh reads a changed file again, and reports whether the revoked certificates changed. A list that is unreadable,
-// not signed by the authority or older than the last one has no effect and is reported once.
-func (r *RevocationList) Refresh() (changed bool, err error) {
+// Refresh reads a changed file again. A list that is unreadable, not signed by the authority or older than the last one
+// has no effect and is reported once.
+func (r *RevocationList) Refresh() error {
 	if r == nil {
-		return false, nil
+		return nil
 	}
 
 	info, err := os.Stat(r.path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
+		return nil
 	}
 
 	if err != nil {
-		return false, fmt.Errorf("revoked certificates: %w", err)
+		return fmt.Errorf("revoked certificates: %w", err)
 	}
 
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.read != nil && os.SameFile(info, r.read) && info.ModTime().Equal(r.read.ModTime()) &&
 		info.Size() == r.read.Size() {
-		return false, nil
+		return nil
 	}
 
 	r.read = info
@@ -63,17 +62,15 @@ func (r *RevocationList) Refresh() (changed bool, err error) {
 	}
 
 	if err != nil {
-		return false, fmt.Errorf("revoked certificates: %s: %w; the previous list stays in use", r.path, err)
+		return fmt.Errorf("revoked certificates: %s: %w; the previous list stays in use", r.path, err)
 	}
 
-	serials := map[string]bool{}
+	r.number, r.serials = list.Number, map[string]bool{}
 	for _, e := range list.RevokedCertificateEntries {
-		serials[e.SerialNumber.String()] = true
-		changed = changed || !r.serials[e.SerialNumber.String()]
+		r.serials[e.SerialNumber.String()] = true
 	}
 
-	r.number, r.serials = list.Number, serials
-	return changed, nil
+	return nil
 }
 
 // ReadRevocationList reads a list signed by one of the authority's certificates.
@@ -101,12 +98,8 @@ func ReadRevocationList(path string, authority []*x509.Certificate) (*x509.Revoc
 	return nil, errors.New("the authority did not sign it")
 }
 
-// Check returns why one of these certificates is not valid any more.
-func (r *RevocationList) Check(certificates []*x509.Certificate) error {
-	return r.check(certificates, 0)
-}
-
-func (r *RevocationList) check(certificates []*x509.Certificate, grace time.Duration) error {
+// Check returns why one of these certificates is not valid any more. They count for so long after their end as grace.
+func (r *RevocationList) Check(certificates []*x509.Certificate, grace time.Duration) error {
 	for _, cert := range certificates {
 		if time.Since(cert.NotAfter) > grace {
 			return fmt.Errorf("the certificate of %.60s expired on %s", cert.Subject.CommonName,

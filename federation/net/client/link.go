@@ -158,7 +158,7 @@ func (l *Link) checkProxy(r *http.Response) error {
 
 // checkServer reads the list of revoked certificates again, and reports whether the server's is still valid.
 func (l *Link) checkServer() error {
-	if _, err := l.Identity.Revoked.Refresh(); err != nil {
+	if err := l.Identity.Revoked.Refresh(); err != nil {
 		l.Log.Error("cannot read", "error", err)
 	}
 	return l.server.Load().Verifier.Valid()

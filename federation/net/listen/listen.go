@@ -246,7 +246,7 @@ func (l *Listener) giveTurns(n int) {
 func (l *Listener) watch() {
 	for wait.For(l.stopped, watchTime) == nil {
 		l.giveTurns(handshakesPerWatch)
-		if _, err := l.options.Identity.Revoked.Refresh(); err != nil {
+		if err := l.options.Identity.Revoked.Refresh(); err != nil {
 			l.options.Log.Error("cannot read", "error", err)
 		}
 		l.mu.Lock()

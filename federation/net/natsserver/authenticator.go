@@ -49,7 +49,7 @@ func (a *authenticator) Check(client server.ClientAuthentication) bool {
 		if name := cert.Subject.CommonName; name != certs.WorkerUser && name != certs.ServerName {
 			return a.refuse(client, fmt.Sprintf("the certificate of %.60q is not that of a worker", name))
 		}
-		if err := a.Revoked.Check(state.PeerCertificates); err != nil {
+		if err := a.Revoked.Check(state.PeerCertificates, 0); err != nil {
 			return a.refuse(client, err.Error())
 		}
 		user.Username, user.ConnectionDeadline = cert.SerialNumber.String(), cert.NotAfter
@@ -78,7 +78,7 @@ func (a *authenticator) refuse(c server.ClientAuthentication, why string) bool {
 func (a *authenticator) revokedUsers() map[string]bool {
 	out := map[string]bool{}
 	a.certs.Range(func(user, cert any) bool {
-		if a.Revoked.Check([]*x509.Certificate{cert.(*x509.Certificate)}) != nil {
+		if a.Revoked.Check([]*x509.Certificate{cert.(*x509.Certificate)}, 0) != nil {
 			out[user.(string)] = true
 		}
 		return true

@@ -136,7 +136,7 @@ func (e *Server) Close() {
 // watch closes the connections of revoked certificates.
 func (e *Server) watch(ctx context.Context) {
 	for wait.For(ctx, 250*time.Millisecond) == nil {
-		if _, err := e.auth.Revoked.Refresh(); err != nil {
+		if err := e.auth.Revoked.Refresh(); err != nil {
 			e.auth.Log.Error("cannot read", "error", err)
 		}
 		revoked := e.auth.revokedUsers()

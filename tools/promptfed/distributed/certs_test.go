@@ -174,7 +174,7 @@ func TestCertsRequest(t *testing.T) {
 		t.Errorf("%q joins with its new certificate: %v", name, err)
 	}
 	list, err := authority.Revoked(at("certs"))
-	if err != nil || list.Check([]*x509.Certificate{old.Leaf}) == nil {
+	if err != nil || list.Check([]*x509.Certificate{old.Leaf}, 0) == nil {
 		t.Errorf("the old certificate is not revoked: %v", err)
 	}
 	_, err = certs("--approve", at("mail", "client-3.csr"), "--yes", "--renew", "client-4")
