@@ -13,6 +13,7 @@ import (
 	"promptfed/federation/net/authority"
 	"promptfed/federation/net/certs"
 	"promptfed/runtime/busytest"
+	"promptfed/runtime/goldentest"
 )
 
 // Authority is a certificate authority in a folder.
@@ -32,9 +33,7 @@ func (a *Authority) TLS(name string) *tls.Config {
 	a.t.Helper()
 	client, _ := certs.ClientOf(name)
 	_, err := authority.Make(a.dir, a.signer, client+1, a.hosts, time.Hour)
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	goldentest.NoError(a.t, err)
 
 	open := authority.ServerTLS
 	if name != certs.ServerName {
@@ -42,9 +41,7 @@ func (a *Authority) TLS(name string) *tls.Config {
 	}
 
 	conf, err := open(a.dir)
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	goldentest.NoError(a.t, err)
 
 	return conf
 }
@@ -53,9 +50,7 @@ func (a *Authority) TLS(name string) *tls.Config {
 func (a *Authority) Identity(name string) certs.Identity {
 	a.t.Helper()
 	who, err := certs.FromTLS(a.TLS(name))
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	goldentest.NoError(a.t, err)
 	return who
 }
 
@@ -76,9 +71,7 @@ type SlowLink struct {
 func (s *SlowLink) Start(t testing.TB) (address string) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 
 	t.Cleanup(func() { listener.Close() })
 	s.open = map[net.Conn]bool{}

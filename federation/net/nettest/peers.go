@@ -11,6 +11,7 @@ import (
 
 	"promptfed/federation/net/certs"
 	"promptfed/federation/net/wire"
+	"promptfed/runtime/goldentest"
 )
 
 // Dial returns a client of a server that may send any messages. It shows the certificate of an identity with a name,
@@ -24,9 +25,7 @@ func Dial(t testing.TB, url, name string, who certs.Identity, window int) wire.F
 func Transport(t testing.TB, name string, who certs.Identity, window int) *http.Transport {
 	t.Helper()
 	conf, err := who.ClientTLS(name, func() []byte { return nil })
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 
 	var protocols http.Protocols
 	protocols.SetHTTP2(true)
@@ -40,9 +39,7 @@ func Transport(t testing.TB, name string, who certs.Identity, window int) *http.
 func Serve(t testing.TB, who certs.Identity, handler wire.FederationHandler) (url string) {
 	t.Helper()
 	conf, err := who.ServerTLS()
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 
 	path, h := wire.NewFederationHandler(handler)
 	mux := http.NewServeMux()

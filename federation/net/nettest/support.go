@@ -75,9 +75,7 @@ func (l *Logs) Logger() *slog.Logger {
 func Marshal(t testing.TB, m protobuf.Message) []byte {
 	t.Helper()
 	b, err := protobuf.Marshal(m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	return b
 }
 
@@ -85,9 +83,7 @@ func Marshal(t testing.TB, m protobuf.Message) []byte {
 func BytesOf(t testing.TB, m tensor.Map) string {
 	t.Helper()
 	b, err := message.EncodeTensors(m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	return string(b)
 }
 
