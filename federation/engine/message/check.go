@@ -117,11 +117,7 @@ const MaxNormRatio = 50
 // norm of the parameters, or that of ones in their place where it is larger, since low-rank changes and adapters start
 // at 0. Without this limit two clients could not be told apart, and two of three would determine the usual norm.
 func MaxUpdateNorm(shared tensor.Map) float64 {
-	count := 0
-	for _, t := range shared {
-		count += t.Len()
-	}
-	return MaxNormRatio * math.Max(shared.Norm(), math.Sqrt(float64(count)))
+	return MaxNormRatio * math.Max(shared.Norm(), math.Sqrt(float64(shared.Count())))
 }
 
 // MaxLoss is the largest absolute loss that a client on another machine may report. Cross entropy of CLIP's

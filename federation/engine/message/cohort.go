@@ -222,7 +222,7 @@ func (s Scores) tables() tensor.Map {
 
 // addTables adds the statistics that came as tensors.
 func (s Scores) addTables(m tensor.Map) error {
-	if err := onlyUnder(m, method.GlobalView.String(), method.PersonalView.String()); err != nil {
+	if err := OnlyUnder(m, method.GlobalView.String(), method.PersonalView.String()); err != nil {
 		return err
 	}
 
@@ -281,7 +281,7 @@ func (st ClientState) Tensors() tensor.Map {
 
 // ParseClientState reads what ClientState.Tensors returned.
 func ParseClientState(m tensor.Map) (ClientState, error) {
-	if err := onlyUnder(m, "private", "own", "kept"); err != nil {
+	if err := OnlyUnder(m, "private", "own", "kept"); err != nil {
 		return ClientState{}, err
 	}
 	return ClientState{Private: m.WithoutPrefix("private"), Own: m.WithoutPrefix("own"),

@@ -166,7 +166,7 @@ func SortReplies(r []Reply) { slices.SortFunc(r, func(a, b Reply) int { return a
 
 // WithTensors returns the instruction with the tensors that came with it.
 func (o Instruction) WithTensors(m tensor.Map) (Instruction, error) {
-	if err := onlyUnder(m, sharedPart, downPart, eachPart); err != nil {
+	if err := OnlyUnder(m, sharedPart, downPart, eachPart); err != nil {
 		return o, err
 	}
 	if len(o.Clients) != 1 {
@@ -196,7 +196,7 @@ func (o Instruction) WithReplyTensors(reply Reply, tensors tensor.Map) (Reply, e
 		parameters = packedPart
 	}
 
-	err := onlyUnder(tensors, parameters, extraPart, statisticsPart)
+	err := OnlyUnder(tensors, parameters, extraPart, statisticsPart)
 	if err == nil {
 		err = reply.Scores.addTables(tensors.WithoutPrefix(statisticsPart))
 	}
@@ -218,8 +218,8 @@ func (o Instruction) WithReplyTensors(reply Reply, tensors tensor.Map) (Reply, e
 	return reply, CheckFinite("the compressed upload's ", reply.Upload.Shared)
 }
 
-// onlyUnder refuses tensors that belong to no part of a message.
-func onlyUnder(m tensor.Map, parts ...string) error {
+// OnlyUnder refuses tensors that belong to no part of a message.
+func OnlyUnder(m tensor.Map, parts ...string) error {
 	n := 0
 	for _, p := range parts {
 		n += len(m.WithoutPrefix(p))

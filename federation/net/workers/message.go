@@ -149,8 +149,8 @@ func decodeResult(instruction message.Instruction, reply message.Reply, tensors 
 // decode decodes tensors with two parts.
 func decode(b []byte, first, second string) (tensor.Map, error) {
 	m, err := message.DecodeTensors(b)
-	if err == nil && len(m.WithoutPrefix(first))+len(m.WithoutPrefix(second)) != len(m) {
-		err = fmt.Errorf("a message has unexpected tensors, outside of %s and %s: %.200q", first, second, m.Names())
+	if err == nil {
+		err = message.OnlyUnder(m, first, second)
 	}
 	return m, err
 }

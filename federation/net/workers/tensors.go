@@ -153,10 +153,6 @@ func (w *watchedBuffer) Write(p []byte) (int, error) {
 
 // remove removes an object with all that the store keeps of it.
 func (s tensorStore) remove(ctx context.Context, content content) error {
-	if content.Object == "" {
-		return nil
-	}
-
 	store, err := s.js.ObjectStore(ctx, s.queue.objects())
 	if err == nil {
 		err = store.Delete(ctx, content.Object)

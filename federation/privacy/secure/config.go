@@ -99,7 +99,7 @@ func New(config Config, weighting string, extras []string, clients, round int) (
 			"more, since the sum of one is its upload", round, clients)
 	}
 
-	if config.Enabled() && config.Least > 0 && round < 2*aggregation.groupSize() {
+	if config.Least > 0 && round < 2*aggregation.groupSize() {
 		return nil, configtags.KeyErrorf("secure_aggregation.least", "%d; the %d clients of a round cannot be split "+
 			"into groups of %d, of which a sum must hold the share %v; lower least, or set it to 0 for no groups",
 			config.Least, round, aggregation.groupSize(), config.Threshold)

@@ -41,11 +41,7 @@ func (l *Aggregation) quantize(x, unit float64) (v int64, cut bool) {
 
 // length returns the length of a vector.
 func (l *Aggregation) length(shared tensor.Map) int {
-	n := 0
-	for _, t := range shared {
-		n += t.Len()
-	}
-	return n*(1+len(l.extras)) + trailers
+	return shared.Count()*(1+len(l.extras)) + trailers
 }
 
 // extraStep returns the step of extra tensors.
