@@ -49,10 +49,9 @@ func (p *pool) Run(ctx context.Context, instruction message.Instruction) ([]mess
 		})
 	}
 
-	jobs := make([]client.Job, len(instruction.Clients))
-	for i, id := range instruction.Clients {
-		jobs[i] = client.Job{Client: p.clients[id], Instruction: instruction.ForClient(id), State: p.state(id)}
-	}
+	jobs := convert.Slice(instruction.Clients, func(id int) client.Job {
+		return client.Job{Client: p.clients[id], Instruction: instruction.ForClient(id), State: p.state(id)}
+	})
 
 	groups, err := p.turns.Groups(ctx, jobs, p.settings.Workers)
 	if err != nil {

@@ -8,6 +8,8 @@ import (
 	"slices"
 
 	"gonum.org/v1/gonum/floats"
+
+	"promptfed/runtime/convert"
 )
 
 // RoundRelease describes the release of one round: the sum of the clipped updates of the drawn clients, with Gaussian
@@ -45,13 +47,7 @@ func (r RoundRelease) Divergence(order float64) float64 {
 }
 
 // Curve returns Divergence at Orders.
-func (r RoundRelease) Curve() []float64 {
-	out := make([]float64, len(Orders))
-	for i, a := range Orders {
-		out[i] = r.Divergence(a)
-	}
-	return out
-}
+func (r RoundRelease) Curve() []float64 { return convert.Slice(Orders, r.Divergence) }
 
 // Accountant counts the releases of each kind of round. Rounds differ in noise and rate when clients drop out.
 type Accountant map[RoundRelease]int

@@ -16,6 +16,7 @@ import (
 	"promptfed/federation/engine/record"
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/method"
+	"promptfed/runtime/convert"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/onnx"
 	"promptfed/runtime/ops"
@@ -484,10 +485,9 @@ func scalarLoss(n graph.Node) (graph.Node, error) {
 // learned lists the inputs with gradients that a loss depends on before towers are in the graph, since prompts that
 // share a pass through the text tower reach all losses: parameters, and values of differentiable host functions.
 func learned(scope *method.Scope, loss graph.Node) []method.Input {
-	var all []method.Input
-	for _, p := range scope.Params() {
-		all = append(all, method.Input{Kind: method.ParamInput, Name: p.Name})
-	}
+	all := convert.Slice(scope.Params(), func(p method.Param) method.Input {
+		return method.Input{Kind: method.ParamInput, Name: p.Name}
+	})
 
 	for _, h := range scope.Built().Hosts {
 		if h.Func.Differentiable {

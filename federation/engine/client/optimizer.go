@@ -7,6 +7,7 @@ import (
 
 	"promptfed/federation/engine/message"
 	"promptfed/federation/method"
+	"promptfed/runtime/convert"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/optim"
 	"promptfed/runtime/ort"
@@ -86,10 +87,9 @@ func (w *Worker) Fit(ctx context.Context, task method.ClientSpec, params, rows t
 		return 0, err
 	}
 
-	var declared []method.Param
-	for _, name := range params.Names() {
-		declared = append(declared, method.Param{Name: name, Shape: params[name].Shape})
-	}
+	declared := convert.Slice(params.Names(), func(name string) method.Param {
+		return method.Param{Name: name, Shape: params[name].Shape}
+	})
 
 	scope := method.NewScope(task, declared)
 	plan, err := w.compiler.gradients(ServerProgram, nil, scope, []lossNode{{node: loss(scope)}})

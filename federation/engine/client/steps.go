@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 
@@ -195,11 +196,8 @@ func (w *Worker) update(ctx context.Context, turn *turn, in inputs, out tensor.M
 // parameters returns all parameters that are trained; the tensors are shared.
 func parameters(local *method.Local) tensor.Map {
 	m := tensor.Map{}
-	for _, part := range []tensor.Map{local.Shared, local.Private} {
-		for k, t := range part {
-			m[k] = t
-		}
-	}
+	maps.Copy(m, local.Shared)
+	maps.Copy(m, local.Private)
 	return m
 }
 

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"promptfed/federation/method"
+	"promptfed/runtime/convert"
 	"promptfed/runtime/tensor"
 )
 
@@ -87,11 +88,7 @@ func NormsOf(grads ...tensor.Map) Norms {
 
 // norms are the lengths of all measurements.
 func (t *LossTerms) norms() []Norms {
-	all := []Norms{t.CrossEntropy}
-	for _, term := range t.Terms {
-		all = append(all, term.Norms)
-	}
-	return all
+	return append([]Norms{t.CrossEntropy}, convert.Slice(t.Terms, func(s TermStats) Norms { return s.Norms })...)
 }
 
 // Within returns an error for a value beyond a limit, for a length below 0, and for one that is no number. No

@@ -175,10 +175,7 @@ func (s Statistics) AddTables(m tensor.Map) error {
 			return fmt.Errorf("the statistic %s has the shape %v; it must be an int64 table of %d columns", name,
 				t.Shape, x.Columns)
 		}
-		s[name] = make([]float64, len(t.Ints))
-		for i, n := range t.Ints {
-			s[name][i] = float64(n)
-		}
+		s[name] = convert.Slice(t.Ints, func(n int64) float64 { return float64(n) })
 	}
 
 	return nil

@@ -113,11 +113,7 @@ func describe(program client.Program, m *onnx.ModelProto) (Program, error) {
 }
 
 func described(v ort.ValueInfo) Value {
-	out := Value{Name: v.Name, DType: v.DType(), Shape: make([]string, len(v.Shape))}
-	for i, d := range v.Shape {
-		out.Shape[i] = d.String()
-	}
-	return out
+	return Value{Name: v.Name, DType: v.DType(), Shape: convert.Slice(v.Shape, ort.Dim.String)}
 }
 
 // valuesOf returns the inputs and outputs of a model.

@@ -7,6 +7,7 @@ import (
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/metrics"
 	"promptfed/federation/method"
+	"promptfed/runtime/convert"
 )
 
 // ByView holds a result of each of the two evaluations, with the server's shared parameters and with each client's own;
@@ -109,12 +110,10 @@ func accuracy(e *metrics.Evaluation) *float64 {
 
 // evaluate merges one evaluation of replies that all have it, sorted by client; nil without any.
 func evaluate(kind method.View, replies []message.Reply, infos []method.ClientInfo) *metrics.Evaluation {
-	var clients []metrics.Client
-	for _, r := range replies {
-		clients = append(clients, metrics.Client{Domain: infos[r.Client].Domain, Examples: r.Scores.Examples,
-			Statistics: r.Scores.Of(kind)})
-	}
-	return metrics.Evaluate(clients)
+	return metrics.Evaluate(convert.Slice(replies, func(r message.Reply) metrics.Client {
+		return metrics.Client{Domain: infos[r.Client].Domain, Examples: r.Scores.Examples,
+			Statistics: r.Scores.Of(kind)}
+	}))
 }
 
 // BaseToNew is base-to-new generalisation (metrics.Generalisation).

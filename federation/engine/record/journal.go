@@ -85,7 +85,7 @@ func parseLines(b []byte) (records []Record, err error) {
 	for line := range bytes.Lines(b) {
 		var r Record
 		err := json.Unmarshal(line, &r)
-		if other := (FormatError{}); errors.As(err, &other) {
+		if other, ok := errors.AsType[FormatError](err); ok {
 			return nil, other
 		}
 		if err != nil || !bytes.HasSuffix(line, []byte("\n")) || r.Round != len(records) {

@@ -10,6 +10,7 @@ import (
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/metrics"
 	"promptfed/federation/method"
+	"promptfed/runtime/convert"
 )
 
 // Record is one line of rounds.jsonl: the result of a round. A round that was not tested has no evaluation.
@@ -222,11 +223,7 @@ func (u Unanswered) String() string {
 		test = "evaluation set " + u.Set
 	}
 
-	list := make([]string, min(len(u.Clients), mostNamed))
-	for i := range list {
-		list[i] = strconv.Itoa(u.Clients[i])
-	}
-
+	list := convert.Slice(u.Clients[:min(len(u.Clients), mostNamed)], strconv.Itoa)
 	more := ""
 	if n := len(u.Clients) - len(list); n > 0 {
 		more = fmt.Sprintf(" and %d more", n)

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"promptfed/federation/method"
+	"promptfed/runtime/convert"
 	"promptfed/runtime/optim"
 	"promptfed/runtime/tensor"
 )
@@ -40,10 +41,7 @@ func (p Plan) Sample(random *rand.Rand) []int {
 		return pick
 	}
 
-	for _, i := range random.Perm(len(may))[:int(sampling.Size)] {
-		pick = append(pick, may[i])
-	}
-
+	pick = convert.Slice(random.Perm(len(may))[:int(sampling.Size)], func(i int) int { return may[i] })
 	slices.Sort(pick)
 	return pick
 }

@@ -5,6 +5,7 @@ import (
 
 	"promptfed/federation/method"
 	"promptfed/runtime/graph"
+	"promptfed/runtime/tensor"
 )
 
 // dependence says how a node depends on the rows of a batch.
@@ -195,10 +196,7 @@ func rowwise(op *graph.Op, depends func(graph.Node) dependence) bool {
 func reduced(op *graph.Op) (axes []int, known bool) {
 	rank := op.In[0].Rank()
 	if !op.X(1).OK() {
-		for i := range rank {
-			axes = append(axes, i)
-		}
-		return axes, true
+		return tensor.Indices(rank), true
 	}
 
 	axes, known = op.X(1).StaticInts()

@@ -10,6 +10,8 @@ import (
 	"fmt"
 	"math/big"
 	"time"
+
+	"promptfed/runtime/convert"
 )
 
 // Peer is the other side of a TLS connection.
@@ -37,9 +39,7 @@ func (i Identity) PeerOf(state tls.ConnectionState) (Peer, error) {
 	}
 
 	if i.Certified() {
-		for _, c := range state.PeerCertificates {
-			peer.Proof.Chain = append(peer.Proof.Chain, c.Raw)
-		}
+		peer.Proof.Chain = convert.Slice(state.PeerCertificates, func(c *x509.Certificate) []byte { return c.Raw })
 	} else if err := own.CheckSignature(own.SignatureAlgorithm, own.RawTBSCertificate, own.Signature); err != nil {
 		return Peer{}, fmt.Errorf("the certificate of %.60q is signed by %.100q, not by its own key", peer.Name,
 			own.Issuer.String())

@@ -75,8 +75,7 @@ func (c *Client) Run(ctx context.Context) error {
 			return err
 		}
 
-		var end endError
-		if errors.As(err, &end) {
+		if end, ok := errors.AsType[endError](err); ok {
 			return end.error
 		}
 

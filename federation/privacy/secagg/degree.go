@@ -7,6 +7,8 @@ import (
 
 	"github.com/cloudflare/circl/group"
 	"github.com/cloudflare/circl/math/polynomial"
+
+	"promptfed/runtime/convert"
 )
 
 // degreeTest verifies that commitments to shares belong to one polynomial whose number of coefficients is the threshold
@@ -22,10 +24,8 @@ type degreeTest struct {
 }
 
 func newDegreeTest(threshold int, ids []int) degreeTest {
-	test := degreeTest{threshold: threshold, ids: ids, places: []group.Scalar{field.NewScalar()}}
-	for _, id := range ids {
-		test.places = append(test.places, place(id))
-	}
+	test := degreeTest{threshold: threshold, ids: ids,
+		places: append([]group.Scalar{field.NewScalar()}, convert.Slice(ids, place)...)}
 
 	difference := field.NewScalar()
 	for i, x := range test.places {

@@ -8,6 +8,8 @@ import (
 	"github.com/cloudflare/circl/group"
 	"github.com/cloudflare/circl/math/polynomial"
 	"github.com/cloudflare/circl/secretsharing"
+
+	"promptfed/runtime/convert"
 )
 
 // place returns the point at which a client's share evaluates the polynomial; the secret is at 0.
@@ -32,12 +34,7 @@ type reconstruction struct {
 
 func newReconstruction(clients []int) reconstruction {
 	basis := reconstruction{clients: clients}
-	nodes := make([]group.Scalar, len(clients))
-	for i, id := range clients {
-		nodes[i] = place(id)
-	}
-
-	zero := field.NewScalar()
+	nodes, zero := convert.Slice(clients, place), field.NewScalar()
 	for i := range nodes {
 		basis.weights = append(basis.weights, polynomial.LagrangeBase(uint(i), nodes, zero))
 	}

@@ -13,6 +13,7 @@ import (
 	"promptfed/federation/engine/message"
 	"promptfed/federation/method"
 	"promptfed/federation/privacy/secagg"
+	"promptfed/runtime/convert"
 	"promptfed/runtime/tensor"
 )
 
@@ -453,11 +454,7 @@ func (r *round) sum(s *session) (signed []int64, survivors []int, err error) {
 
 	sum, survivors, liars, err := s.server.Sum()
 	r.refuse(liars)
-	for _, v := range sum {
-		signed = append(signed, s.terms.Ring.Signed(v))
-	}
-
-	return signed, survivors, err
+	return convert.Slice(sum, s.terms.Ring.Signed), survivors, err
 }
 
 // warnClipped is the share of clipped numbers above which a round has a warning.

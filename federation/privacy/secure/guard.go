@@ -12,6 +12,7 @@ import (
 	"promptfed/federation/engine/message"
 	"promptfed/federation/method"
 	"promptfed/federation/privacy/secagg"
+	"promptfed/runtime/convert"
 	"promptfed/runtime/tensor"
 )
 
@@ -373,12 +374,7 @@ func (c *client) mask(instruction message.Instruction, up method.Upload, loss fl
 	}
 
 	ring := c.session.Terms().Ring
-	values := make([]uint64, len(v))
-	for i, x := range v {
-		values[i] = ring.Element(x)
-	}
-
-	y, err := c.session.Mask(senders, model, values)
+	y, err := c.session.Mask(senders, model, convert.Slice(v, ring.Element))
 	return ring.Encode(y), err
 }
 
