@@ -24,9 +24,7 @@ func signing(t testing.TB, who certs.Identity, message string) (s *certs.Signatu
 	if err == nil {
 		signature, err = s.Sign(0, []byte(message))
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	return s, proof, signature
 }
 
@@ -74,13 +72,9 @@ func TestWithKey(t *testing.T) {
 	t.Chdir(t.TempDir())
 	public := func(dir string) string {
 		i, err := certs.Identity{}.WithKey(dir)
-		if err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, err)
 		p, err := i.Proof()
-		if err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, err)
 		return string(p.Key)
 	}
 	if one, other := public(""), public(""); one == other {

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"promptfed/federation/net/certs"
+	"promptfed/runtime/goldentest"
 )
 
 // issuer is an authority in memory.
@@ -40,9 +41,7 @@ func newIssuer(t *testing.T) *issuer {
 func (a *issuer) sign(t *testing.T, c *x509.Certificate, key crypto.PublicKey) *x509.Certificate {
 	t.Helper()
 	der, err := x509.CreateCertificate(rand.Reader, c, a.cert, key, a.key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	if c, err = x509.ParseCertificate(der); err != nil {
 		t.Fatal(err)
 	}
@@ -59,9 +58,7 @@ func (a *issuer) identity(t *testing.T, name string, serial int64, end time.Time
 	roots.AddCert(a.cert)
 	i, err := certs.FromTLS(&tls.Config{RootCAs: roots,
 		Certificates: []tls.Certificate{{Certificate: [][]byte{c.Raw}, PrivateKey: key}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	return i
 }
 
@@ -81,9 +78,7 @@ func (a *issuer) revoked(t *testing.T, path string, number *big.Int, serials ...
 	if err == nil {
 		err = os.WriteFile(path, certs.EncodePEM(certs.RevocationBlock, der), 0o600)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 }
 
 func says(t *testing.T, what string, err error, want string) {
@@ -97,13 +92,9 @@ func says(t *testing.T, what string, err error, want string) {
 func handshake(t *testing.T, server, client certs.Identity, name string, known []byte) (atServer, atClient error) {
 	t.Helper()
 	s, err := server.ServerTLS()
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	c, err := client.ClientTLS(name, func() []byte { return known })
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	c.ServerName = "here"
 	a, b := net.Pipe()
 	done := make(chan error)
@@ -132,13 +123,9 @@ func TestHandshakes(t *testing.T) {
 	server := ca.named(t, certs.ServerName)
 	key := func(i certs.Identity) ([]byte, certs.Identity) {
 		i, err := i.WithKey("")
-		if err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, err)
 		p, err := i.Proof()
-		if err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, err)
 		return p.Key, i
 	}
 	bareKey, bare := key(certs.Identity{})
@@ -191,9 +178,7 @@ func TestHandshakes(t *testing.T) {
 func TestPeerOf(t *testing.T) {
 	ca := newIssuer(t)
 	bare, err := certs.Identity{}.WithKey("")
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	_, err = bare.PeerOf(tls.ConnectionState{})
 	says(t, "no certificate", err, "the other side sent no certificate")
 	c := ca.named(t, "client-1")
@@ -201,16 +186,12 @@ func TestPeerOf(t *testing.T) {
 		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "client-1"}}, c.Key.Public())}})
 	says(t, "a certificate of others", err, `the certificate of "client-1" is signed by "CN=ca", not by its own key`)
 	p, err := c.Proof()
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	if _, err = c.VerifierOf(p, "client-1"); err != nil {
 		t.Error(err)
 	}
 	other, err := ca.named(t, "client-1").Proof()
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	p.Key = other.Key
 	_, err = c.VerifierOf(p, "client-1")
 	says(t, "another key", err, "the key does not belong to the certificate of client-1")
@@ -251,9 +232,7 @@ func TestRevokedCertificates(t *testing.T) {
 	path := filepath.Join(t.TempDir(), certs.RevocationFile)
 	authority := certs.EncodePEM(certs.CertificateBlock, ca.cert.Raw)
 	r, err := certs.OpenRevocationList(path, []*x509.Certificate{ca.cert})
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	c := func(serial int64, end time.Time) []*x509.Certificate {
 		return []*x509.Certificate{{SerialNumber: big.NewInt(serial), NotAfter: end,
 			Subject: pkix.Name{CommonName: "x"}}}
@@ -262,9 +241,7 @@ func TestRevokedCertificates(t *testing.T) {
 	refresh := func(what, want string) {
 		t.Helper()
 		stamp = stamp.Add(time.Second) // a file of another time was changed
-		if err := os.Chtimes(path, stamp, stamp); err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, os.Chtimes(path, stamp, stamp))
 		says(t, what, r.Refresh(), want)
 		if err := r.Refresh(); err != nil {
 			t.Errorf("%s: reported twice, %v", what, err)
@@ -283,17 +260,13 @@ func TestRevokedCertificates(t *testing.T) {
 	refresh("an older list", "list 2 is older than list 3, which was used before; the previous list stays")
 	other.revoked(t, path, big.NewInt(4))
 	refresh("another authority", "the authority did not sign it; the previous list stays in use")
-	if err := os.WriteFile(path, authority, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, os.WriteFile(path, authority, 0o600))
 	refresh("no list", "it does not begin as PEM, with BEGIN X509 CRL")
 	says(t, "still revoked", r.Check(c(7, later), 0), "is revoked")
 	ca.revoked(t, path, big.NewInt(4), 7, 8)
 	refresh("a newer list", "")
 	says(t, "revoked later", r.Check(c(8, later), 0), "is revoked")
-	if err := os.Remove(path); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, os.Remove(path))
 	says(t, "without a file", r.Refresh(), "")
 	var none *certs.RevocationList
 	says(t, "no list", errors.Join(none.Refresh(), none.Check(c(7, later), 0)), "")
@@ -304,9 +277,7 @@ func TestRevokedCertificates(t *testing.T) {
 	i := ca.named(t, "client-1")
 	i.Revoked, err = r, nil
 	p, err := i.Proof()
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	_, err = i.VerifierOf(p, "client-1")
 	says(t, "a revoked identity", err, "the certificate of client-1 is revoked")
 }
@@ -353,22 +324,16 @@ func TestKinds(t *testing.T) {
 	for curve, ok := range map[elliptic.Curve]bool{elliptic.P256(): true, elliptic.P384(): true, elliptic.P224(): false,
 		elliptic.P521(): false} {
 		key, err := ecdsa.GenerateKey(curve, rand.Reader)
-		if err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, err)
 		if err := certs.CheckKey(key.Public()); (err == nil) != ok {
 			t.Errorf("%s: %v", curve.Params().Name, err)
 		}
 	}
 	says(t, "no key", certs.CheckKey(nil), "the key is neither ECDSA P-256 or P-384 nor Ed25519")
 	path := filepath.Join(t.TempDir(), "key.pem")
-	if err := os.WriteFile(path, certs.EncodePEM("X", []byte{1}), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, os.WriteFile(path, certs.EncodePEM("X", []byte{1}), 0o600))
 	weak, err := ecdsa.GenerateKey(elliptic.P224(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	_, err = certs.NewKey(path+"2", func() (crypto.Signer, error) { return weak, nil })
 	says(t, "a key", err, "")
 	_, err = certs.OpenKey(path+"2", nil)

@@ -31,14 +31,10 @@ func TestWrongProxy(t *testing.T) {
 func TestStatusKeepsItsConnection(t *testing.T) {
 	m := enginetest.Build(t, "promptfl", nil, nil)
 	h, err := server.Open(server.Settings{Listen: "127.0.0.1:0", ID: wire.NewID(), Clients: 1, Method: m})
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	defer h.Close()
 	who, err := certs.Identity{}.WithKey("")
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	l := &Link{URL: h.URL(), Name: certs.StatusUser, Identity: who}
 	defer l.Close()
 	var first *net.Conn

@@ -39,9 +39,7 @@ func TestStateStore(t *testing.T) {
 	dir := t.TempDir()
 	run := wire.NewID()
 	v, err := openStateStore(dir, run, 2, []byte("key"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	if _, err := openStateStore(dir, run, 2, []byte("other")); !errors.Is(err, certs.ErrOtherKey) {
 		t.Errorf("a server with another key: %v", err)
 	}

@@ -282,9 +282,7 @@ func (e training) Execute(ctx context.Context, o message.Instruction, s message.
 func TestClientWaitsForAServerThatDied(t *testing.T) {
 	t.Parallel() // it waits
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	defer l.Close()
 	ctx, cancel := context.WithCancel(busytest.Context(t))
 	defer cancel()
@@ -297,9 +295,7 @@ func TestClientWaitsForAServerThatDied(t *testing.T) {
 		cancel()
 	}()
 	who, err := certs.Identity{}.WithKey("")
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	link := &netclient.Link{URL: "https://" + l.Addr().String(), Name: "client-0", Identity: who,
 		Log: (&nettest.Logs{}).Logger()}
 	if _, err := netclient.FetchInvitation(ctx, link, 1<<20); !errors.Is(err, context.Canceled) {

@@ -52,9 +52,7 @@ func TestManyClients(t *testing.T) {
 	ctx := busytest.Context(t)
 	h, err := server.Open(server.Settings{Name: "many", Listen: "127.0.0.1:0", ID: wire.NewID(), Clients: clients,
 		Quorum: 1, KeepQuorum: true, RunSpec: open(e.RunSpec()), Method: e.Method})
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	defer h.Close()
 	task := methodtest.ClientsOfOneBackbone(1)[0].Backbone.Task()
 	task.Backbone = "toy"
@@ -114,9 +112,7 @@ func TestManyClients(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	err = h.Finish(ctx, rounds, func(int) (tensor.Map, tensor.Map, error) { return o.Shared, nil, nil })
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	all.Wait()
 }
 

@@ -36,9 +36,7 @@ func TestSealedSameBytes(t *testing.T) {
 			config := secure.Defaults()
 			config.Threshold = 0.6
 			layer, err := secure.New(config, secure.Examples, nil, len(e.Clients), 3)
-			if err != nil {
-				t.Fatal(err)
-			}
+			goldentest.NoError(t, err)
 			sealed := enginetest.Run(t, e,
 				engine.Settings{Client: client.Settings{Guard: layer.Guard()}, Wrap: layer.Wrap})
 			for name, v := range plain.Prompts {
@@ -128,13 +126,9 @@ func TestSealedRestarts(t *testing.T) {
 	e := scaffold.Experiment(t)
 	e.Secure = "on"
 	weighting, beside, err := methods.AveragedUploads(e.Method)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	layer, err := secure.New(config, weighting, beside, 4, 3)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	r := enginetest.Run(t, e, engine.Settings{Client: client.Settings{Guard: layer.Guard()}, Wrap: layer.Wrap})
 	want := nettest.BytesOf(t, r.Prompts)
 	for _, step := range []string{"computesecagg-keys", "computesecagg-shares", "train", "computesecagg-agree",

@@ -18,6 +18,7 @@ import (
 	"promptfed/federation/net/nettest"
 	"promptfed/federation/net/workers"
 	"promptfed/runtime/busytest"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/tensor"
 )
 
@@ -31,28 +32,20 @@ func TestDispatcherLargeStates(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("TMPDIR", dir)
 	emb, err := natsserver.Start(natsserver.Options{Listen: "127.0.0.1:0", TLS: ca.TLS("server"), Log: log.Logger()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	e := nettest.Method("promptfl", nil, nil).Experiment(t)
 	d, err := workers.Open(ctx, emb.Conn(), workers.Settings{Queue: "toy", Config: []byte("x"),
 		Compatibility: compatibility(e), Log: log.Logger()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	link := &nettest.SlowLink{To: strings.TrimPrefix(strings.TrimPrefix(emb.URL(), "nats://"), "tls://"),
 		Rate: 100e6, Every: 70e6}
 	address := link.Start(t)
 	w := workers.Worker{Queue: "toy", Program: "1", Log: log.Logger()}
 	nc, err := workers.Connect(ctx, "tls://"+address, "worker", true, log.Logger(), nats.Secure(ca.TLS("worker")))
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	defer nc.Close()
 	inv, err := w.FetchInvitation(ctx, nc)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	ended := make(chan error, 1)
 	go func() {
 		ended <- w.Run(ctx, nc, inv, workers.Info{Host: "h", Jobs: 1, Compatibility: compatibility(e)},

@@ -27,15 +27,11 @@ func TestFailEndsWaitingJobs(t *testing.T) {
 	for _, limit := range []int{0, 1} {
 		t.Run(fmt.Sprint("limit ", limit), func(t *testing.T) {
 			n, err := natsserver.Start(natsserver.Options{Listen: "127.0.0.1:0", Log: slog.New(slog.DiscardHandler)})
-			if err != nil {
-				t.Fatal(err)
-			}
+			goldentest.NoError(t, err)
 			defer n.Close()
 			ctx := busytest.Context(t)
 			d, err := Open(ctx, n.Conn(), Settings{Queue: "toy", Limit: limit, Log: slog.New(slog.DiscardHandler)})
-			if err != nil {
-				t.Fatal(err)
-			}
+			goldentest.NoError(t, err)
 			d.stop() // nothing makes the streams again
 			d.over.Wait()
 			goldentest.NoError(t, d.deleteStreams(ctx))
@@ -77,17 +73,13 @@ func TestFailEndsWaitingJobs(t *testing.T) {
 // protocol ends.
 func TestConnectAgain(t *testing.T) {
 	n, err := natsserver.Start(natsserver.Options{Listen: "127.0.0.1:0", Log: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	defer n.Close()
 	target := strings.TrimPrefix(n.URL(), "nats://")
 	for name, damaged := range map[string]int{"damaged": 2, "foreign": 100} {
 		t.Run(name, func(t *testing.T) {
 			l, err := net.Listen("tcp", "127.0.0.1:0")
-			if err != nil {
-				t.Fatal(err)
-			}
+			goldentest.NoError(t, err)
 			defer l.Close()
 			tries := atomic.Int32{}
 			go func() {
