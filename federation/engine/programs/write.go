@@ -2,7 +2,6 @@ package programs
 
 import (
 	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -117,6 +116,5 @@ func encode(m *onnx.ModelProto) (text []byte, digest string, err error) {
 	if text, err = onnx.Marshal(m); err != nil {
 		return nil, "", err
 	}
-	sum := sha256.Sum256(text)
-	return text, hex.EncodeToString(sum[:]), nil
+	return text, fmt.Sprintf("%x", sha256.Sum256(text)), nil
 }

@@ -2,7 +2,6 @@ package state
 
 import (
 	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"io"
 	"io/fs"
@@ -92,7 +91,7 @@ func (s *Store) Stage(round, client int, st message.ClientState) error {
 		return err
 	}
 
-	sum := sha256.Sum256(data)
+	sum := fmt.Sprintf("%x", sha256.Sum256(data))
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.begin(round); err != nil {
@@ -103,7 +102,7 @@ func (s *Store) Stage(round, client int, st message.ClientState) error {
 		return s.failed(round, err)
 	}
 
-	s.placed[client] = Location{Round: round, At: s.end, Size: int64(len(data)), Sum: hex.EncodeToString(sum[:])}
+	s.placed[client] = Location{Round: round, At: s.end, Size: int64(len(data)), Sum: sum}
 	s.end += int64(len(data))
 	return nil
 }
@@ -189,7 +188,7 @@ func (s *Store) read(location Location) ([]byte, error) {
 		return nil, fmt.Errorf("%s: %w", file.Name(), err)
 	}
 
-	if sum := sha256.Sum256(b); hex.EncodeToString(sum[:]) != location.Sum {
+	if fmt.Sprintf("%x", sha256.Sum256(b)) != location.Sum {
 		return nil, damaged
 	}
 

@@ -14,6 +14,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"syscall"
 	"time"
 
@@ -25,6 +26,9 @@ import (
 
 // caName is the name of the authority's own certificate. A folder holds NAME.pem and NAME-key.pem for each name.
 const caName = "ca"
+
+// others are the names that are not of clients.
+var others = []string{certs.ServerName, certs.StatusUser, certs.WorkerUser}
 
 // lockFile is the file in the authority's folder that a process locks while it uses the authority.
 const lockFile = "lock"
@@ -53,7 +57,7 @@ func Make(dir, authority string, clients int, hosts []string, life time.Duration
 		}
 	}
 
-	names := []string{certs.ServerName, certs.StatusUser, certs.WorkerUser}
+	names := slices.Clone(others)
 	for k := range clients {
 		names = append(names, certs.UserOf(k))
 	}

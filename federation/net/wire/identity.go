@@ -29,10 +29,7 @@ func NewID() string {
 }
 
 // Checksum returns the SHA-256 of encoded tensors, hexadecimal.
-func Checksum(b []byte) string {
-	h := sha256.Sum256(b)
-	return hex.EncodeToString(h[:])
-}
+func Checksum(b []byte) string { return fmt.Sprintf("%x", sha256.Sum256(b)) }
 
 // ContentOf describes encoded tensors. It leaves their bytes out.
 func ContentOf(body []byte) *Content { return &Content{Size: uint64(len(body)), Sum: Checksum(body)} }

@@ -6,7 +6,6 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -52,8 +51,7 @@ func (s tensorStore) put(ctx context.Context, body []byte, shared bool) (content
 
 	c := content{Size: len(body), Object: rand.Text()}
 	if shared {
-		sum := sha256.Sum256(body)
-		c.Digest = hex.EncodeToString(sum[:])
+		c.Digest = fmt.Sprintf("%x", sha256.Sum256(body))
 	}
 
 	return c, nil, wait.Retry(ctx, retryInterval, func() (bool, error) {

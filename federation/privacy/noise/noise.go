@@ -4,7 +4,6 @@ import (
 	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -87,8 +86,7 @@ var errReleased = errors.New("another update of this client was released in this
 // one release.
 func (n *Noise) ForRound(round int, once bool) method.Noise {
 	return func(layer string, release []byte) (*mathrand.Rand, int, error) {
-		digest := sha256.Sum256(release)
-		name := layer + " " + hex.EncodeToString(digest[:])
+		name := fmt.Sprintf("%s %x", layer, sha256.Sum256(release))
 		n.mu.Lock()
 		defer n.mu.Unlock()
 		list, releases := n.Released[round], 0

@@ -176,8 +176,7 @@ func (c *Client) Advertise() (Joining, error) {
 	a, err := DecodeAdvert(c.state.Advert)
 	j := Joining{a, map[int][]byte{}}
 	for id, proof := range c.peers {
-		h := sha256.Sum256(proof)
-		j.Known[id] = h[:fingerprintSize]
+		j.Known[id] = Fingerprint(proof)
 	}
 	return j, err
 }

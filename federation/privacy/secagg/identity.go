@@ -5,7 +5,6 @@ import (
 	"crypto/ed25519"
 	"crypto/rand"
 	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"sync"
@@ -27,9 +26,9 @@ type Identity interface {
 type Peers map[int][]byte
 
 // Fingerprint returns a short digest of a proof.
-func Fingerprint(proof []byte) string {
+func Fingerprint(proof []byte) []byte {
 	h := sha256.Sum256(proof)
-	return hex.EncodeToString(h[:fingerprintSize])
+	return h[:fingerprintSize]
 }
 
 // proof returns the proof of a client's advertisement, which may omit a known proof. A known proof that no certificate
@@ -42,7 +41,7 @@ func (p Peers) proof(who Identity, client int, shown []byte) ([]byte, error) {
 	case len(shown) == 0:
 		return before, nil
 	case len(before) > 0 && !who.Certified() && !bytes.Equal(before, shown):
-		return nil, fmt.Errorf("client %d sent the key %s; it had %s before, and no certificate confirms that both "+
+		return nil, fmt.Errorf("client %d sent the key %x; it had %x before, and no certificate confirms that both "+
 			"are its own", client, Fingerprint(shown), Fingerprint(before))
 	}
 

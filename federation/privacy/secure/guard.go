@@ -140,7 +140,7 @@ func (c *client) save() error {
 // Summary describes the sums that a client took part in.
 type Summary struct {
 	Sums, Fewest, Most, Refused int
-	Keys                        map[int]string // of other clients: fingerprints
+	Keys                        map[int][]byte // of other clients: fingerprints
 }
 
 // Summary returns the summary of one client.
@@ -152,7 +152,7 @@ func (g *Guard) Summary(id int) Summary {
 
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	s := Summary{c.Sums, c.Fewest, c.Most, c.Refused, map[int]string{}}
+	s := Summary{c.Sums, c.Fewest, c.Most, c.Refused, map[int][]byte{}}
 	for k, proof := range c.peers {
 		s.Keys[k] = secagg.Fingerprint(proof)
 	}

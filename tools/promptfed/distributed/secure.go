@@ -73,7 +73,7 @@ func (f joinFlags) summary(summary secure.Summary, certified bool) string {
 
 	var keys []string
 	for _, k := range slices.Sorted(maps.Keys(summary.Keys)) {
-		keys = append(keys, fmt.Sprintf("%d %s", k, summary.Keys[k]))
+		keys = append(keys, fmt.Sprintf("%d %x", k, summary.Keys[k]))
 	}
 
 	return text + "no certificate says whose these keys of the other clients are, and the first key of each was " +
