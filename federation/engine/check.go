@@ -87,13 +87,7 @@ func CheckClient(experiment *spec.Experiment, client *spec.Client) error {
 		labels = append(labels, client.Val.Labels()...)
 	}
 
-	for _, y := range labels {
-		if y < 0 || y >= int64(len(experiment.Classes)) {
-			return fmt.Errorf("client %d has label %d, but there are %d classes", client.ID, y, len(experiment.Classes))
-		}
-	}
-
-	return nil
+	return spec.CheckLabels(fmt.Sprintf("client %d", client.ID), labels, len(experiment.Classes))
 }
 
 // checkParticipants returns an error for clients on other machines that cannot take part together.

@@ -64,11 +64,15 @@ func (s *Synthetic) Check(classes int) error {
 		return errors.New("the synthetic set has no images")
 	}
 
-	for _, y := range s.Data.Labels() {
+	return CheckLabels("the synthetic set", s.Data.Labels(), classes)
+}
+
+// CheckLabels refuses labels beyond the classes; what has them is named in the error.
+func CheckLabels(what string, labels []int64, classes int) error {
+	for _, y := range labels {
 		if y < 0 || y >= int64(classes) {
-			return fmt.Errorf("the synthetic set has label %d, but there are %d classes", y, classes)
+			return fmt.Errorf("%s has label %d, but there are %d classes", what, y, classes)
 		}
 	}
-
 	return nil
 }

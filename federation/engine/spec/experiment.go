@@ -140,10 +140,8 @@ func (e *Experiment) CheckEvaluationSets() error {
 				return fmt.Errorf("evaluation set %s has no examples for backbone %s", set.Name, b)
 			}
 
-			for _, y := range d.Labels() {
-				if y < 0 || y >= int64(classes) {
-					return fmt.Errorf("evaluation set %s has label %d, but there are %d classes", set.Name, y, classes)
-				}
+			if err := CheckLabels("evaluation set "+set.Name, d.Labels(), classes); err != nil {
+				return err
 			}
 
 			if len(set.Classes) == 0 {

@@ -58,14 +58,10 @@ func (c *Client) receive(got received) {
 		return
 	}
 
-	c.start(c.task, got.body)
-}
-
-// start computes the reply.
-func (c *Client) start(t *task, body []byte) {
-	var ctx context.Context
-	ctx, t.cancel = context.WithCancel(context.Background())
-	t.running.Go(func() { t.done <- c.compute(ctx, t, body) })
+	ctx, cancel := context.WithCancel(context.Background())
+	t := c.task
+	t.cancel = cancel
+	t.running.Go(func() { t.done <- c.compute(ctx, t, got.body) })
 }
 
 // compute executes an instruction and returns its reply. Failures of the computation are reported to the server.

@@ -138,15 +138,14 @@ func (h *Server) limitExamples(instruction message.Instruction, replies []messag
 	slices.Sort(claims)
 	for i := range replies {
 		reply, most := &replies[i], h.set.MaxExamples
-		k := clients[reply.Client]
-		declared, ok := instruction.Extras(h.set.Method, k.Participant.Task)
-		if !ok || instruction.Guarded != nil || refused[reply.Client] != nil {
+		declared, checked := h.extrasOf(instruction, reply.Client)
+		if !checked || refused[reply.Client] != nil {
 			continue
 		}
 
 		if most == 0 {
 			var err error
-			if most, err = maxWeight(claims, k.Examples); err != nil {
+			if most, err = maxWeight(claims, clients[reply.Client].Examples); err != nil {
 				refused[reply.Client] = err
 				continue
 			}
