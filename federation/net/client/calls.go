@@ -8,6 +8,8 @@ import (
 	"io"
 	"time"
 
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
 	"promptfed/federation/net/wait"
 	"promptfed/federation/net/wire"
 )
@@ -77,7 +79,7 @@ func (c *Client) participate(ctx context.Context) error {
 		case <-ctx.Done():
 			last, cancel := context.WithTimeout(calls, leaveTime)
 			defer cancel()
-			c.link.call.Leave(last, &wire.LeaveCall{Instance: c.join.Instance})
+			c.link.call.Leave(last, wrapperspb.String(c.join.Instance))
 			return ctx.Err()
 		}
 	}

@@ -14,6 +14,7 @@ import (
 
 	"connectrpc.com/connect"
 	protobuf "google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/emptypb"
 
 	"promptfed/federation/engine/message"
 	"promptfed/federation/method"
@@ -89,7 +90,7 @@ func (l *liar) Next(ctx context.Context, q *wire.Ask, s *connect.ServerStream[wi
 	}
 }
 
-func (l *liar) Answer(_ context.Context, s *connect.ClientStream[wire.Part]) (*wire.Receipt, error) {
+func (l *liar) Answer(_ context.Context, s *connect.ClientStream[wire.Part]) (*emptypb.Empty, error) {
 	if s.Receive() {
 		r := s.Msg().Reply
 		for s.Receive() {
@@ -99,7 +100,7 @@ func (l *liar) Answer(_ context.Context, s *connect.ClientStream[wire.Part]) (*w
 		}
 		l.replies <- r
 	}
-	return &wire.Receipt{}, nil
+	return &emptypb.Empty{}, nil
 }
 
 // reply returns the client's next reply, or nil if it sends none.

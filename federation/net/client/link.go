@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"connectrpc.com/connect"
+	"google.golang.org/protobuf/types/known/emptypb"
 
 	"promptfed/federation/net/certs"
 	"promptfed/federation/net/wire"
@@ -288,7 +289,7 @@ func (l *Link) FetchStatus(ctx context.Context) (*wire.Status, error) {
 		}
 	}
 
-	r, err := l.call.Status(ctx, &wire.StatusRequest{})
+	r, err := l.call.Status(ctx, &emptypb.Empty{})
 	if err != nil {
 		l.otherProtocols = maxOther // there is no other attempt
 		if final := l.final(err); final != nil {
@@ -297,5 +298,5 @@ func (l *Link) FetchStatus(ctx context.Context) (*wire.Status, error) {
 		return nil, fmt.Errorf("cannot connect to %s: %w", l.URL, err)
 	}
 
-	return wire.ReadStatus(r.Status)
+	return wire.ReadStatus(r.Value)
 }

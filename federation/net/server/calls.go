@@ -9,6 +9,8 @@ import (
 
 	"connectrpc.com/connect"
 	protobuf "google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/emptypb"
+	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"promptfed/federation/net/certs"
 	"promptfed/federation/net/wire"
@@ -163,7 +165,7 @@ func deadlinesOf(call context.Context) *http.ResponseController {
 }
 
 // Answer receives the reply to an instruction.
-func (h service) Answer(ctx context.Context, stream *connect.ClientStream[wire.Part]) (*wire.Receipt, error) {
+func (h service) Answer(ctx context.Context, stream *connect.ClientStream[wire.Part]) (*emptypb.Empty, error) {
 	_, client, err := h.caller(ctx, callCost)
 	if err != nil {
 		return nil, err
@@ -200,11 +202,11 @@ func (h service) Answer(ctx context.Context, stream *connect.ClientStream[wire.P
 		return nil, cmp.Or(context.Cause(call), err)
 	}
 
-	return &wire.Receipt{}, nil
+	return &emptypb.Empty{}, nil
 }
 
 // Leave records that a client's user stopped it.
-func (h service) Leave(ctx context.Context, m *wire.LeaveCall) (*wire.Left, error) {
+func (h service) Leave(ctx context.Context, m *wrapperspb.StringValue) (*emptypb.Empty, error) {
 	_, client, err := h.caller(ctx, questionCost)
 	if err != nil {
 		return nil, err
@@ -212,7 +214,7 @@ func (h service) Leave(ctx context.Context, m *wire.LeaveCall) (*wire.Left, erro
 
 	left := false
 	h.members.change(client, func(one *member) {
-		if left = one.session != nil && one.session.instance == m.Instance; left {
+		if left = one.session != nil && one.session.instance == m.Value; left {
 			one.session.end(errors.New("the client left"))
 			one.session, one.left, one.seen = nil, true, time.Now()
 		}
@@ -223,11 +225,11 @@ func (h service) Leave(ctx context.Context, m *wire.LeaveCall) (*wire.Left, erro
 	}
 
 	h.changed()
-	return &wire.Left{}, nil
+	return &emptypb.Empty{}, nil
 }
 
 // Status returns the status for the status user.
-func (h service) Status(ctx context.Context, _ *wire.StatusRequest) (*wire.StatusReply, error) {
+func (h service) Status(ctx context.Context, _ *emptypb.Empty) (*wrapperspb.BytesValue, error) {
 	if p := connectionOf(ctx).Peer(); p.Name != certs.StatusUser {
 		return nil, denied("%.60q may not ask for the status", p.Name)
 	}
@@ -237,5 +239,5 @@ func (h service) Status(ctx context.Context, _ *wire.StatusRequest) (*wire.Statu
 	}
 
 	b, err := h.status.encode(h.Server.Status)
-	return &wire.StatusReply{Status: b}, err
+	return wrapperspb.Bytes(b), err
 }

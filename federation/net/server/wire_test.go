@@ -21,6 +21,8 @@ import (
 	"connectrpc.com/connect"
 	"golang.org/x/time/rate"
 	protobuf "google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/emptypb"
+	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/spec"
@@ -177,7 +179,7 @@ func (p *process) lose() {
 
 // leave says that the user stopped the process.
 func (p *process) leave() error {
-	_, err := p.Leave(busytest.Context(p.r.t), &wire.LeaveCall{Instance: p.instance})
+	_, err := p.Leave(busytest.Context(p.r.t), wrapperspb.String(p.instance))
 	return err
 }
 
@@ -703,7 +705,7 @@ func TestCallsOfNames(t *testing.T) {
 	r := newRoom(t, 1)
 	ctx := busytest.Context(t)
 	status := r.dial(certs.StatusUser)
-	if _, err := status.Status(ctx, &wire.StatusRequest{}); err != nil {
+	if _, err := status.Status(ctx, &emptypb.Empty{}); err != nil {
 		t.Error(err)
 	}
 	_, err := status.Invite(ctx, &wire.InvitationRequest{Version: wire.Version})
@@ -716,7 +718,7 @@ func TestCallsOfNames(t *testing.T) {
 		t.Error(err)
 	}
 	client := r.dial("client-0")
-	if _, err := client.Status(ctx, &wire.StatusRequest{}); connect.CodeOf(err) != connect.CodePermissionDenied {
+	if _, err := client.Status(ctx, &emptypb.Empty{}); connect.CodeOf(err) != connect.CodePermissionDenied {
 		t.Error(err)
 	}
 	long := make([]byte, 64<<10) // an unknown field

@@ -7,7 +7,7 @@ cd "$(dirname "$0")"
 go run github.com/bufbuild/buf/cmd/buf@v1.75.0 generate
 sed -E -i -e 's/ json:"[^"]*"`/`/; s/(protobuf:"[^"]*),json=[A-Za-z0-9]+/\1/' \
 	-e 's/unsafe\.Slice\(unsafe\.StringData\((\w+)\), len\(\1\)\)/[]byte(\1)/; /^\tunsafe "unsafe"$/d' \
-	-e '/^.{104}/s/(\\x12|\\x1a)(\\x..|.)\.promptfed/" +\n"\1\2.promptfed/g' \
+	-e '/^.{104}/s/(\\x12|\\x1a)(\\x..|.)\.(promptfed|google)/" +\n"\1\2.\3/g' \
 	-e '/^func \(x \*\w+\) Get/,/^}/d; /^\/\/ Deprecated: .*Descriptor/,/^}/d; /^func \w+_rawDescGZIP/,/^}/d' \
 	-e '/^var \($/,/^\)/d; /^\tsync "sync"$/d' promptfed.pb.go
 sed -E -i -e '/^.{117}/s/\) \(\*connect/) (\n*connect/; /^.{117}/s/(\(context\.Context), /\1,\n/' \

@@ -10,6 +10,8 @@ package wire
 import (
 	connect "connectrpc.com/connect"
 	context "context"
+	emptypb "google.golang.org/protobuf/types/known/emptypb"
+	wrapperspb "google.golang.org/protobuf/types/known/wrapperspb"
 	http "net/http"
 	strings "strings"
 )
@@ -58,11 +60,11 @@ type FederationClient interface {
 	Next(context.Context, *Ask) (*connect.ServerStreamForClient[Part], error)
 	// Answer sends the reply to an instruction, followed by its tensors. The receipt says that the reply was received,
 	// counted or not: the client is done with it.
-	Answer(context.Context) (*connect.ClientStreamForClientSimple[Part, Receipt], error)
-	// Leave says that the client's user stopped it: the server does not wait for it.
-	Leave(context.Context, *LeaveCall) (*Left, error)
-	// Status returns the state of the run. Only the certificate "status" may call it.
-	Status(context.Context, *StatusRequest) (*StatusReply, error)
+	Answer(context.Context) (*connect.ClientStreamForClientSimple[Part, emptypb.Empty], error)
+	// Leave says that the user stopped the client's process of this identity: the server does not wait for it.
+	Leave(context.Context, *wrapperspb.StringValue) (*emptypb.Empty, error)
+	// Status returns the state of the run, JSON. Only the certificate "status" may call it.
+	Status(context.Context, *emptypb.Empty) (*wrapperspb.BytesValue, error)
 }
 
 // NewFederationClient constructs a client for the promptfed.Federation service. By default, it uses
@@ -94,19 +96,19 @@ func NewFederationClient(httpClient connect.HTTPClient, baseURL string, opts ...
 			connect.WithSchema(federationMethods.ByName("Next")),
 			connect.WithClientOptions(opts...),
 		),
-		answer: connect.NewClient[Part, Receipt](
+		answer: connect.NewClient[Part, emptypb.Empty](
 			httpClient,
 			baseURL+FederationAnswerProcedure,
 			connect.WithSchema(federationMethods.ByName("Answer")),
 			connect.WithClientOptions(opts...),
 		),
-		leave: connect.NewClient[LeaveCall, Left](
+		leave: connect.NewClient[wrapperspb.StringValue, emptypb.Empty](
 			httpClient,
 			baseURL+FederationLeaveProcedure,
 			connect.WithSchema(federationMethods.ByName("Leave")),
 			connect.WithClientOptions(opts...),
 		),
-		status: connect.NewClient[StatusRequest, StatusReply](
+		status: connect.NewClient[emptypb.Empty, wrapperspb.BytesValue](
 			httpClient,
 			baseURL+FederationStatusProcedure,
 			connect.WithSchema(federationMethods.ByName("Status")),
@@ -120,9 +122,9 @@ type federationClient struct {
 	invite *connect.Client[InvitationRequest, Invitation]
 	join   *connect.Client[JoinCall, JoinAnswer]
 	next   *connect.Client[Ask, Part]
-	answer *connect.Client[Part, Receipt]
-	leave  *connect.Client[LeaveCall, Left]
-	status *connect.Client[StatusRequest, StatusReply]
+	answer *connect.Client[Part, emptypb.Empty]
+	leave  *connect.Client[wrapperspb.StringValue, emptypb.Empty]
+	status *connect.Client[emptypb.Empty, wrapperspb.BytesValue]
 }
 
 // Invite calls promptfed.Federation.Invite.
@@ -150,12 +152,12 @@ func (c *federationClient) Next(ctx context.Context, req *Ask) (*connect.ServerS
 
 // Answer calls promptfed.Federation.Answer.
 func (c *federationClient) Answer(ctx context.Context) (
-	*connect.ClientStreamForClientSimple[Part, Receipt], error) {
+	*connect.ClientStreamForClientSimple[Part, emptypb.Empty], error) {
 	return c.answer.CallClientStreamSimple(ctx)
 }
 
 // Leave calls promptfed.Federation.Leave.
-func (c *federationClient) Leave(ctx context.Context, req *LeaveCall) (*Left, error) {
+func (c *federationClient) Leave(ctx context.Context, req *wrapperspb.StringValue) (*emptypb.Empty, error) {
 	response, err := c.leave.CallUnary(ctx, connect.NewRequest(req))
 	if response != nil {
 		return response.Msg, err
@@ -164,7 +166,7 @@ func (c *federationClient) Leave(ctx context.Context, req *LeaveCall) (*Left, er
 }
 
 // Status calls promptfed.Federation.Status.
-func (c *federationClient) Status(ctx context.Context, req *StatusRequest) (*StatusReply, error) {
+func (c *federationClient) Status(ctx context.Context, req *emptypb.Empty) (*wrapperspb.BytesValue, error) {
 	response, err := c.status.CallUnary(ctx, connect.NewRequest(req))
 	if response != nil {
 		return response.Msg, err
@@ -182,11 +184,11 @@ type FederationHandler interface {
 	Next(context.Context, *Ask, *connect.ServerStream[Part]) error
 	// Answer sends the reply to an instruction, followed by its tensors. The receipt says that the reply was received,
 	// counted or not: the client is done with it.
-	Answer(context.Context, *connect.ClientStream[Part]) (*Receipt, error)
-	// Leave says that the client's user stopped it: the server does not wait for it.
-	Leave(context.Context, *LeaveCall) (*Left, error)
-	// Status returns the state of the run. Only the certificate "status" may call it.
-	Status(context.Context, *StatusRequest) (*StatusReply, error)
+	Answer(context.Context, *connect.ClientStream[Part]) (*emptypb.Empty, error)
+	// Leave says that the user stopped the client's process of this identity: the server does not wait for it.
+	Leave(context.Context, *wrapperspb.StringValue) (*emptypb.Empty, error)
+	// Status returns the state of the run, JSON. Only the certificate "status" may call it.
+	Status(context.Context, *emptypb.Empty) (*wrapperspb.BytesValue, error)
 }
 
 // NewFederationHandler builds an HTTP handler from the service implementation. It returns the path

@@ -12,6 +12,8 @@ package wire
 import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	emptypb "google.golang.org/protobuf/types/known/emptypb"
+	wrapperspb "google.golang.org/protobuf/types/known/wrapperspb"
 	reflect "reflect"
 )
 
@@ -380,170 +382,11 @@ func (x *Reply) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-type Receipt struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *Receipt) Reset() {
-	*x = Receipt{}
-	mi := &file_promptfed_proto_msgTypes[9]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Receipt) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Receipt) ProtoMessage() {}
-
-func (x *Receipt) ProtoReflect() protoreflect.Message {
-	mi := &file_promptfed_proto_msgTypes[9]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-type LeaveCall struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// identity of the client's process
-	Instance      string `protobuf:"bytes,1,opt,name=instance,proto3"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *LeaveCall) Reset() {
-	*x = LeaveCall{}
-	mi := &file_promptfed_proto_msgTypes[10]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *LeaveCall) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*LeaveCall) ProtoMessage() {}
-
-func (x *LeaveCall) ProtoReflect() protoreflect.Message {
-	mi := &file_promptfed_proto_msgTypes[10]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-type Left struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *Left) Reset() {
-	*x = Left{}
-	mi := &file_promptfed_proto_msgTypes[11]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Left) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Left) ProtoMessage() {}
-
-func (x *Left) ProtoReflect() protoreflect.Message {
-	mi := &file_promptfed_proto_msgTypes[11]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-type StatusRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *StatusRequest) Reset() {
-	*x = StatusRequest{}
-	mi := &file_promptfed_proto_msgTypes[12]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *StatusRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*StatusRequest) ProtoMessage() {}
-
-func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_promptfed_proto_msgTypes[12]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-type StatusReply struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// JSON
-	Status        []byte `protobuf:"bytes,1,opt,name=status,proto3"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *StatusReply) Reset() {
-	*x = StatusReply{}
-	mi := &file_promptfed_proto_msgTypes[13]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *StatusReply) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*StatusReply) ProtoMessage() {}
-
-func (x *StatusReply) ProtoReflect() protoreflect.Message {
-	mi := &file_promptfed_proto_msgTypes[13]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
 var File_promptfed_proto protoreflect.FileDescriptor
 
 const file_promptfed_proto_rawDesc = "" +
 	"\n" +
-	"\x0fpromptfed.proto\x12\tpromptfed\"-\n" +
+	"\x0fpromptfed.proto\x12\tpromptfed\x1a\x1bgoogle/protobuf/empty.proto\x1a\x1egoogle/protobuf/wrappers.proto\"-\n" +
 	"\x11InvitationRequest\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\rR\aversion\"\xc8\x01\n" +
 	"\n" +
@@ -605,41 +448,32 @@ const file_promptfed_proto_rawDesc = "" +
 	"\acontent\x18\b \x01(\v2\x12.promptfed.ContentR\acontent\x12\x14\n" +
 	"\x05terms\x18\t \x01(\fR\x05terms\x12\x1a\n" +
 	"\binstance\x18\n" +
-	" \x01(\tR\binstance\"\t\n" +
-	"\aReceipt\"'\n" +
-	"\tLeaveCall\x12\x1a\n" +
-	"\binstance\x18\x01 \x01(\tR\binstance\"\x06\n" +
-	"\x04Left\"\x0f\n" +
-	"\rStatusRequest\"%\n" +
-	"\vStatusReply\x12\x16\n" +
-	"\x06status\x18\x01 \x01(\fR\x06status2\xc7\x02\n" +
+	" \x01(\tR\binstance2\xdd\x02\n" +
 	"\n" +
 	"Federation\x12=\n" +
 	"\x06Invite\x12\x1c.promptfed.InvitationRequest\x1a\x15.promptfed.Invitation\x122\n" +
 	"\x04Join\x12\x13.promptfed.JoinCall\x1a\x15.promptfed.JoinAnswer\x12)\n" +
-	"\x04Next\x12\x0e.promptfed.Ask\x1a\x0f.promptfed.Part0\x01\x12/\n" +
-	"\x06Answer\x12\x0f.promptfed.Part\x1a\x12.promptfed.Receipt(\x01\x12.\n" +
-	"\x05Leave\x12\x14.promptfed.LeaveCall\x1a\x0f.promptfed.Left\x12:\n" +
+	"\x04Next\x12\x0e.promptfed.Ask\x1a\x0f.promptfed.Part0\x01\x123\n" +
+	"\x06Answer\x12\x0f.promptfed.Part\x1a\x16.google.protobuf.Empty(\x01\x12=\n" +
+	"\x05Leave\x12\x1c.google.protobuf.StringValue\x1a\x16.google.protobuf.Empty\x12=\n" +
 	"\x06Status" +
-	"\x12\x18.promptfed.StatusRequest" +
-	"\x1a\x16.promptfed.StatusReplyB\x1fZ\x1dpromptfed/federation/net/wireb\x06proto3"
+	"\x12\x16.google.protobuf.Empty" +
+	"\x1a\x1b.google.protobuf.BytesValueB\x1fZ\x1dpromptfed/federation/net/wireb\x06proto3"
 
-var file_promptfed_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
+var file_promptfed_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
 var file_promptfed_proto_goTypes = []any{
-	(*InvitationRequest)(nil), // 0: promptfed.InvitationRequest
-	(*Invitation)(nil),        // 1: promptfed.Invitation
-	(*JoinCall)(nil),          // 2: promptfed.JoinCall
-	(*JoinAnswer)(nil),        // 3: promptfed.JoinAnswer
-	(*Ask)(nil),               // 4: promptfed.Ask
-	(*Part)(nil),              // 5: promptfed.Part
-	(*Content)(nil),           // 6: promptfed.Content
-	(*Instruction)(nil),       // 7: promptfed.Instruction
-	(*Reply)(nil),             // 8: promptfed.Reply
-	(*Receipt)(nil),           // 9: promptfed.Receipt
-	(*LeaveCall)(nil),         // 10: promptfed.LeaveCall
-	(*Left)(nil),              // 11: promptfed.Left
-	(*StatusRequest)(nil),     // 12: promptfed.StatusRequest
-	(*StatusReply)(nil),       // 13: promptfed.StatusReply
+	(*InvitationRequest)(nil),      // 0: promptfed.InvitationRequest
+	(*Invitation)(nil),             // 1: promptfed.Invitation
+	(*JoinCall)(nil),               // 2: promptfed.JoinCall
+	(*JoinAnswer)(nil),             // 3: promptfed.JoinAnswer
+	(*Ask)(nil),                    // 4: promptfed.Ask
+	(*Part)(nil),                   // 5: promptfed.Part
+	(*Content)(nil),                // 6: promptfed.Content
+	(*Instruction)(nil),            // 7: promptfed.Instruction
+	(*Reply)(nil),                  // 8: promptfed.Reply
+	(*wrapperspb.StringValue)(nil), // 9: google.protobuf.StringValue
+	(*emptypb.Empty)(nil),          // 10: google.protobuf.Empty
+	(*wrapperspb.BytesValue)(nil),  // 11: google.protobuf.BytesValue
 }
 var file_promptfed_proto_depIdxs = []int32{
 	7,  // 0: promptfed.Part.instruction:type_name -> promptfed.Instruction
@@ -650,14 +484,14 @@ var file_promptfed_proto_depIdxs = []int32{
 	2,  // 5: promptfed.Federation.Join:input_type -> promptfed.JoinCall
 	4,  // 6: promptfed.Federation.Next:input_type -> promptfed.Ask
 	5,  // 7: promptfed.Federation.Answer:input_type -> promptfed.Part
-	10, // 8: promptfed.Federation.Leave:input_type -> promptfed.LeaveCall
-	12, // 9: promptfed.Federation.Status:input_type -> promptfed.StatusRequest
+	9,  // 8: promptfed.Federation.Leave:input_type -> google.protobuf.StringValue
+	10, // 9: promptfed.Federation.Status:input_type -> google.protobuf.Empty
 	1,  // 10: promptfed.Federation.Invite:output_type -> promptfed.Invitation
 	3,  // 11: promptfed.Federation.Join:output_type -> promptfed.JoinAnswer
 	5,  // 12: promptfed.Federation.Next:output_type -> promptfed.Part
-	9,  // 13: promptfed.Federation.Answer:output_type -> promptfed.Receipt
-	11, // 14: promptfed.Federation.Leave:output_type -> promptfed.Left
-	13, // 15: promptfed.Federation.Status:output_type -> promptfed.StatusReply
+	10, // 13: promptfed.Federation.Answer:output_type -> google.protobuf.Empty
+	10, // 14: promptfed.Federation.Leave:output_type -> google.protobuf.Empty
+	11, // 15: promptfed.Federation.Status:output_type -> google.protobuf.BytesValue
 	10, // [10:16] is the sub-list for method output_type
 	4,  // [4:10] is the sub-list for method input_type
 	4,  // [4:4] is the sub-list for extension type_name
@@ -676,7 +510,7 @@ func file_promptfed_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: []byte(file_promptfed_proto_rawDesc),
 			NumEnums:      0,
-			NumMessages:   14,
+			NumMessages:   9,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
@@ -689,4 +523,4 @@ func file_promptfed_proto_init() {
 	file_promptfed_proto_depIdxs = nil
 }
 
-// SHA-256 of promptfed.proto: 9d500b57f0e6297757f12fd50515b938ccf00670974d81312b2724ca6da7d0df
+// SHA-256 of promptfed.proto: 7fa15cd67ae93c30480aeda3e89cf72aa493a726397c40025627c8c9efb10a0d

@@ -22,6 +22,7 @@ import (
 	"connectrpc.com/connect"
 	"golang.org/x/net/http2"
 	protobuf "google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/emptypb"
 
 	"promptfed/federation/engine/message"
 	"promptfed/federation/net/certs"
@@ -113,7 +114,7 @@ func invite(ctx context.Context, _ *server, a *attacker) error {
 
 func askStatus(ctx context.Context, _ *server, a *attacker) error {
 	for range 100 {
-		_, err := a.Status(ctx, &wire.StatusRequest{})
+		_, err := a.Status(ctx, &emptypb.Empty{})
 		begun(err)
 	}
 	return nil
@@ -248,7 +249,7 @@ var floods = map[string]flood{
 	"unread invitations": {user: member, connections: 8, deaf: true, frames: unread(wire.FederationInviteProcedure,
 		&wire.InvitationRequest{Version: wire.Version})},
 	"unread status": {user: certs.StatusUser, connections: 8, deaf: true,
-		frames: unread(wire.FederationStatusProcedure, &wire.StatusRequest{})},
+		frames: unread(wire.FederationStatusProcedure, &emptypb.Empty{})},
 	"unread receipts": {user: member, connections: 8, deaf: true, frames: unread(wire.FederationAnswerProcedure,
 		&wire.Part{Reply: &wire.Reply{Id: wire.NewID(), Attempt: string(make([]byte, 100))}})},
 	"unread instructions": {user: member, connections: 1, calls: func(ctx context.Context, s *server,

@@ -17,6 +17,7 @@ import (
 	"connectrpc.com/connect"
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
+	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"promptfed/federation/net/certs"
 	"promptfed/federation/net/wire"
@@ -140,7 +141,7 @@ func (s *session) send(ctx context.Context, parts ...*wire.Part) error {
 }
 
 func (s *session) leave(ctx context.Context) error {
-	_, err := s.Leave(ctx, &wire.LeaveCall{Instance: s.instance})
+	_, err := s.Leave(ctx, wrapperspb.String(s.instance))
 	return err
 }
 

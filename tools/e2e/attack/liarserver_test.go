@@ -15,6 +15,8 @@ import (
 
 	"connectrpc.com/connect"
 	protobuf "google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/emptypb"
+	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"promptfed/federation/engine/message"
 	"promptfed/federation/net/wire"
@@ -88,7 +90,7 @@ func (p *liar) Join(ctx context.Context, j *wire.JoinCall) (*wire.JoinAnswer, er
 	return p.real.Join(ctx, j)
 }
 
-func (p *liar) Leave(ctx context.Context, m *wire.LeaveCall) (*wire.Left, error) {
+func (p *liar) Leave(ctx context.Context, m *wrapperspb.StringValue) (*emptypb.Empty, error) {
 	return p.real.Leave(ctx, m)
 }
 
@@ -145,14 +147,14 @@ func (p *liar) lie(ctx context.Context, down *connect.ServerStream[wire.Part]) (
 	return false, nil
 }
 
-func (p *liar) Answer(ctx context.Context, down *connect.ClientStream[wire.Part]) (*wire.Receipt, error) {
+func (p *liar) Answer(ctx context.Context, down *connect.ClientStream[wire.Part]) (*emptypb.Empty, error) {
 	if p.alone.Load() {
 		if down.Receive() {
 			p.said <- down.Msg().Reply
 		}
 		for down.Receive() {
 		}
-		return &wire.Receipt{}, nil
+		return &emptypb.Empty{}, nil
 	}
 	up, err := p.real.Answer(ctx)
 	for err == nil && down.Receive() {

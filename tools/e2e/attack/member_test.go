@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"connectrpc.com/connect"
+	"google.golang.org/protobuf/types/known/emptypb"
 
 	"promptfed/federation/net/certs"
 	"promptfed/federation/net/wire"
@@ -31,7 +32,7 @@ func TestNames(t *testing.T) {
 		code(t, name, call(s.attacker(name)), connect.CodePermissionDenied, text)
 	}
 	status := func(a *attacker) error {
-		_, err := a.Status(ctx, &wire.StatusRequest{})
+		_, err := a.Status(ctx, &emptypb.Empty{})
 		return err
 	}
 	invite := func(a *attacker) error {

@@ -14,6 +14,8 @@ import (
 
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/emptypb"
+	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"promptfed/federation/net/authority"
 	"promptfed/federation/net/certs"
@@ -129,7 +131,7 @@ func (r *relay) Join(ctx context.Context, q *wire.JoinCall) (*wire.JoinAnswer, e
 	return answer(ctx, r, "join", "answer", q, wire.FederationClient.Join)
 }
 
-func (r *relay) Leave(ctx context.Context, q *wire.LeaveCall) (*wire.Left, error) {
+func (r *relay) Leave(ctx context.Context, q *wrapperspb.StringValue) (*emptypb.Empty, error) {
 	return answer(ctx, r, "leave", "left", q, wire.FederationClient.Leave)
 }
 
@@ -159,7 +161,7 @@ func (r *relay) Next(ctx context.Context, q *wire.Ask, down *connect.ServerStrea
 	return lost(err)
 }
 
-func (r *relay) Answer(ctx context.Context, down *connect.ClientStream[wire.Part]) (*wire.Receipt, error) {
+func (r *relay) Answer(ctx context.Context, down *connect.ClientStream[wire.Part]) (*emptypb.Empty, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	k := ctx.Value(clientKey{}).(int)
