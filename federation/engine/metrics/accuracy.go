@@ -33,20 +33,20 @@ var ofCorrect = []*Statistic{correct}
 
 func accuracyOf(c Client) float64 { return c.rate(correct) }
 
-var _ = define(Definition{Name: Accuracy, Column: 10, Title: "accuracy", Unit: Percent, Validation: true,
-	Statistics: ofCorrect, Merge: meanClients, Value: over(accuracyOf, Mean)})
+var accuracyMetric = Definition{Name: Accuracy, Title: "accuracy", Unit: Percent, Validation: true,
+	Statistics: ofCorrect, Merge: meanClients, Value: over(accuracyOf, Mean)}
 
 // Every test example counts the same in weighted, not every client.
-var _ = define(Definition{Name: Weighted, Column: 20, Title: "accuracy weighted by test examples", Unit: Percent,
-	Key: "accuracy_weighted", Statistics: ofCorrect, Merge: pooled, Value: perExample(correct)})
+var weightedMetric = Definition{Name: Weighted, Title: "accuracy weighted by test examples", Unit: Percent,
+	Key: "accuracy_weighted", Statistics: ofCorrect, Merge: pooled, Value: perExample(correct)}
 
-var _ = define(Definition{Name: Worst, Column: 40, Title: "accuracy of the worst client", Unit: Percent,
+var worstMetric = Definition{Name: Worst, Title: "accuracy of the worst client", Unit: Percent,
 	Terminal: 1, Statistics: ofCorrect, Merge: "minimum over clients",
-	Value: over(accuracyOf, slices.Min[[]float64])})
+	Value: over(accuracyOf, slices.Min[[]float64])}
 
-var _ = define(Definition{Name: Worst10, Column: 50, Title: "accuracy of the worst tenth of the clients", Unit: Percent,
+var worst10Metric = Definition{Name: Worst10, Title: "accuracy of the worst tenth of the clients", Unit: Percent,
 	Statistics: ofCorrect, Merge: "mean over the ceil(n/10) clients with the lowest accuracies",
-	Value: over(accuracyOf, worstTenth)})
+	Value: over(accuracyOf, worstTenth)}
 
 // worstTenth is the mean over the ceil(n/10) lowest of n accuracies.
 func worstTenth(accuracies []float64) float64 {
@@ -54,11 +54,11 @@ func worstTenth(accuracies []float64) float64 {
 	return Mean(low[:(len(low)+9)/10])
 }
 
-var _ = define(Definition{Name: ClientStd, Column: 60, Title: "standard deviation over clients", Unit: Percent,
+var clientStdMetric = Definition{Name: ClientStd, Title: "standard deviation over clients", Unit: Percent,
 	Key: "accuracy_std", Lower: true, Validation: true, Statistics: ofCorrect,
-	Merge: "population standard deviation over the clients of one run", Value: over(accuracyOf, Deviation)})
+	Merge: "population standard deviation over the clients of one run", Value: over(accuracyOf, Deviation)}
 
-var _ = define(Definition{Name: Domain, Argument: NamePlaceholder, Column: 90, Title: "accuracy in the domain",
+var domainMetric = Definition{Name: Domain, Argument: NamePlaceholder, Title: "accuracy in the domain",
 	Unit: Percent, Evaluated: true, Statistics: ofCorrect, Merge: "mean over the clients of the domain",
 	Exists: everyTest,
 	Read: func(r Round, name string) (float64, bool) {
@@ -72,14 +72,14 @@ var _ = define(Definition{Name: Domain, Argument: NamePlaceholder, Column: 90, T
 			return nil
 		}
 		return slices.Sorted(maps.Keys(r.Evaluation.PerDomain))
-	}})
+	}}
 
-var _ = define(Definition{Name: DomainMean, Column: 100, Title: "mean over domains", Unit: Percent,
-	Statistics: ofCorrect, Merge: "mean " + overDomains, Value: overDomain(Mean)})
+var domainMeanMetric = Definition{Name: DomainMean, Title: "mean over domains", Unit: Percent,
+	Statistics: ofCorrect, Merge: "mean " + overDomains, Value: overDomain(Mean)}
 
-var _ = define(Definition{Name: DomainStd, Column: 110, Title: "standard deviation over domains", Unit: Percent,
+var domainStdMetric = Definition{Name: DomainStd, Title: "standard deviation over domains", Unit: Percent,
 	Lower: true, Statistics: ofCorrect, Merge: "population standard deviation " + overDomains,
-	Value: overDomain(Deviation)})
+	Value: overDomain(Deviation)}
 
 // perDomain is the mean accuracy of the clients of each domain; empty where clients have none.
 func perDomain(clients []Client) map[string]float64 {
@@ -118,9 +118,9 @@ var ownCorrect = send(Statistic{Name: "own_correct", Size: 1,
 	},
 	Check: func(v []float64, test ReportedTest) error { return whole(test.Examples, v...) }})
 
-var _ = define(Definition{Name: OwnClasses, Column: 70, Title: "accuracy among each client's own classes",
+var ownClassesMetric = Definition{Name: OwnClasses, Title: "accuracy among each client's own classes",
 	Unit: Percent, Statistics: []*Statistic{ownCorrect}, Merge: meanClients,
-	Value: over(func(c Client) float64 { return c.rate(ownCorrect) }, Mean)})
+	Value: over(func(c Client) float64 { return c.rate(ownCorrect) }, Mean)}
 
 // Names of accuracies on other data, or of other clients.
 const (
@@ -130,17 +130,17 @@ const (
 	Success = "attack-success" // of a backdoor
 )
 
-var _ = define(Definition{Name: Val, Column: 160, Title: "accuracy on validation data", Unit: Percent, Evaluated: true,
+var valMetric = Definition{Name: Val, Title: "accuracy on validation data", Unit: Percent, Evaluated: true,
 	Merge: meanClients + " with validation data", Exists: headline + ": validation data", Privacy: sentAsIs,
-	Read: func(r Round, _ string) (float64, bool) { return r.Validation.Value(Accuracy) }})
+	Read: func(r Round, _ string) (float64, bool) { return r.Validation.Value(Accuracy) }}
 
-var _ = define(Definition{Name: New, Argument: StepsPlaceholder, Column: 170, Unit: Percent,
+var newMetric = Definition{Name: New, Argument: StepsPlaceholder, Unit: Percent,
 	Title: "accuracy of clients that never trained, by number of local steps:", Merge: meanClients,
 	Exists: "test data of new clients, personal where the method has it", Privacy: sentAsIs,
 	Read:      func(r Round, steps string) (float64, bool) { return r.NewClients[steps].Value(Accuracy) },
-	Arguments: func(r Round) []string { return slices.Sorted(maps.Keys(r.NewClients)) }})
+	Arguments: func(r Round) []string { return slices.Sorted(maps.Keys(r.NewClients)) }}
 
-var _ = define(Definition{Name: Honest, Column: 180, Title: "accuracy of clients that do not attack", Unit: Percent,
+var honestMetric = Definition{Name: Honest, Title: "accuracy of clients that do not attack", Unit: Percent,
 	Evaluated: true, Merge: "mean over honest clients", Exists: headline + ": test data", Privacy: sentAsIs,
 	Read: func(r Round, _ string) (float64, bool) {
 		if !r.Attacked {
@@ -148,9 +148,9 @@ var _ = define(Definition{Name: Honest, Column: 180, Title: "accuracy of clients
 		}
 		return given(r.Honest)
 	},
-	Arguments: func(r Round) []string { return make([]string, map[bool]int{true: 1}[r.Attacked]) }})
+	Arguments: func(r Round) []string { return make([]string, map[bool]int{true: 1}[r.Attacked]) }}
 
-var _ = define(Definition{Name: Success, Column: 190, Unit: Percent, Evaluated: true, Lower: true,
+var successMetric = Definition{Name: Success, Unit: Percent, Evaluated: true, Lower: true,
 	Title: "images with the trigger that are classified as the backdoor's target", Merge: "mean over honest clients",
 	Exists: headline + ": the evaluation set of a backdoor", Privacy: sentAsIs,
-	Read: func(r Round, _ string) (float64, bool) { return given(r.Success) }})
+	Read: func(r Round, _ string) (float64, bool) { return given(r.Success) }}

@@ -42,5 +42,5 @@ var squares = send(Statistic{Name: "brier", Title: "sum of squared errors of cla
 		return nil
 	}})
 
-var _ = define(Definition{Name: Brier, Column: 85, Title: "Brier score", Lower: true, High: 2,
-	Statistics: []*Statistic{squares}, Merge: pooled, Value: perExample(squares)})
+var brierMetric = Definition{Name: Brier, Title: "Brier score", Lower: true, High: 2,
+	Statistics: []*Statistic{squares}, Merge: pooled, Value: perExample(squares)}

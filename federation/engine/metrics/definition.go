@@ -13,7 +13,6 @@ import (
 type Definition struct {
 	Name     string
 	Argument string // NamePlaceholder and so on; empty where the metric is the only one of its name
-	Column   int    // place among the columns of tables and the keys of records; no two metrics have the same
 	Title    string
 	Unit     Unit
 	// Lower says that lower values are better: costs, deviations, errors and losses. A method that trains nothing,
@@ -91,45 +90,42 @@ const (
 	traffic = "the server knows it; it depends on no image or label"
 )
 
-var definitions []Definition // by column
+// definitions has the metrics in the order of the columns of tables and of the keys of records.
+var definitions = complete(accuracyMetric, weightedMetric, f1Metric, kappaMetric, worstMetric, worst10Metric,
+	clientStdMetric, ownClassesMetric, eceMetric, brierMetric, domainMetric, domainMeanMetric, domainStdMetric,
+	setMetric, setMeanMetric, hmMetric, hm3Metric, valMetric, newMetric, honestMetric, successMetric, noteMetric,
+	lossMetric, bytesMetric, secondsMetric, totalBytesMetric, totalParametersMetric, simulatedMetric, roundsToMetric,
+	bytesToMetric, parametersToMetric, simulatedToMetric)
 
-// define adds a definition at its column, and fills in what follows from the rest.
-func define(definition Definition) Definition {
-	if definition.Window == "" {
-		definition.Window = Last
-	}
+// complete fills in what follows from the rest of each definition.
+func complete(list ...Definition) []Definition {
+	for i := range list {
+		d := &list[i]
+		d.Window = cmp.Or(d.Window, Last)
+		if d.High == 0 && d.Low == 0 {
+			if d.High = math.Inf(1); d.Unit == Percent {
+				d.High = 1
+			}
+		}
 
-	if definition.High == 0 && definition.Low == 0 {
-		if definition.High = math.Inf(1); definition.Unit == Percent {
-			definition.High = 1
+		if d.Value != nil {
+			d.Evaluated, d.Exists = true, cmp.Or(d.Exists, everyTest)
+			d.Key = cmp.Or(d.Key, strings.ReplaceAll(d.Name, "-", "_"))
+			if d.Validation {
+				d.Exists += "; " + validation
+			}
+			d.Read = func(r Round, _ string) (float64, bool) { return r.Evaluation.Value(d.Name) }
+		}
+
+		if len(d.Statistics) > 0 {
+			d.Privacy = cmp.Or(d.Privacy, sentAsIs)
+			if slices.ContainsFunc(d.Statistics, func(s *Statistic) bool { return s.RevealsLabels }) {
+				d.Privacy = labels
+			}
 		}
 	}
 
-	if definition.Value != nil {
-		definition.Evaluated, definition.Exists = true, cmp.Or(definition.Exists, everyTest)
-		definition.Key = cmp.Or(definition.Key, strings.ReplaceAll(definition.Name, "-", "_"))
-		if definition.Validation {
-			definition.Exists += "; " + validation
-		}
-		definition.Read = func(r Round, _ string) (float64, bool) { return r.Evaluation.Value(definition.Name) }
-	}
-
-	if len(definition.Statistics) > 0 {
-		definition.Privacy = cmp.Or(definition.Privacy, sentAsIs)
-		if slices.ContainsFunc(definition.Statistics, func(s *Statistic) bool { return s.RevealsLabels }) {
-			definition.Privacy = labels
-		}
-	}
-
-	at, taken := slices.BinarySearchFunc(definitions, definition.Column, func(o Definition, column int) int {
-		return cmp.Compare(o.Column, column)
-	})
-	if taken {
-		panic("metrics " + definitions[at].Name + " and " + definition.Name + " have the same column")
-	}
-
-	definitions = slices.Insert(definitions, at, definition)
-	return definition
+	return list
 }
 
 // Definitions lists all metrics in the order of the columns of tables.

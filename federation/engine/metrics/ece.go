@@ -51,7 +51,7 @@ var confidences = send(Statistic{Name: "confidence_bins", Title: "confidence bin
 	}})
 
 // The error is the mean over examples of |accuracy - mean confidence| of their bin (Guo et al., eq. 3).
-var _ = define(Definition{Name: ECE, Column: 80, Title: "expected calibration error", Unit: Percent, Lower: true,
+var eceMetric = Definition{Name: ECE, Title: "expected calibration error", Unit: Percent, Lower: true,
 	Statistics: []*Statistic{confidences}, Merge: pooled + ", bin by bin",
 	Value: func(clients []Client) (float64, bool) {
 		all, gap, n := make([]float64, 3*bins), 0.0, 0.0
@@ -64,4 +64,4 @@ var _ = define(Definition{Name: ECE, Column: 80, Title: "expected calibration er
 			gap, n = gap+math.Abs(b[1]-b[2]), n+b[0]
 		}
 		return gap / max(1, n), true
-	}})
+	}}

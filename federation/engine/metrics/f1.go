@@ -34,6 +34,6 @@ var f1 = send(Statistic{Name: "f1", Title: "macro-F1", Size: 1,
 		return nil
 	}})
 
-var _ = define(Definition{Name: F1, Column: 30, Title: "macro-F1", Unit: Percent, Terminal: 3,
+var f1Metric = Definition{Name: F1, Title: "macro-F1", Unit: Percent, Terminal: 3,
 	Statistics: []*Statistic{f1}, Merge: meanClients,
-	Value: over(func(c Client) float64 { return c.Statistics[f1.Name][0] }, Mean)})
+	Value: over(func(c Client) float64 { return c.Statistics[f1.Name][0] }, Mean)}

@@ -14,7 +14,7 @@ const Kappa = "kappa"
 // predictions that it needs reveal a client's labels, as the confusion matrix does, whose sums of rows and columns
 // they are; so kappa needs no other statistic, and exists where clients send that one. It has no value where all
 // examples are of one class and predicted as that class.
-var _ = define(Definition{Name: Kappa, Column: 35, Title: "Cohen's kappa", Low: -1, High: 1, Exists: result,
+var kappaMetric = Definition{Name: Kappa, Title: "Cohen's kappa", Low: -1, High: 1, Exists: result,
 	Statistics: []*Statistic{confusion}, Merge: pooled + ", from their confusion matrices",
 	Value: func(clients []Client) (float64, bool) {
 		var n, agree, chance float64
@@ -34,4 +34,4 @@ var _ = define(Definition{Name: Kappa, Column: 35, Title: "Cohen's kappa", Low: 
 			return 0, false
 		}
 		return (agree*n - chance) / (n*n - chance), true
-	}})
+	}}

@@ -26,15 +26,15 @@ func Reserved(name string) bool {
 	return slices.Contains([]string{BaseSet, NewSet, TriggeredSet, UntriggeredSet}, name)
 }
 
-var _ = define(Definition{Name: Set, Argument: NamePlaceholder, Column: 120, Title: "accuracy on the evaluation set",
+var setMetric = Definition{Name: Set, Argument: NamePlaceholder, Title: "accuracy on the evaluation set",
 	Unit: Percent, Evaluated: true, Merge: meanClients, Exists: headline + ": evaluation sets", Privacy: sentAsIs,
 	Read: func(r Round, name string) (float64, bool) {
 		e, _ := lookUp(r.Sets, name)
 		return e.Value(Accuracy)
 	},
-	Arguments: func(r Round) []string { return slices.Sorted(maps.Keys(r.Sets)) }})
+	Arguments: func(r Round) []string { return slices.Sorted(maps.Keys(r.Sets)) }}
 
-var _ = define(Definition{Name: SetMean, Column: 130, Title: "mean over other data sets and left-out domains",
+var setMeanMetric = Definition{Name: SetMean, Title: "mean over other data sets and left-out domains",
 	Unit: Percent, Evaluated: true, Merge: overSets + " that are not of the experiment's own data set",
 	Exists: headline + ": evaluation sets", Privacy: derived,
 	Read: func(r Round, _ string) (float64, bool) {
@@ -50,7 +50,7 @@ var _ = define(Definition{Name: SetMean, Column: 130, Title: "mean over other da
 			all = append(all, v)
 		}
 		return Mean(all), len(all) > 0
-	}})
+	}}
 
 const (
 	HM  = "hm"  // base and new
@@ -85,21 +85,21 @@ func Generalise(local, base, other *Evaluation) *Generalisation {
 }
 
 var (
-	_ = generalisation(HM, 140, "harmonic mean of base and new", "", func(g Generalisation) float64 { return g.HM })
-	_ = generalisation(HM3, 150, "harmonic mean of local, base and new", "test data, ",
+	hmMetric  = generalisation(HM, "harmonic mean of base and new", "", func(g Generalisation) float64 { return g.HM })
+	hm3Metric = generalisation(HM3, "harmonic mean of local, base and new", "test data, ",
 		func(g Generalisation) float64 { return g.HM3 })
 )
 
 // generalisation defines a harmonic mean; also says what it needs beside the evaluation sets.
-func generalisation(name string, column int, title, also string, value func(g Generalisation) float64) Definition {
-	return define(Definition{Name: name, Column: column, Title: title, Unit: Percent, Evaluated: true, Merge: computed,
+func generalisation(name, title, also string, value func(g Generalisation) float64) Definition {
+	return Definition{Name: name, Title: title, Unit: Percent, Evaluated: true, Merge: computed,
 		Exists: headline + ": " + also + "evaluation sets base and new", Privacy: derived,
 		Read: func(r Round, _ string) (float64, bool) {
 			if r.BaseToNew == nil {
 				return 0, false
 			}
 			return value(*r.BaseToNew), true
-		}})
+		}}
 }
 
 // harmonic is the harmonic mean of numbers that are not negative; 0 where one of them is.
