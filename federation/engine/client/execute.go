@@ -34,7 +34,7 @@ func (w *Worker) Execute(ctx context.Context, client *spec.Client, instruction m
 	}
 
 	if err == nil {
-		if err = checkReply(reply); err != nil {
+		if err = message.CheckFinite("upload ", message.UploadTensors(reply.Upload)); err != nil {
 			err = ofTurn(client, instruction, err)
 		}
 	}
@@ -44,11 +44,6 @@ func (w *Worker) Execute(ctx context.Context, client *spec.Client, instruction m
 	}
 
 	return reply, next, nil
-}
-
-// checkReply refuses tensors that hold NaN or infinities.
-func checkReply(r message.Reply) error {
-	return message.CheckFinite("upload ", message.UploadTensors(r.Upload))
 }
 
 // RemoteExecutor executes an instruction for one client, as Worker.Execute does. state returns the client's state,

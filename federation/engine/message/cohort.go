@@ -211,10 +211,12 @@ func (s Scores) Of(v method.View) metrics.Statistics {
 	return s.Global
 }
 
+var views = []method.View{method.GlobalView, method.PersonalView}
+
 // tables are the statistics that are tensors, by evaluation and name.
 func (s Scores) tables() tensor.Map {
 	m := tensor.Map{}
-	for _, v := range []method.View{method.GlobalView, method.PersonalView} {
+	for _, v := range views {
 		m.Put(v.String(), s.Of(v).Tables())
 	}
 	return m
@@ -226,7 +228,7 @@ func (s Scores) addTables(m tensor.Map) error {
 		return err
 	}
 
-	for _, v := range []method.View{method.GlobalView, method.PersonalView} {
+	for _, v := range views {
 		tables := m.WithoutPrefix(v.String())
 		if len(tables) > 0 && s.Of(v) == nil {
 			return fmt.Errorf("the reply has the unexpected statistics %.100q: it lacks the %v evaluation",

@@ -22,7 +22,7 @@ func (o Instruction) ReplySpecs(base method.Method, task method.ClientSpec) tens
 	out := formsOf(declared).WithPrefix(extraPart)
 	switch {
 	case o.Labels():
-		for _, v := range []method.View{method.GlobalView, method.PersonalView} {
+		for _, v := range views {
 			out = append(out, metrics.TableSpecs(task.Classes).WithPrefix(v.String()).WithPrefix(statisticsPart)...)
 		}
 	case o.Kind == Train:

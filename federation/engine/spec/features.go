@@ -58,19 +58,14 @@ type InMemory struct{ *tensor.Tensor }
 
 func (h InMemory) Read(index []int) (*tensor.Tensor, error) { return h.Rows(index), nil }
 
-// Add sets the rows of each view of an input: method.ImageInput or one of LargeInputs.
-func (f *Features) Add(what string, rows []RowReader) {
-	switch what {
-	case method.ImageInput:
-		f.Views = rows
-	case method.PatchesInput:
-		f.Patches = rows
-	case method.TokensInput:
-		f.Tokens = rows
-	case method.PixelsInput:
-		f.Pixels = rows
-	}
+// inputs returns the rows of each view by input.
+func (f *Features) inputs() map[string]*[]RowReader {
+	return map[string]*[]RowReader{method.ImageInput: &f.Views, method.PatchesInput: &f.Patches,
+		method.TokensInput: &f.Tokens, method.PixelsInput: &f.Pixels}
 }
+
+// Add sets the rows of each view of an input: method.ImageInput or one of LargeInputs.
+func (f *Features) Add(what string, rows []RowReader) { *f.inputs()[what] = rows }
 
 func (f *Features) Len() int        { return len(f.Class) }
 func (f *Features) Labels() []int64 { return f.Class }
@@ -90,12 +85,11 @@ func (f *Features) Batch(rows []int, r *rand.Rand, also ...string) (tensor.Map, 
 
 	label := convert.Slice(rows, func(row int) int64 { return f.Class[row] })
 	tensors := tensor.Map{method.LabelInput: tensor.OfInts(label, len(rows))}
-	for name, from := range map[string][]RowReader{method.ImageInput: f.Views, method.PatchesInput: f.Patches,
-		method.TokensInput: f.Tokens, method.PixelsInput: f.Pixels} {
-		if from == nil || name != method.ImageInput && !slices.Contains(also, name) {
+	for name, from := range f.inputs() {
+		if *from == nil || name != method.ImageInput && !slices.Contains(also, name) {
 			continue
 		}
-		t, err := f.read(from, rows, view)
+		t, err := f.read(*from, rows, view)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
@@ -146,17 +140,14 @@ func (f *Features) Replace(index []int, by *Features) *Features {
 		}
 	}
 
-	out.Views, out.Patches = joined(first, f.Views, by.Views), joined(first, f.Patches, by.Patches)
-	out.Tokens, out.Pixels = joined(first, f.Tokens, by.Tokens), joined(first, f.Pixels, by.Pixels)
-	return out
-}
-
-// joined returns the rows of each view of a, and from an index on those of b.
-func joined(first int, a, b []RowReader) []RowReader {
-	var out []RowReader
-	for i := range a {
-		out = append(out, twoRows{first, a[i], b[i]})
+	others := by.inputs()
+	for name, rows := range out.inputs() {
+		*rows = slices.Clone(*rows)
+		for i, own := range *rows {
+			(*rows)[i] = twoRows{first, own, (*others[name])[i]}
+		}
 	}
+
 	return out
 }
 
