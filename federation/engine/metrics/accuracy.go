@@ -17,17 +17,23 @@ const (
 )
 
 // correct is the number of examples whose largest class score is that of their label; of equal scores the first counts.
-var correct = send(Statistic{Name: "correct", Title: "number of correct images", Size: 1,
-	Compute: func(e Examples) []float64 {
-		n := 0.0
-		for i, y := range e.Labels {
-			if e.predicted[i] == y {
-				n++
+var correct = counted("correct", "number of correct images",
+	func(e Examples, i int) bool { return e.predicted[i] == e.Labels[i] })
+
+// counted returns the statistic of how many examples are right in a way.
+func counted(name, title string, right func(e Examples, i int) bool) *Statistic {
+	return &Statistic{Name: name, Title: title, Size: 1,
+		Compute: func(e Examples) []float64 {
+			n := 0.0
+			for i := range e.Labels {
+				if right(e, i) {
+					n++
+				}
 			}
-		}
-		return []float64{n}
-	},
-	Check: func(v []float64, test ReportedTest) error { return whole(test.Examples, v...) }})
+			return []float64{n}
+		},
+		Check: func(v []float64, test ReportedTest) error { return whole(test.Examples, v...) }}
+}
 
 var ofCorrect = []*Statistic{correct}
 
@@ -102,21 +108,13 @@ func perDomain(clients []Client) map[string]float64 {
 const OwnClasses = "own-classes"
 
 // ownCorrect is the number of examples whose label has the largest score among the classes that the client trains on.
-var ownCorrect = send(Statistic{Name: "own_correct", Size: 1,
-	Title: "number of images that are correct among the client's own classes",
-	Compute: func(e Examples) []float64 {
-		n := 0.0
-		for i, y := range e.Labels {
-			row := e.Scores.Row(i).Data
-			if slices.Contains(e.Own, y) && !slices.ContainsFunc(e.Own, func(j int64) bool {
-				return row[j] > row[y] || row[j] == row[y] && j < y
-			}) {
-				n++
-			}
-		}
-		return []float64{n}
-	},
-	Check: func(v []float64, test ReportedTest) error { return whole(test.Examples, v...) }})
+var ownCorrect = counted("own_correct", "number of images that are correct among the client's own classes",
+	func(e Examples, i int) bool {
+		row, y := e.Scores.Row(i).Data, e.Labels[i]
+		return slices.Contains(e.Own, y) && !slices.ContainsFunc(e.Own, func(j int64) bool {
+			return row[j] > row[y] || row[j] == row[y] && j < y
+		})
+	})
 
 var ownClassesMetric = Definition{Name: OwnClasses, Title: "accuracy among each client's own classes",
 	Unit: Percent, Statistics: []*Statistic{ownCorrect}, Merge: meanClients,

@@ -12,7 +12,7 @@ const Brier = "brier"
 // squares is the sum over examples of sum_k (p_k - y_k)^2, where p is the softmax of the class scores, and y is 1 for
 // the label and 0 for other classes (Brier, Verification of Forecasts Expressed in Terms of Probability, Monthly
 // Weather Review 78, 1950, eq. 2).
-var squares = send(Statistic{Name: "brier", Title: "sum of squared errors of class probabilities", Size: 1,
+var squares = &Statistic{Name: "brier", Title: "sum of squared errors of class probabilities", Size: 1,
 	Compute: func(e Examples) []float64 {
 		sum := 0.0
 		for i, y := range e.Labels {
@@ -40,7 +40,7 @@ var squares = send(Statistic{Name: "brier", Title: "sum of squared errors of cla
 			return fmt.Errorf("%v is not between %v and %v, with %v correct ones", v[0], low, high, right)
 		}
 		return nil
-	}})
+	}}
 
 var brierMetric = Definition{Name: Brier, Title: "Brier score", Lower: true, High: 2,
 	Statistics: []*Statistic{squares}, Merge: pooled, Value: perExample(squares)}

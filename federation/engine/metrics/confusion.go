@@ -10,7 +10,7 @@ import (
 
 // confusion is the confusion matrix of a client: rows of class, predicted class and number of examples, sorted, without
 // zeros.
-var confusion = send(Statistic{Name: "confusion", Title: "confusion matrix", Columns: 3, RevealsLabels: true,
+var confusion = &Statistic{Name: "confusion", Title: "confusion matrix", Columns: 3, RevealsLabels: true,
 	Rows: func(classes int) int { return classes * classes },
 	Compute: func(e Examples) []float64 {
 		counts := map[[2]int64]int64{}
@@ -46,7 +46,7 @@ var confusion = send(Statistic{Name: "confusion", Title: "confusion matrix", Col
 			return errors.New("its counts do not match the examples and the correct ones")
 		}
 		return nil
-	}})
+	}}
 
 // maxClass bounds classes where the number of classes is unknown.
 const maxClass = 1 << 31

@@ -16,7 +16,7 @@ const bins = 15
 // confidences is a reliability diagram: for each bin the number of examples whose confidence lies in it, how many of
 // them are correct, and the sum of their confidences. The confidence of an example is the softmax probability of the
 // predicted class.
-var confidences = send(Statistic{Name: "confidence_bins", Title: "confidence bins", Size: 3 * bins,
+var confidences = &Statistic{Name: "confidence_bins", Title: "confidence bins", Size: 3 * bins,
 	Compute: func(e Examples) []float64 {
 		out := make([]float64, 3*bins)
 		for i, y := range e.Labels {
@@ -48,7 +48,7 @@ var confidences = send(Statistic{Name: "confidence_bins", Title: "confidence bin
 			return fmt.Errorf("the bins lack %v examples and %v correct ones", examples, right)
 		}
 		return nil
-	}})
+	}}
 
 // The error is the mean over examples of |accuracy - mean confidence| of their bin (Guo et al., eq. 3).
 var eceMetric = Definition{Name: ECE, Title: "expected calibration error", Unit: Percent, Lower: true,

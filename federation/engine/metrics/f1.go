@@ -11,7 +11,7 @@ const F1 = "f1"
 
 // f1 is the mean over the classes that occur among the labels of 2 TP / (2 TP + FP + FN), as in the evaluator of the
 // CoOp, FedOTP and FedPHA code; 0 without examples.
-var f1 = send(Statistic{Name: "f1", Title: "macro-F1", Size: 1,
+var f1 = &Statistic{Name: "f1", Title: "macro-F1", Size: 1,
 	Compute: func(e Examples) []float64 {
 		actual, predicted, hit := map[int64]int{}, map[int64]int{}, map[int64]int{}
 		for i, y := range e.Labels {
@@ -32,7 +32,7 @@ var f1 = send(Statistic{Name: "f1", Title: "macro-F1", Size: 1,
 			return errors.New("macro-F1 must lie between 0 and 1, and be 0 only where no prediction is correct")
 		}
 		return nil
-	}})
+	}}
 
 var f1Metric = Definition{Name: F1, Title: "macro-F1", Unit: Percent, Terminal: 3,
 	Statistics: []*Statistic{f1}, Merge: meanClients,

@@ -2,7 +2,6 @@ package metrics
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -39,16 +38,8 @@ type ReportedTest struct {
 // Statistics are the statistics of one evaluation of a client by name.
 type Statistics map[string][]float64
 
-var statistics []*Statistic // by name
-
-// send adds a statistic to those that clients send.
-func send(s Statistic) *Statistic {
-	at, _ := slices.BinarySearchFunc(statistics, s.Name, func(o *Statistic, name string) int {
-		return cmp.Compare(o.Name, name)
-	})
-	statistics = slices.Insert(statistics, at, &s)
-	return &s
-}
+// statistics are those that clients send, by name.
+var statistics = []*Statistic{squares, confidences, confusion, correct, f1, ownCorrect}
 
 // Examples are a client's test examples with their class scores.
 type Examples struct {
