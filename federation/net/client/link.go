@@ -244,8 +244,7 @@ func (l *Link) final(err error) error {
 	switch connect.CodeOf(err) {
 	case connect.CodePermissionDenied, connect.CodeUnauthenticated, connect.CodeUnimplemented,
 		connect.CodeInvalidArgument, connect.CodeResourceExhausted:
-		var e *connect.Error
-		errors.As(err, &e)
+		e, _ := errors.AsType[*connect.Error](err)
 		return fmt.Errorf("%w: %s", ErrRefused, wire.Printable(e.Message()))
 	}
 

@@ -309,17 +309,13 @@ func (r *round) run(ctx context.Context) error {
 // exchange sends a step's messages to the clients of all sessions and checks their answers. An invalid answer counts as
 // none.
 func (r *round) exchange(ctx context.Context, at int, step step) error {
-	instruction := message.Instruction{Kind: message.Compute, Round: r.order.Round, Statistic: step.name,
-		Total: r.order.Total, Shared: tensor.Map{}, Broadcast: tensor.Map{}}
-	if at == trainAt {
-		instruction = r.order
-	}
-
-	size := 0
+	instruction, size := r.order, 0
 	if at == trainAt { // one vector of known size in place of the upload
 		terms := r.sessions[0].terms // all sessions of a round have vectors of the same size
 		size = packed(terms.Length * terms.Ring.Width)
 	} else {
+		instruction = message.Instruction{Kind: message.Compute, Round: r.order.Round, Statistic: step.name,
+			Total: r.order.Total, Shared: tensor.Map{}, Broadcast: tensor.Map{}}
 		size = -packed(step.most(r.aggregation.clients))
 	}
 
