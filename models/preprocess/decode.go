@@ -2,6 +2,7 @@ package preprocess
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"image"
@@ -59,6 +60,11 @@ func decode(r io.Reader, pixels int, allow func(pixels int) error) (img image.Im
 		return nil, fmt.Errorf("image: damaged %s header: %w", format, err)
 	}
 
+	if format == "tiff" && faxInverted(data) {
+		return nil, errors.New("image: a TIFF of CCITT compression in which 1 is not black: convert it to PNG, or " +
+			"save it without compression")
+	}
+
 	if err := fits(config.Width, config.Height, pixels); err != nil {
 		return nil, err
 	}
@@ -82,6 +88,28 @@ func decode(r io.Reader, pixels int, allow func(pixels int) error) (img image.Im
 	}
 
 	return rasterOf(decoded), nil
+}
+
+// faxInverted reports whether a TIFF file has a compression of fax machines (CCITT groups 3 and 4) and a photometric
+// interpretation other than WhiteIsZero. golang.org/x/image/tiff reads its pixels inverted.
+func faxInverted(file []byte) bool {
+	var order binary.ByteOrder = binary.LittleEndian
+	if file[0] == 'M' {
+		order = binary.BigEndian
+	}
+
+	values := map[uint16]uint32{}
+	directory := file[order.Uint32(file[4:]):]
+	for i := range int(order.Uint16(directory)) {
+		entry := directory[2+12*i:]
+		tag, kind, value := order.Uint16(entry), order.Uint16(entry[2:]), entry[8:]
+		if values[tag] = uint32(order.Uint16(value)); kind == 4 {
+			values[tag] = order.Uint32(value)
+		}
+	}
+
+	compression, photometric := values[259], values[262]
+	return (compression == 3 || compression == 4) && photometric != 0
 }
 
 func fits(w, h, pixels int) error {

@@ -23,6 +23,15 @@ func pngHeader(w, h uint32) []byte {
 	return binary.BigEndian.AppendUint32(append(out, chunk...), crc32.ChecksumIEEE(chunk))
 }
 
+// fax is a TIFF that Pillow 13.0.0 wrote (compression group4, photometric interpretation 1): 16 by 1 pixels, the first
+// five black.
+const fax = "II*\x00\x0e\x00\x00\x008\x14\x00@\x04\x00\x09\x00\x00\x01\x03\x00\x01\x00\x00\x00" +
+	"\x10\x00\x00\x00\x01\x01\x03\x00\x01\x00\x00\x00\x01\x00\x00\x00\x02\x01\x03\x00\x01\x00\x00\x00" +
+	"\x01\x00\x00\x00\x03\x01\x03\x00\x01\x00\x00\x00\x04\x00\x00\x00\x06\x01\x03\x00\x01\x00\x00\x00" +
+	"\x01\x00\x00\x00\x11\x01\x04\x00\x01\x00\x00\x00\x08\x00\x00\x00\x16\x01\x03\x00\x01\x00\x00\x00" +
+	"\x01\x00\x00\x00\x17\x01\x04\x00\x01\x00\x00\x00\x05\x00\x00\x00\x1c\x01\x03\x00\x01\x00\x00\x00" +
+	"\x01\x00\x00\x00\x00\x00\x00\x00"
+
 func TestDecodeErrors(t *testing.T) {
 	noise := filetest.Read(t, "testdata/noise.png")
 	for _, c := range []struct {
@@ -36,6 +45,7 @@ func TestDecodeErrors(t *testing.T) {
 		{"cut data", noise[:len(noise)/2], "damaged png"},
 		{"bomb", pngHeader(1<<20, 1<<20), "the limit is 67108864"},
 		{"long file", make([]byte, maxBytes+1), "more than 64 MiB"},
+		{"fax", []byte(fax), "CCITT compression in which 1 is not black: convert it"},
 	} {
 		_, err := Decode(bytes.NewReader(c.data))
 		goldentest.WantErrorOf(t, c.name, err, c.want)
