@@ -198,14 +198,21 @@ func (c Config) checkPrivacy(m method.Method) error {
 
 // checkFedBuff refuses buffered aggregation that the method or the number of clients does not allow.
 func (p *Protocol) checkFedBuff() error {
-	const key = "simulated_time.fedbuff.buffer"
-	buffer := p.Config.SimulatedTime.FedBuff.Buffer
+	const section = "simulated_time.fedbuff"
+	const key = section + ".buffer"
+	buffer, base := p.Config.SimulatedTime.FedBuff.Buffer, p.Experiment.Method
 	if buffer == 0 {
 		return nil
 	}
 
-	if err := methods.CheckBuffered(p.Experiment.Method); err != nil {
-		return &configtags.KeyError{Key: key, Err: fmt.Errorf("simulated_time.fedbuff: %w", err)}
+	if err := methods.CheckBuffered(base); err != nil {
+		return &configtags.KeyError{Key: key, Err: fmt.Errorf(section+": %w", err)}
+	}
+
+	alike := method.Any(base, func(p method.Properties) bool { return p.Mean == method.Uniform })
+	if weights := p.Config.SimulatedTime.FedBuff.Weights; alike && weights == string(method.ByExamples) {
+		return configtags.KeyErrorf(section+".weights", "%s has no effect, since %s counts clients alike: set it to "+
+			"uniform, or option weighting to %[1]s", weights, p.Experiment.MethodName)
 	}
 
 	if n := int(p.Sampling().Size); buffer > n {

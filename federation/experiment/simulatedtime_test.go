@@ -18,6 +18,9 @@ func TestSimulatedTimeRefused(t *testing.T) {
 		{func(c *Config) { c.SimulatedTime.FedBuff.Buffer, c.Participation = 2, 0.3 }, []string{"1 clients train"}},
 		{func(c *Config) { c.SimulatedTime.FedBuff.Buffer, c.With = 2, []string{"scaffold"} }, []string{"fedbuff",
 			"scaffold/dc"}},
+		{func(c *Config) {
+			c.Method, c.SimulatedTime.FedBuff.Buffer, c.SimulatedTime.FedBuff.Weights = "fedtpg", 2, "examples"
+		}, []string{"simulated_time.fedbuff.weights", "fedtpg counts clients alike", "weighting to examples"}},
 		{func(c *Config) { c.SimulatedTime.FedBuff.Buffer, c.Train.State = 2, sharedState },
 			[]string{"train.optimizer_state: fresh"}},
 		{func(c *Config) { c.SimulatedTime.FedBuff.Buffer, c.Sampling = 2, poisson }, []string{"sampling: fixed"}},
