@@ -2,6 +2,7 @@ package matfile
 
 import (
 	"bufio"
+	"cmp"
 	"compress/zlib"
 	"encoding/binary"
 	"errors"
@@ -101,7 +102,7 @@ func Find(vars []*Variable, name string) (*Variable, error) {
 		have = append(have, v.Name)
 	}
 
-	return nil, fmt.Errorf("no numeric variable %q in it: it has %s", name, strings.Join(have, ", "))
+	return nil, fmt.Errorf("no numeric variable %q in it: it has %s", name, cmp.Or(strings.Join(have, ", "), "none"))
 }
 
 // Variables lists the numeric arrays of a file and skips other kinds of variables. It reads only their headers.
@@ -148,7 +149,8 @@ func Variables(file io.ReaderAt) ([]*Variable, error) {
 
 		ok, err := variable.head(file)
 		if err != nil {
-			return nil, fmt.Errorf("element at byte %d: %w", variable.Element-8, err)
+			return nil, fmt.Errorf("element at byte %d: %w: the file is damaged, fetch it again", variable.Element-8,
+				err)
 		}
 
 		if ok {
@@ -329,8 +331,5 @@ func (m *matReader) element(limit uint32) []byte {
 }
 
 func (m *matReader) fail(what string) error {
-	if m.err == nil || m.err == io.EOF || m.err == io.ErrUnexpectedEOF {
-		return fmt.Errorf("its %s are cut off: fetch the file again", what)
-	}
-	return fmt.Errorf("its %s are broken: %w", what, m.err)
+	return fmt.Errorf("its %s cannot be read: %w", what, cmp.Or(m.err, io.ErrUnexpectedEOF))
 }

@@ -64,20 +64,20 @@ func TestReadMATErrors(t *testing.T) {
 		{whole[:131], "tag at byte 128"},
 		{change(126, 'X'), "not a MATLAB 5 file"},
 		{change(124, 0, 2), "7.3"},
-		{change(136, 'n', 'o'), "compressed part is broken"},
+		{change(136, 'n', 'o'), "compressed part is broken: zlib: invalid header: the file is damaged, fetch it again"},
 		{change(150, 0, 0, 0, 0), "byte 128"},
-		{element("\x0e\x00\x00\x00\x00\x00\x00\x00"), "array flags are cut off"}, // a matrix of no bytes
+		{element("\x0e\x00\x00\x00\x00\x00\x00\x00"), "array flags cannot be read: EOF"}, // a matrix of no bytes
 		{element("\x0e\x00\x00\x00\x08\x00\x00\x00\x06\x00\x00\x00\xff\xff\xff\xff"), "4294967295 bytes"},
 		// flags of five bytes inside their tag, which has room for four
 		{element("\x0e\x00\x00\x00\x0c\x00\x00\x00\x06\x00\x05\x00\x00\x00\x00\x00\x00\x00\x00\x00"),
-			"flags are broken: a small part of more than four bytes"},
+			"flags cannot be read: a small part of more than four bytes"},
 		// a matrix v of 0 x 2 numbers
 		{element("\x0e\x00\x00\x00\x30\x00\x00\x00" + flags + "\x05\x00\x00\x00\x08\x00\x00\x00\x00\x00\x00\x00" +
 			"\x02\x00\x00\x00\x01\x00\x01\x00v\x00\x00\x00\x02\x00\x00\x00\x00\x00\x00\x00"), "it has v"},
 		// a matrix int8 of 1 x 2 numbers with nothing behind their tag
 		{element("\x0e\x00\x00\x00\x30\x00\x00\x00" + flags + "\x05\x00\x00\x00\x08\x00\x00\x00\x01\x00\x00\x00" +
 			"\x02\x00\x00\x00\x01\x00\x04\x00int8\x02\x00\x00\x00\x02\x00\x00\x00"), "ends after 0 of 2 bytes"},
-		{element("\x0e\x00\x00\x00\x10\x00\x00\x00" + flags), "dimensions are cut off"},
+		{element("\x0e\x00\x00\x00\x10\x00\x00\x00" + flags), "its dimensions cannot be read: EOF: the file is"},
 		// a matrix of class 4, which is text, with nothing behind its flags
 		{element("\x0e\x00\x00\x00\x10\x00\x00\x00\x06\x00\x00\x00\x08\x00\x00\x00\x04" +
 			strings.Repeat("\x00", 7)), "no numeric variable"},

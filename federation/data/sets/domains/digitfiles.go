@@ -56,7 +56,7 @@ func (p *domainPlace) idx(dir, split string, _ source.Config) (*digitSplit, erro
 		return nil, fmt.Errorf("%s: %w", paths[1], err)
 	}
 
-	return p.digitPixels(x, labels, false)
+	return p.digitPixels(x, paths[1], labels, false)
 }
 
 // isGzip reports whether a file is compressed, by its name.
@@ -67,7 +67,7 @@ func isGzip(path string) bool { return strings.HasSuffix(strings.ToLower(path), 
 func openIDX(f *os.File, dimensions int) (r io.Reader, dims []int, err error) {
 	if r = bufio.NewReader(f); isGzip(f.Name()) {
 		if r, err = gzip.NewReader(r); err != nil {
-			return nil, nil, fmt.Errorf("not compressed by gzip: %w", err)
+			return nil, nil, fmt.Errorf("not compressed by gzip, or damaged: %w: fetch it again", err)
 		}
 	}
 
@@ -85,7 +85,7 @@ func openIDX(f *os.File, dimensions int) (r io.Reader, dims []int, err error) {
 	for i := range dims {
 		n := binary.BigEndian.Uint32(head[4+4*i:])
 		if n > idxMax {
-			return nil, nil, fmt.Errorf("dimension %d is %d: expected at most %d", i, n, idxMax)
+			return nil, nil, fmt.Errorf("dimension %d is %d: expected at most %d: fetch it again", i, n, idxMax)
 		}
 		dims[i] = int(n)
 	}
@@ -137,7 +137,7 @@ func idxLabels(path string) ([]float64, error) {
 
 	raw, err := io.ReadAll(io.LimitReader(r, int64(dims[0])))
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("damaged after %d of %d labels: %w: fetch it again", len(raw), dims[0], err)
 	}
 
 	if len(raw) < dims[0] {
@@ -177,7 +177,7 @@ func (p *domainPlace) usps(dir, split string, _ source.Config) (*digitSplit, err
 	}
 
 	return p.digitPixels(&source.Pixels{Path: path, Count: len(labels), Width: uspsSide, Height: uspsSide, Channels: 1,
-		Raw: raw, Stamp: filestamp.Of(st)}, labels, false)
+		Raw: raw, Stamp: filestamp.Of(st)}, path, labels, false)
 }
 
 // readUSPS reads lines "label index:value ..." with labels 1 to 10 for the digits 0 to 9, indices 1 to 256 row by row,
@@ -223,7 +223,7 @@ func readUSPS(r io.Reader) (labels []float64, raw []byte, err error) {
 	}
 
 	if err := in.Err(); err != nil {
-		return nil, nil, fmt.Errorf("line %d: %w", line+1, err)
+		return nil, nil, fmt.Errorf("damaged at line %d: %w: fetch it again", line+1, err)
 	}
 
 	if len(labels) == 0 {
@@ -257,7 +257,7 @@ func (p *domainPlace) svhn(dir, split string, _ source.Config) (*digitSplit, err
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 
-	return p.digitPixels(x, labels, true)
+	return p.digitPixels(x, path, labels, true)
 }
 
 func matDigits(file *os.File, st fs.FileInfo, path string) (*source.Pixels, []float64, error) {

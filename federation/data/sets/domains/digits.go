@@ -190,18 +190,20 @@ func (p *domainPlace) digitPickle(dir, split string, _ source.Config) (*digitSpl
 		return nil, err
 	}
 
-	return p.digitPixels(images, labels, false)
+	return p.digitPixels(images, path, labels, false)
 }
 
-// digitPixels makes a split of the images in one file. If tens is set, the label 10 means zero.
-func (p *domainPlace) digitPixels(pixels *source.Pixels, labels []float64, tens bool) (*digitSplit, error) {
+// digitPixels makes a split of the images in one file, whose labels are from file. If tens is set, the label 10 means
+// zero.
+func (p *domainPlace) digitPixels(pixels *source.Pixels, file string, labels []float64, tens bool) (*digitSplit,
+	error) {
 	whole := make([]int, len(labels))
 	for i, l := range labels {
 		if tens && l == 10 {
 			l = 0
 		}
 		if whole[i] = int(l); l < 0 || l > 9 || float64(whole[i]) != l {
-			return nil, fmt.Errorf("%s: label %d is %v: expected digits", pixels.Path, i, l)
+			return nil, fmt.Errorf("%s: label %d is %v: expected digits", file, i, l)
 		}
 	}
 

@@ -313,7 +313,7 @@ func TestPixels(t *testing.T) {
 		Inflate: func(*os.File) (io.Reader, error) { return bytes.NewReader(raw[:11]), nil }}
 	for range 2 {
 		_, err := short.Image(0)
-		goldentest.WantError(t, err, "its images end after 11 of 12 bytes: the file is truncated")
+		goldentest.WantError(t, err, "damaged after 11 of 12 bytes of its images: unexpected EOF: fetch it again")
 	}
 	byteType := pickle.Array{Shape: []int{2, 6}, Raw: raw}
 	byteType.Dtype.Letter, byteType.Dtype.Size = 'u', 1

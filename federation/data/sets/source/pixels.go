@@ -2,6 +2,8 @@ package source
 
 import (
 	"bytes"
+	"cmp"
+	"errors"
 	"fmt"
 	"image"
 	"io"
@@ -100,13 +102,17 @@ func (p *Pixels) unpack() (*os.File, error) {
 
 	size := int64(p.Count) * int64(p.Size())
 	n, err := io.Copy(out, io.LimitReader(r, size))
-	if err == nil && n < size {
-		err = fmt.Errorf("its images end after %d of %d bytes: the file is truncated, fetch it again", n, size)
+	var machine *fs.PathError
+	switch {
+	case errors.As(err, &machine):
+		err = fmt.Errorf("cannot unpack its images into %s (TMPDIR): %w", os.TempDir(), err)
+	case err != nil || n < size:
+		err = fmt.Errorf("damaged after %d of %d bytes of its images: %w: fetch it again", n, size,
+			cmp.Or(err, io.ErrUnexpectedEOF))
 	}
 
 	if err != nil {
 		out.Close()
-		err = fmt.Errorf("cannot unpack its images into %s (TMPDIR): %w", os.TempDir(), err)
 		return nil, fmt.Errorf("%s: %w", p.Path, err) // messages omit the outer text, which names the file
 	}
 
