@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"os"
 	"strings"
 )
 
@@ -64,32 +63,19 @@ func (v *Variable) size() int64 {
 	return n
 }
 
-// Read reads a small numeric variable of a MATLAB 5 file, such as a list of labels. It returns the dimensions and the
-// numbers in column-major order.
-func Read(path, name string) (dims []int, numbers []float64, err error) {
-	file, err := os.Open(path)
-	if err != nil {
-		return nil, nil, err
-	}
-	defer func() {
-		file.Close()
-		if err != nil {
-			err = fmt.Errorf("%s: %w", path, err)
-		}
-	}()
-
+// Read reads a small numeric variable of a MATLAB 5 file, such as a list of labels, in column-major order.
+func Read(file io.ReaderAt, name string) ([]float64, error) {
 	vars, err := Variables(file)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 
 	v, err := Find(vars, name)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 
-	numbers, err = v.Numbers(file)
-	return v.Dims, numbers, err
+	return v.Numbers(file)
 }
 
 // Find returns the variable with a name. The error of an unknown name lists the names in the file.

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"maps"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -19,7 +18,8 @@ import (
 func TestPickleTables(t *testing.T) {
 	want := datatest.Golden(t).Tables
 	for _, name := range slices.Sorted(maps.Keys(want)) {
-		paths, labels, err := ReadPathsAndLabels(datatest.Testdata(t, name))
+		raw := datatest.ReadTestdata(t, name)
+		paths, labels, err := ReadPathsAndLabels(strings.NewReader(raw), int64(len(raw)))
 		if err != nil {
 			t.Error(err)
 			continue
@@ -76,9 +76,8 @@ func TestPickleTableErrors(t *testing.T) {
 		"cut header":    {"\x93NUMPY\x01\x00\xff\x00{'descr'}", "cut off"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			path := filetest.Write(t, filepath.Join(t.TempDir(), "x.pkl"), c.raw)
-			_, _, err := ReadPathsAndLabels(path)
-			goldentest.WantError(t, err, path, c.words)
+			_, _, err := ReadPathsAndLabels(strings.NewReader(c.raw), int64(len(c.raw)))
+			goldentest.WantError(t, err, c.words)
 		})
 	}
 }

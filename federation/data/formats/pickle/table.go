@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"regexp"
 	"strconv"
 	"strings"
@@ -17,24 +16,8 @@ import (
 
 // ReadPathsAndLabels reads the files (paths, labels) of FedBN's code, in the formats of numpy.save, numpy.load with
 // allow_pickle and pickle.dump: a pair of lists or arrays, or one array with two rows.
-func ReadPathsAndLabels(path string) (paths []string, labels []any, err error) {
-	file, err := os.Open(path)
-	if err != nil {
-		return nil, nil, err
-	}
-	defer func() {
-		file.Close()
-		if err != nil {
-			err = fmt.Errorf("%s: %w", path, err)
-		}
-	}()
-
-	st, err := file.Stat()
-	if err != nil {
-		return nil, nil, err
-	}
-
-	first, second, err := ReadPair(file, st.Size())
+func ReadPathsAndLabels(file io.ReaderAt, size int64) (paths []string, labels []any, err error) {
+	first, second, err := ReadPair(file, size)
 	if err != nil {
 		return nil, nil, err
 	}

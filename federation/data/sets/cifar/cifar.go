@@ -119,7 +119,7 @@ func (c *cifarSet) files(dir string, bin bool) (train []string, test string, err
 
 // fromFolders reads {train,test}/CLASS/ with the labels of the published set.
 func (c *cifarSet) fromFolders(cfg source.Config, dir string) (*data.Set, error) {
-	walk := &source.Walk{Root: cfg.Root, Skip: cfg.Corrupt == data.Skip}
+	walk := cfg.Walk()
 	top, err := source.Folders(dir)
 	if err != nil {
 		return nil, err

@@ -112,48 +112,53 @@ func lineNames(path, _ string) (names []string, err error) {
 }
 
 func pickledNames(path, key string) (names []string, err error) {
-	file, err := openPickle(path)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	defer file.Close()
-
-	v, err := file.get(key)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-
-	list, err := pickle.Values(file, v)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %s: %w", path, key, err)
-	}
-
-	for _, e := range list {
-		name, _ := e.(string)
-		if name == "" {
-			return nil, fmt.Errorf("%s: %s holds %#v: expected class names", path, key, e)
+	err = source.WithFile(path, func(file *os.File, info fs.FileInfo) error {
+		batch, err := readPickle(file, info)
+		if err != nil {
+			return err
 		}
-		names = append(names, name)
-	}
 
-	return names, nil
+		v, err := batch.get(key)
+		if err != nil {
+			return err
+		}
+
+		list, err := pickle.Values(file, v)
+		if err != nil {
+			return fmt.Errorf("%s: %w", key, err)
+		}
+
+		for _, e := range list {
+			name, _ := e.(string)
+			if name == "" {
+				return fmt.Errorf("%s holds %#v: expected class names", key, e)
+			}
+			names = append(names, name)
+		}
+
+		return nil
+	})
+
+	return names, err
 }
 
 // file returns the images of one file. With data.corrupt: skip, a binary file may end early.
 func (r *cifarReader) file(path string) ([]data.Example, error) {
 	pixels := &source.Pixels{Path: path, Width: cifarSide, Height: cifarSide, Channels: 3}
 	var fine, coarse []int
-	var err error
-	if r.bin {
-		fine, coarse, err = r.binFile(pixels)
-	} else {
-		fine, coarse, err = r.pickleFile(pixels)
-	}
-
-	if err != nil && r.bin && r.cfg.Corrupt == data.Skip && len(fine) > 0 {
-		r.set.Skipped = append(r.set.Skipped, data.Skipped{Name: path, Reason: err.Error()})
-	} else if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+	if err := source.WithFile(path, func(file *os.File, info fs.FileInfo) (err error) {
+		pixels.Stamp = filestamp.Of(info)
+		if !r.bin {
+			fine, coarse, err = r.pickleFile(file, info, pixels)
+			return err
+		}
+		if fine, coarse, err = r.binFile(file, pixels); err != nil && r.cfg.Corrupt == data.Skip && len(fine) > 0 {
+			r.set.Skipped = append(r.set.Skipped, data.Skipped{Name: path, Reason: err.Error()})
+			err = nil
+		}
+		return err
+	}); err != nil {
+		return nil, err
 	}
 
 	for i, c := range coarse {
@@ -176,16 +181,10 @@ func (r *cifarReader) limits() []int {
 	return []int{len(r.set.Classes), len(r.set.Superclasses)}
 }
 
-func (r *cifarReader) binFile(pixels *source.Pixels) (fine, coarse []int, err error) {
-	f, st, err := source.OpenFile(pixels.Path)
-	if err != nil {
-		return nil, nil, err
-	}
-	defer f.Close()
-
+func (r *cifarReader) binFile(file io.Reader, pixels *source.Pixels) (fine, coarse []int, err error) {
 	limits := r.limits()
 	slices.Reverse(limits) // the superclass comes first
-	labels, err := readCIFARLabels(f, limits...)
+	labels, err := readCIFARLabels(file, limits...)
 	heads := len(limits)
 	for i := 0; i < len(labels); i += heads {
 		fine = append(fine, int(labels[i+heads-1]))
@@ -194,7 +193,7 @@ func (r *cifarReader) binFile(pixels *source.Pixels) (fine, coarse []int, err er
 		}
 	}
 
-	pixels.Count, pixels.At, pixels.Gap, pixels.Stamp = len(fine), int64(heads), int64(heads), filestamp.Of(st)
+	pixels.Count, pixels.At, pixels.Gap = len(fine), int64(heads), int64(heads)
 	return fine, coarse, err
 }
 
@@ -230,14 +229,14 @@ func readCIFARLabels(r io.Reader, limits ...int) ([]uint8, error) {
 	}
 }
 
-func (r *cifarReader) pickleFile(pixels *source.Pixels) (fine, coarse []int, err error) {
-	cifarPickle, err := openPickle(pixels.Path)
+func (r *cifarReader) pickleFile(file *os.File, info fs.FileInfo, pixels *source.Pixels) (fine, coarse []int,
+	err error) {
+	batch, err := readPickle(file, info)
 	if err != nil {
 		return nil, nil, err
 	}
-	defer cifarPickle.Close()
 
-	v, err := cifarPickle.get("data")
+	v, err := batch.get("data")
 	if err != nil {
 		return nil, nil, err
 	}
@@ -247,19 +246,19 @@ func (r *cifarReader) pickleFile(pixels *source.Pixels) (fine, coarse []int, err
 		return nil, nil, fmt.Errorf("\"data\" is not a numpy array of N x %d bytes", cifarPixels)
 	}
 
-	pixels.Count, pixels.Stamp = a.Shape[0], filestamp.Of(cifarPickle.info)
+	pixels.Count = a.Shape[0]
 	if err := pixels.SetArray(a); err != nil {
 		return nil, nil, err
 	}
 
 	lists := [2][]int{}
 	for i, limit := range r.limits() {
-		v, err := cifarPickle.get(r.labels[i])
+		v, err := batch.get(r.labels[i])
 		if err != nil {
 			return nil, nil, err
 		}
 
-		numbers, err := pickle.Numbers(cifarPickle, v)
+		numbers, err := pickle.Numbers(file, v)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -279,36 +278,26 @@ func (r *cifarReader) pickleFile(pixels *source.Pixels) (fine, coarse []int, err
 	return lists[0], lists[1], nil
 }
 
-// cifarPickle is an open file of a pickled dictionary.
-type cifarPickle struct {
-	*os.File
-	info fs.FileInfo
-	dict types.Dict
-}
+// cifarPickle is a pickled dictionary.
+type cifarPickle types.Dict
 
-func openPickle(path string) (*cifarPickle, error) {
-	file, st, err := source.OpenFile(path)
+func readPickle(file io.ReaderAt, info fs.FileInfo) (cifarPickle, error) {
+	v, err := pickle.Read(file, 0, info.Size())
 	if err != nil {
 		return nil, err
 	}
 
-	v, err := pickle.Read(file, 0, st.Size())
 	d, ok := v.(*types.Dict)
-	if err == nil && !ok {
-		err = fmt.Errorf("the pickle holds %T: expected a dictionary", v)
+	if !ok {
+		return nil, fmt.Errorf("the pickle holds %T: expected a dictionary", v)
 	}
 
-	if err != nil {
-		file.Close()
-		return nil, err
-	}
-
-	return &cifarPickle{file, st, *d}, nil
+	return cifarPickle(*d), nil
 }
 
 // get returns the value of a key, which Python 2 wrote as bytes.
-func (p *cifarPickle) get(key string) (any, error) {
-	for _, e := range p.dict {
+func (p cifarPickle) get(key string) (any, error) {
+	for _, e := range p {
 		if k, ok := pickle.Text(e.Key); ok && k == key {
 			return e.Value, nil
 		}

@@ -3,6 +3,8 @@ package coop
 import (
 	"cmp"
 	"fmt"
+	"io/fs"
+	"os"
 	"strconv"
 
 	"promptfed/federation/data/formats/matfile"
@@ -73,20 +75,17 @@ func flowerLists(_ source.Config, paths []string) (*source.Listing, error) {
 }
 
 // flowerNumbers reads a list of whole numbers.
-func flowerNumbers(path, name string) ([]int, error) {
-	_, list, err := matfile.Read(path, name)
-	if err != nil {
-		return nil, err
-	}
-
-	out := make([]int, len(list))
-	for i, v := range list {
-		if out[i] = int(v); float64(out[i]) != v {
-			return nil, fmt.Errorf("%s: %s: %v is not a whole number", path, name, v)
+func flowerNumbers(path, name string) (out []int, err error) {
+	err = source.WithFile(path, func(file *os.File, _ fs.FileInfo) error {
+		list, err := matfile.Read(file, name)
+		for _, v := range list {
+			if out = append(out, int(v)); float64(int(v)) != v {
+				return fmt.Errorf("%s: %v is not a whole number", name, v)
+			}
 		}
-	}
-
-	return out, nil
+		return err
+	})
+	return out, err
 }
 
 // flowerNames are the names of the labels 1 to 102 of the 102 Category Flower set in CoOp's cat_to_name.json; the

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"promptfed/federation/data"
 	"promptfed/federation/data/sets/source"
 )
 
@@ -50,7 +49,8 @@ func folders(listing *source.Listing, cfg source.Config, parent, split string, i
 	}
 
 	slices.Sort(dirs)
-	walk := &source.Walk{Root: listing.Images, Skip: cfg.Corrupt == data.Skip}
+	walk := cfg.Walk()
+	walk.Root = listing.Images
 	for _, dir := range dirs {
 		label, name, err := class(dir)
 		if err != nil {

@@ -23,7 +23,7 @@ import (
 const idxMax = 1 << 24
 
 // idx reads MNIST's files. Punctuation in names is ignored, so train-images.idx3-ubyte is found too.
-func (p *domainPlace) idx(dir, split string, _ source.Config) (*digitSplit, error) {
+func (p *domainPlace) idx(dir, split string) (*digitSplit, error) {
 	var paths [2]string
 	for i, kind := range []string{"-images-idx3-ubyte", "-labels-idx1-ubyte"} {
 		names := []string{split + kind, split + kind + ".gz"}
@@ -48,12 +48,12 @@ func (p *domainPlace) idx(dir, split string, _ source.Config) (*digitSplit, erro
 
 	x, err := idxImages(paths[0])
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", paths[0], err)
+		return nil, err
 	}
 
 	labels, err := idxLabels(paths[1])
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", paths[1], err)
+		return nil, err
 	}
 
 	return p.digitPixels(x, paths[1], labels, false)
@@ -93,58 +93,52 @@ func openIDX(f *os.File, dimensions int) (r io.Reader, dims []int, err error) {
 	return r, dims, nil
 }
 
-func idxImages(path string) (*source.Pixels, error) {
-	f, st, err := source.OpenFile(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-
-	_, dims, err := openIDX(f, 3)
-	if err != nil {
-		return nil, err
-	}
-
-	pixels := &source.Pixels{Path: path, Count: dims[0], Height: dims[1], Width: dims[2], Channels: 1, At: 16,
-		Stamp: filestamp.Of(st)}
-	if err := pixels.CheckSides(); err != nil {
-		return nil, err
-	}
-
-	if isGzip(path) {
-		pixels.Inflate = func(f *os.File) (io.Reader, error) {
-			r, _, err := openIDX(f, 3)
-			return r, err
+func idxImages(path string) (pixels *source.Pixels, err error) {
+	err = source.WithFile(path, func(f *os.File, info fs.FileInfo) error {
+		_, dims, err := openIDX(f, 3)
+		if err != nil {
+			return err
 		}
-	} else if want := pixels.At + int64(pixels.Count)*int64(pixels.Size()); st.Size() < want {
-		return nil, fmt.Errorf("ends after %d of %d bytes: the file is truncated, fetch it again", st.Size(), want)
-	}
 
-	return pixels, nil
+		pixels = &source.Pixels{Path: path, Count: dims[0], Height: dims[1], Width: dims[2], Channels: 1, At: 16,
+			Stamp: filestamp.Of(info)}
+		if err := pixels.CheckSides(); err != nil {
+			return err
+		}
+
+		if isGzip(path) {
+			pixels.Inflate = func(f *os.File) (io.Reader, error) {
+				r, _, err := openIDX(f, 3)
+				return r, err
+			}
+		} else if want := pixels.At + int64(pixels.Count)*int64(pixels.Size()); info.Size() < want {
+			return fmt.Errorf("ends after %d of %d bytes: the file is truncated, fetch it again", info.Size(), want)
+		}
+
+		return nil
+	})
+	return pixels, err
 }
 
-func idxLabels(path string) ([]float64, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
+func idxLabels(path string) (labels []float64, err error) {
+	err = source.WithFile(path, func(f *os.File, _ fs.FileInfo) error {
+		r, dims, err := openIDX(f, 1)
+		if err != nil {
+			return err
+		}
 
-	r, dims, err := openIDX(f, 1)
-	if err != nil {
-		return nil, err
-	}
+		raw, err := io.ReadAll(io.LimitReader(r, int64(dims[0])))
+		switch {
+		case err != nil:
+			return fmt.Errorf("damaged after %d of %d labels: %w: fetch it again", len(raw), dims[0], err)
+		case len(raw) < dims[0]:
+			return fmt.Errorf("ends after %d of %d labels: the file is truncated, fetch it again", len(raw), dims[0])
+		}
 
-	raw, err := io.ReadAll(io.LimitReader(r, int64(dims[0])))
-	if err != nil {
-		return nil, fmt.Errorf("damaged after %d of %d labels: %w: fetch it again", len(raw), dims[0], err)
-	}
-
-	if len(raw) < dims[0] {
-		return nil, fmt.Errorf("ends after %d of %d labels: the file is truncated, fetch it again", len(raw), dims[0])
-	}
-
-	return convert.Slice(raw, func(b byte) float64 { return float64(b) }), nil
+		labels = convert.Slice(raw, func(b byte) float64 { return float64(b) })
+		return nil
+	})
+	return labels, err
 }
 
 const (
@@ -152,32 +146,40 @@ const (
 	uspsMax  = 1 << 17 // images in one file; USPS has 7,291
 )
 
-// usps reads the two text files of the LIBSVM collection, with or without bzip2 compression.
-func (p *domainPlace) usps(dir, split string, _ source.Config) (*digitSplit, error) {
-	name := map[string]string{"train": "usps", "test": "usps.t"}[split]
-	path, err := p.digitFile(dir, false, name+".bz2", name)
+// oneFile reads a split from the file that has one of the names, of images and their labels. If tens is set, the label
+// 10 means zero.
+func (p *domainPlace) oneFile(dir string, tens bool, read func(*os.File, fs.FileInfo) (*source.Pixels, []float64,
+	error), names ...string) (*digitSplit, error) {
+	path, err := p.digitFile(dir, false, names...)
 	if path == "" || err != nil {
 		return nil, err
 	}
 
-	f, st, err := source.OpenFile(path)
-	if err != nil {
+	var pixels *source.Pixels
+	var labels []float64
+	if err := source.WithFile(path, func(file *os.File, info fs.FileInfo) (err error) {
+		if pixels, labels, err = read(file, info); err == nil {
+			pixels.Path, pixels.Stamp = path, filestamp.Of(info)
+		}
+		return err
+	}); err != nil {
 		return nil, err
 	}
-	defer f.Close()
 
-	var in io.Reader = bufio.NewReader(f)
-	if strings.HasSuffix(strings.ToLower(path), ".bz2") {
-		in = bzip2.NewReader(in)
-	}
+	return p.digitPixels(pixels, path, labels, tens)
+}
 
-	labels, raw, err := readUSPS(in)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-
-	return p.digitPixels(&source.Pixels{Path: path, Count: len(labels), Width: uspsSide, Height: uspsSide, Channels: 1,
-		Raw: raw, Stamp: filestamp.Of(st)}, path, labels, false)
+// usps reads the two text files of the LIBSVM collection, with or without bzip2 compression.
+func (p *domainPlace) usps(dir, split string) (*digitSplit, error) {
+	name := map[string]string{"train": "usps", "test": "usps.t"}[split]
+	return p.oneFile(dir, false, func(file *os.File, _ fs.FileInfo) (*source.Pixels, []float64, error) {
+		var in io.Reader = bufio.NewReader(file)
+		if strings.HasSuffix(strings.ToLower(file.Name()), ".bz2") {
+			in = bzip2.NewReader(in)
+		}
+		labels, raw, err := readUSPS(in)
+		return &source.Pixels{Count: len(labels), Width: uspsSide, Height: uspsSide, Channels: 1, Raw: raw}, labels, err
+	}, name+".bz2", name)
 }
 
 // readUSPS reads lines "label index:value ..." with labels 1 to 10 for the digits 0 to 9, indices 1 to 256 row by row,
@@ -235,32 +237,13 @@ func readUSPS(r io.Reader) (labels []float64, raw []byte, err error) {
 
 // svhn reads a MATLAB file with X, images [H,W,3,N] or [H,W,N] of uint8, and y, their labels, in which 10 may mean 0:
 // SVHN's cropped digits, and SYN in the same format.
-func (p *domainPlace) svhn(dir, split string, _ source.Config) (*digitSplit, error) {
-	var names []string
-	for _, prefix := range []string{"", "svhn_", "synth_", "syn_"} {
-		names = append(names, prefix+split+"_32x32.mat")
-	}
-
-	path, err := p.digitFile(dir, false, append(names, "synth_"+split+"_32x32_small.mat")...)
-	if path == "" || err != nil {
-		return nil, err
-	}
-
-	f, st, err := source.OpenFile(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-
-	x, labels, err := matDigits(f, st, path)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-
-	return p.digitPixels(x, path, labels, true)
+func (p *domainPlace) svhn(dir, split string) (*digitSplit, error) {
+	name := split + "_32x32"
+	return p.oneFile(dir, true, matDigits, name+".mat", "svhn_"+name+".mat", "synth_"+name+".mat", "syn_"+name+".mat",
+		"synth_"+name+"_small.mat")
 }
 
-func matDigits(file *os.File, st fs.FileInfo, path string) (*source.Pixels, []float64, error) {
+func matDigits(file *os.File, _ fs.FileInfo) (*source.Pixels, []float64, error) {
 	vars, err := matfile.Variables(file)
 	if err != nil {
 		return nil, nil, err
@@ -276,7 +259,7 @@ func matDigits(file *os.File, st fs.FileInfo, path string) (*source.Pixels, []fl
 		return nil, nil, err
 	}
 
-	pixels := &source.Pixels{Path: path, Order: source.PlanesByColumn, Channels: 1, Stamp: filestamp.Of(st)}
+	pixels := &source.Pixels{Order: source.PlanesByColumn, Channels: 1}
 	switch d := variable.Dims; {
 	case len(d) == 4 && d[2] == 3:
 		pixels.Height, pixels.Width, pixels.Channels, pixels.Count = d[0], d[1], 3, d[3]

@@ -2,7 +2,10 @@ package domains
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -10,7 +13,6 @@ import (
 	"promptfed/federation/data"
 	"promptfed/federation/data/formats/pickle"
 	"promptfed/federation/data/sets/source"
-	"promptfed/runtime/filestamp"
 )
 
 const digitsExpects = "CLASS/ or {train,test}/CLASS/ (0 to 9), {train,t10k}-{images-idx3,labels-idx1}-ubyte[.gz], " +
@@ -34,12 +36,12 @@ type digitSplit struct {
 
 // openDigits reads every domain in the first format that its folder has.
 func openDigits(cfg source.Config) (*data.Set, error) {
-	place, err := digits.find(cfg.Root)
+	place, err := digits.find(cfg)
 	if err != nil {
 		return nil, err
 	}
 
-	walk := &source.Walk{Root: cfg.Root, Skip: cfg.Corrupt == data.Skip}
+	walk := cfg.Walk()
 	var notes []string
 	for i, dir := range place.dirs {
 		if dir == "" {
@@ -47,7 +49,7 @@ func openDigits(cfg source.Config) (*data.Set, error) {
 		}
 
 		name := place.domains[i].name
-		train, test, err := place.digitFiles(dir, cfg)
+		train, test, err := place.digitFiles(dir)
 		switch {
 		case err != nil:
 			return nil, err
@@ -84,11 +86,11 @@ func addDigits(w *source.Walk, split, domain string, s *digitSplit) {
 }
 
 // digitFiles reads the formats that are not class folders; a missing split is nil.
-func (p *domainPlace) digitFiles(dir string, cfg source.Config) (train, test *digitSplit, err error) {
-	for _, format := range []func(dir, split string, cfg source.Config) (*digitSplit, error){p.idx, p.usps, p.svhn,
-		p.digitLists, p.digitPickle} {
-		if train, err = format(dir, "train", cfg); err == nil {
-			test, err = format(dir, "test", cfg)
+func (p *domainPlace) digitFiles(dir string) (train, test *digitSplit, err error) {
+	for _, format := range []func(dir, split string) (*digitSplit, error){p.idx, p.usps, p.svhn, p.digitLists,
+		p.digitPickle} {
+		if train, err = format(dir, "train"); err == nil {
+			test, err = format(dir, "test")
 		}
 		if train != nil || test != nil || err != nil {
 			return train, test, err
@@ -110,7 +112,7 @@ func (p *domainPlace) digitFile(dir string, folder bool, names ...string) (strin
 }
 
 // digitLists reads Dassl's Digits-5 and the original MNIST-M: a folder of images and a list with lines "name label".
-func (p *domainPlace) digitLists(dir, split string, cfg source.Config) (*digitSplit, error) {
+func (p *domainPlace) digitLists(dir, split string) (*digitSplit, error) {
 	for _, names := range [][2]string{{"%s.txt", "%s_images"}, {"mnist_m_%s_labels.txt", "mnist_m_%s"}} {
 		file, err := p.digitFile(dir, false, fmt.Sprintf(names[0], split))
 		if err != nil {
@@ -121,20 +123,20 @@ func (p *domainPlace) digitLists(dir, split string, cfg source.Config) (*digitSp
 			return nil, err
 		}
 		if file != "" && images != "" {
-			return p.digitList(file, images, cfg)
+			return p.digitList(file, images)
 		}
 	}
 
 	return nil, nil
 }
 
-func (p *domainPlace) digitList(file, images string, cfg source.Config) (*digitSplit, error) {
+func (p *domainPlace) digitList(file, images string) (*digitSplit, error) {
 	lines, err := domainLines(file)
 	if err != nil {
 		return nil, err
 	}
 
-	listed := p.listed(cfg)
+	listed := p.listed()
 	listed.dirs = []string{images}
 	for _, line := range lines {
 		if line.label > 9 {
@@ -149,48 +151,33 @@ func (p *domainPlace) digitList(file, images string, cfg source.Config) (*digitS
 }
 
 // digitPickle reads FedBN's train.pkl and test.pkl: a pair of arrays, images [N,H,W] or [N,H,W,3], and labels.
-func (p *domainPlace) digitPickle(dir, split string, _ source.Config) (*digitSplit, error) {
-	path, err := p.digitFile(dir, false, split+".pkl")
-	if path == "" || err != nil {
-		return nil, err
-	}
+func (p *domainPlace) digitPickle(dir, split string) (*digitSplit, error) {
+	return p.oneFile(dir, false, pickledDigits, split+".pkl")
+}
 
-	file, st, err := source.OpenFile(path)
+func pickledDigits(file *os.File, info fs.FileInfo) (*source.Pixels, []float64, error) {
+	first, second, err := pickle.ReadPair(file, info.Size())
 	if err != nil {
-		return nil, err
-	}
-	defer file.Close()
-
-	first, second, err := pickle.ReadPair(file, st.Size())
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+		return nil, nil, err
 	}
 
 	array, ok := first.(*pickle.Array)
 	if !ok || len(array.Shape) != 3 && (len(array.Shape) != 4 || array.Shape[3] != 3) {
-		return nil, fmt.Errorf("%s: expected a pair of numpy arrays, images [N,H,W] or [N,H,W,3] and labels", path)
+		return nil, nil, errors.New("expected a pair of numpy arrays, images [N,H,W] or [N,H,W,3] and labels")
 	}
 
 	labels, err := pickle.Numbers(file, second)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+		return nil, nil, err
 	}
 
-	images := &source.Pixels{Path: path, Count: array.Shape[0], Height: array.Shape[1], Width: array.Shape[2],
-		Channels: 1, Order: source.PixelByPixel, Stamp: filestamp.Of(st)}
+	images := &source.Pixels{Count: array.Shape[0], Height: array.Shape[1], Width: array.Shape[2], Channels: 1,
+		Order: source.PixelByPixel}
 	if len(array.Shape) == 4 {
 		images.Channels = 3
 	}
 
-	if err := images.CheckSides(); err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-
-	if err := images.SetArray(array); err != nil {
-		return nil, err
-	}
-
-	return p.digitPixels(images, path, labels, false)
+	return images, labels, cmp.Or(images.CheckSides(), images.SetArray(array))
 }
 
 // digitPixels makes a split of the images in one file, whose labels are from file. If tens is set, the label 10 means
@@ -207,7 +194,7 @@ func (p *domainPlace) digitPixels(pixels *source.Pixels, file string, labels []f
 		}
 	}
 
-	list, err := pixels.Examples(p.root, whole, 0)
+	list, err := pixels.Examples(p.cfg.Root, whole, 0)
 	if err != nil {
 		return nil, err
 	}

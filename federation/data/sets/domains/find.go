@@ -41,7 +41,7 @@ type domainName struct {
 // domainPlace is the place where a set was found.
 type domainPlace struct {
 	*domainSet
-	root   string   // data.root
+	cfg    source.Config
 	home   string   // the set's folder
 	images string   // the folder that holds the domains
 	dirs   []string // of the domains; "" if missing
@@ -59,8 +59,8 @@ func (d domainName) names(pattern string) []string {
 
 // find looks for the folders of the domains in root, in the set's folder under it, and in their inner folders, and
 // returns the place with the most domains.
-func (d *domainSet) find(root string) (*domainPlace, error) {
-	finder := source.Finder{}
+func (d *domainSet) find(cfg source.Config) (*domainPlace, error) {
+	finder, root := source.Finder{}, cfg.Root
 	homes, err := finder.Candidates(root, d.folders...)
 	if err != nil {
 		return nil, err
@@ -75,7 +75,7 @@ func (d *domainSet) find(root string) (*domainPlace, error) {
 		}
 
 		for _, dir := range places {
-			place := &domainPlace{domainSet: d, root: root, home: home, images: dir, finder: finder}
+			place := &domainPlace{domainSet: d, cfg: cfg, home: home, images: dir, finder: finder}
 			n := 0
 			for _, name := range d.domains {
 				path, err := finder.First(true, []string{dir}, name.names("%s")...)

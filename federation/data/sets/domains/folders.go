@@ -12,8 +12,9 @@ import (
 )
 
 // fromFolders reads DOMAIN/CLASS/, DOMAIN/images/CLASS/ and DOMAIN/{train,val,test}/CLASS/.
-func (p *domainPlace) fromFolders(cfg source.Config) (*data.Set, error) {
-	w := &source.Walk{Root: cfg.Root, Skip: cfg.Corrupt == data.Skip, ByDomain: p.byDomain}
+func (p *domainPlace) fromFolders() (*data.Set, error) {
+	w := p.cfg.Walk()
+	w.ByDomain = p.byDomain
 	for i, dir := range p.dirs {
 		if dir == "" {
 			continue

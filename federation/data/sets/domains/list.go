@@ -99,16 +99,15 @@ type listed struct {
 	dirs   []string          // folders that paths may be relative to, the one that worked last first
 }
 
-func (p *domainPlace) listed(cfg source.Config) *listed {
+func (p *domainPlace) listed() *listed {
 	dirs := []string{p.images}
-	for _, d := range []string{p.home, p.root, filepath.Dir(p.images)} {
+	for _, d := range []string{p.home, p.cfg.Root, filepath.Dir(p.images)} {
 		if !slices.Contains(dirs, d) {
 			dirs = append(dirs, d)
 		}
 	}
 
-	return &listed{p, &source.Walk{Root: cfg.Root, Skip: cfg.Corrupt == data.Skip}, map[string]int{}, map[int]string{},
-		map[string]string{}, dirs}
+	return &listed{p, p.cfg.Walk(), map[string]int{}, map[int]string{}, map[string]string{}, dirs}
 }
 
 // add adds the images of a list to a split; the class is the last folder of the path.
@@ -167,7 +166,7 @@ func (l *listed) image(split string, domain int, class, name, where string) erro
 		return nil
 	}
 
-	e, err := source.FileExample(l.root, file, st)
+	e, err := source.FileExample(l.cfg.Root, file, st)
 	l.walk.Found = append(l.walk.Found, source.Found{Split: split, Domain: l.domains[domain].name, Class: class,
 		Example: e})
 	return err

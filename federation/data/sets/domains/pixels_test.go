@@ -54,16 +54,13 @@ func TestUnpackErrors(t *testing.T) {
 	raw[len(raw)/2] ^= 255 // inside the compressed X
 	root := t.TempDir()
 	path := filetest.Write(t, filepath.Join(root, "train_32x32.mat"), raw)
-	f, st, err := source.OpenFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	x, _, err := matDigits(f, st, path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, err = x.Image(4)
+	var x *source.Pixels
+	goldentest.NoError(t, source.WithFile(path, func(f *os.File, info fs.FileInfo) (err error) {
+		x, _, err = matDigits(f, info)
+		return err
+	}))
+	x.Path = path
+	_, err := x.Image(4)
 	goldentest.WantError(t, err, path+": damaged after", "zlib: invalid checksum: fetch it again")
 	// A failure of the machine is not the image's: with corrupt: skip it stops too.
 	t.Setenv("TMPDIR", filepath.Join(root, "gone"))

@@ -2,6 +2,8 @@ package domains
 
 import (
 	"fmt"
+	"io/fs"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -25,7 +27,7 @@ var txtLists = domainListNames{train: []string{"%s_train.txt"}, test: []string{"
 // describes the names and folders that were tried.
 func (p *domainPlace) search(names []string) (lists [][]domainLine, where string, err error) {
 	var looked []string
-	for _, top := range []string{p.home, p.images, filepath.Dir(p.images), p.root} {
+	for _, top := range []string{p.home, p.images, filepath.Dir(p.images), p.cfg.Root} {
 		for _, sub := range domainListDirs {
 			dir, err := p.finder.Lookup(top, sub)
 			if err != nil {
@@ -48,7 +50,8 @@ func (p *domainPlace) search(names []string) (lists [][]domainLine, where string
 
 // fromLists reads a set by its published lists. Training images in a test list, as in PACS, are removed from the test
 // split unless the layout is lists-as-published. Without lists it returns nil and the places that were searched.
-func (p *domainPlace) fromLists(cfg source.Config) (set *data.Set, where string, err error) {
+func (p *domainPlace) fromLists() (set *data.Set, where string, err error) {
+	published := p.cfg.Layout == "lists-as-published"
 	train, where, err := p.search(p.lists.train)
 	if err != nil || train == nil {
 		return nil, where, err
@@ -66,14 +69,14 @@ func (p *domainPlace) fromLists(cfg source.Config) (set *data.Set, where string,
 
 	var notes []string
 	if test == nil {
-		if cross == nil || cfg.Layout == "lists-as-published" {
+		if cross == nil || published {
 			return nil, where, fmt.Errorf("there are training lists but no test lists: looked for %s", missing)
 		}
 		test, cross = cross, nil
 		notes = append(notes, where+": there are no test lists: the lists for cross-validation are the test split")
 	}
 
-	listed := p.listed(cfg)
+	listed := p.listed()
 	leaks := 0
 	for i, dir := range p.dirs {
 		if dir == "" {
@@ -90,7 +93,7 @@ func (p *domainPlace) fromLists(cfg source.Config) (set *data.Set, where string,
 		seen := lineSet(train[i])
 		kept := without(test[i], seen)
 		leaks += len(test[i]) - len(kept)
-		if cfg.Layout == "lists-as-published" {
+		if published {
 			kept = test[i]
 		}
 
@@ -98,7 +101,7 @@ func (p *domainPlace) fromLists(cfg source.Config) (set *data.Set, where string,
 			return nil, where, err
 		}
 
-		if cross != nil && cross[i] != nil && cfg.Layout != "lists-as-published" {
+		if cross != nil && cross[i] != nil && !published {
 			for path := range lineSet(kept) {
 				seen[path] = true
 			}
@@ -113,7 +116,7 @@ func (p *domainPlace) fromLists(cfg source.Config) (set *data.Set, where string,
 	}
 
 	switch {
-	case leaks > 0 && cfg.Layout == "lists-as-published":
+	case leaks > 0 && published:
 		notes = append(notes, fmt.Sprintf("%s: %d test images are also training images, kept as published", where,
 			leaks))
 	case leaks > 0:
@@ -142,9 +145,9 @@ func without(lines []domainLine, paths map[string]bool) []domainLine {
 }
 
 // fromPickles reads DOMAIN_train.pkl and DOMAIN_test.pkl, as FedBN's code does. Without them it returns nil.
-func (p *domainPlace) fromPickles(cfg source.Config) (set *data.Set, where string, err error) {
-	listed := p.listed(cfg)
-	dirs := slices.Compact([]string{p.home, p.images, p.root})
+func (p *domainPlace) fromPickles() (set *data.Set, where string, err error) {
+	listed := p.listed()
+	dirs := slices.Compact([]string{p.home, p.images, p.cfg.Root})
 	any := false
 	var missing []string
 	for i, d := range p.domains {
@@ -187,8 +190,12 @@ func (p *domainPlace) fromPickles(cfg source.Config) (set *data.Set, where strin
 // pickled adds the images of one pickle of paths and labels; labels are class names or indices into the list of
 // classes.
 func (l *listed) pickled(split string, domain int, file string) error {
-	paths, labels, err := pickle.ReadPathsAndLabels(file)
-	if err != nil {
+	var paths []string
+	var labels []any
+	if err := source.WithFile(file, func(f *os.File, info fs.FileInfo) (err error) {
+		paths, labels, err = pickle.ReadPathsAndLabels(f, info.Size())
+		return err
+	}); err != nil {
 		return err
 	}
 
@@ -228,13 +235,13 @@ func (l *listed) pickled(split string, domain int, file string) error {
 
 // open opens a set that is stored as pickles, with lists, or as folders alone; auto takes the first that exists.
 func (d *domainSet) open(cfg source.Config) (*data.Set, error) {
-	place, err := d.find(cfg.Root)
+	place, err := d.find(cfg)
 	if err != nil {
 		return nil, err
 	}
 
 	if d.pickles && (cfg.Layout == "auto" || cfg.Layout == "pickles") {
-		s, where, err := place.fromPickles(cfg)
+		s, where, err := place.fromPickles()
 		if s != nil || err != nil {
 			return s, err
 		}
@@ -244,7 +251,7 @@ func (d *domainSet) open(cfg source.Config) (*data.Set, error) {
 	}
 
 	if d.lists.train != nil && cfg.Layout != "folders" {
-		s, where, err := place.fromLists(cfg)
+		s, where, err := place.fromLists()
 		if s != nil || err != nil {
 			return s, err
 		}
@@ -253,5 +260,5 @@ func (d *domainSet) open(cfg source.Config) (*data.Set, error) {
 		}
 	}
 
-	return place.fromFolders(cfg)
+	return place.fromFolders()
 }

@@ -19,7 +19,7 @@ const folderExpects = "CLASS/, DOMAIN/CLASS/, {train,val,test}/CLASS/ or {train,
 // openFolder lists an image folder in one of four layouts. Class names are folder names with underscores replaced by
 // spaces; classes, domains and files are sorted case-insensitively.
 func openFolder(cfg source.Config) (*data.Set, error) {
-	walk := &source.Walk{Root: cfg.Root, Skip: cfg.Corrupt == data.Skip}
+	walk := cfg.Walk()
 	top, err := source.Folders(cfg.Root)
 	if err != nil {
 		return nil, err

@@ -45,20 +45,24 @@ const (
 	PixelByPixel                     // numpy images: row by row, with the channels of a pixel adjacent
 )
 
-// OpenFile opens a file and returns its file info.
-func OpenFile(path string) (*os.File, fs.FileInfo, error) {
+// WithFile calls read with an open file. Errors of read get the name of the file.
+func WithFile(path string, read func(file *os.File, info fs.FileInfo) error) error {
 	file, err := os.Open(path)
 	if err != nil {
-		return nil, nil, err
+		return err
+	}
+	defer file.Close()
+
+	info, err := file.Stat()
+	if err == nil {
+		err = read(file, info)
 	}
 
-	st, err := file.Stat()
 	if err != nil {
-		file.Close()
-		return nil, nil, err
+		return fmt.Errorf("%s: %w", path, err)
 	}
 
-	return file, st, nil
+	return nil
 }
 
 // Examples returns the images with their labels, in one domain.
@@ -188,13 +192,11 @@ func (p *Pixels) decode(raw []byte) image.Image {
 // SetArray uses an array of a pickle as the images.
 func (p *Pixels) SetArray(array *pickle.Array) error {
 	if array.Dtype.Letter != 'u' || array.Dtype.Size != 1 || array.Fortran {
-		return fmt.Errorf("%s: images of type %c%d: expected uint8 in C order", p.Path, array.Dtype.Letter,
-			array.Dtype.Size)
+		return fmt.Errorf("images of type %c%d: expected uint8 in C order", array.Dtype.Letter, array.Dtype.Size)
 	}
 
 	if array.Len() != p.Count*p.Size() {
-		return fmt.Errorf("%s: pixels of shape %v: expected %d images of %d bytes", p.Path, array.Shape, p.Count,
-			p.Size())
+		return fmt.Errorf("pixels of shape %v: expected %d images of %d bytes", array.Shape, p.Count, p.Size())
 	}
 
 	switch {

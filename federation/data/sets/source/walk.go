@@ -33,6 +33,9 @@ type Walk struct {
 	refused data.Unusable
 }
 
+// Walk returns the walk over data.root.
+func (c Config) Walk() *Walk { return &Walk{Root: c.Root, Skip: c.Corrupt == data.Skip} }
+
 // Found is one image file with the split, domain and class of its folders.
 type Found struct {
 	Split, Domain, Class string
