@@ -188,7 +188,7 @@ func (b *binder) input(in port) graph.Node {
 	case "client/n", "step":
 		return scope.Scalar(own(name))
 	case "round", "lr":
-		if b.server() {
+		if b.role == ofServer {
 			return scope.Broadcast(name, 1).Reshape()
 		}
 		return scope.Scalar(own(name))
@@ -204,7 +204,7 @@ func (b *binder) input(in port) graph.Node {
 	case "param":
 		return b.parameter(scope, name)
 	case "received":
-		if b.server() {
+		if b.role == ofServer {
 			return scope.Broadcast(in.String(), b.method.parameterShape(name, client)...)
 		}
 		return b.parameter(scope.Received(), name)
@@ -251,8 +251,6 @@ func (b *binder) parameter(scope *method.Scope, name string) graph.Node {
 	}
 	return prompts.OffsetContext{Tokens: b.method.length(p, b.task), Words: p.Words}.Full(scope, name)
 }
-
-func (b *binder) server() bool { return b.role == ofServer }
 
 // text returns the class features of a prompt: a parameter, a function's value, or the output prompt/NAME.
 func (b *binder) text(in port) graph.Node {

@@ -9,6 +9,7 @@ import (
 
 	"promptfed/federation/method"
 	"promptfed/federation/methods/parts/aggregate"
+	"promptfed/runtime/convert"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/tensor"
 )
@@ -399,33 +400,22 @@ func (m ONNX) Merge(global *method.Global, ups []method.Upload) error {
 		rows["weights"].Data[i] = float32(u.N)
 	}
 
-	stack := func(name string, tensorOf func(method.Upload) (*tensor.Tensor, error)) error {
-		var all []*tensor.Tensor
-		for _, u := range ups {
-			x, err := tensorOf(u)
-			if err != nil {
-				return err
-			}
-			all = append(all, x)
-		}
-		rows["uploads/"+name] = tensor.Stack(all)
-		return nil
-	}
-
 	for name := range global.Shared {
 		rows["received/"+name] = global.Shared[name]
-		err := stack(name, func(u method.Upload) (*tensor.Tensor, error) { return u.Shared[name], nil })
-		if err != nil {
-			return err
-		}
+		rows["uploads/"+name] = tensor.Stack(convert.Slice(ups, func(u method.Upload) *tensor.Tensor {
+			return u.Shared[name]
+		}))
 	}
 
 	for name, x := range m.file.meta.Up {
-		if err := stack("up/"+name, func(u method.Upload) (*tensor.Tensor, error) {
-			return aggregate.Extra(u, own(name), m.shape(x, client)...)
-		}); err != nil {
-			return err
+		all := make([]*tensor.Tensor, len(ups))
+		for i, u := range ups {
+			var err error
+			if all[i], err = aggregate.Extra(u, own(name), m.shape(x, client)...); err != nil {
+				return err
+			}
 		}
+		rows["uploads/up/"+name] = tensor.Stack(all)
 	}
 
 	maps.Copy(rows, global.Broadcast)

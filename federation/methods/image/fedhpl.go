@@ -6,7 +6,6 @@ import (
 	"promptfed/federation/method"
 	"promptfed/federation/methods/parts/aggregate"
 	"promptfed/federation/methods/parts/layer"
-	"promptfed/federation/methods/parts/linalg"
 	"promptfed/federation/methods/parts/prompts"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/tensor"
@@ -80,17 +79,15 @@ func (m FedHPL) Finish(local *method.Local, up *method.Upload) error {
 		return err
 	}
 
-	c := local.Task.Classes
-	mean, n, sums := tensor.New(c, c), tensor.New(c, 1), make([]float64, c*c)
-	for i, y := range local.Data.Labels() {
-		if row := z.Row(i); slices.Index(row.Data, slices.Max(row.Data)) == int(y) {
-			n.Data[y]++
-			linalg.AddRow(sums[int(y)*c:], row, 1)
-		}
-	}
-
-	linalg.DivideRows(mean, sums, n.Data)
-	up.Extra[hplLogits], up.Extra[hplN] = mean, n
+	classes := local.Task.Classes
+	up.Extra[hplLogits], up.Extra[hplN] = aggregate.ClassMeans(local.Data.Labels(), classes, classes,
+		func(example, class int) *tensor.Tensor {
+			row := z.Row(example)
+			if slices.Index(row.Data, slices.Max(row.Data)) != class {
+				return nil
+			}
+			return row
+		})
 	return nil
 }
 

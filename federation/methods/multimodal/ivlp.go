@@ -4,7 +4,6 @@ import (
 	"promptfed/federation/method"
 	"promptfed/federation/methods/parts/layer"
 	"promptfed/federation/methods/parts/prompts"
-	"promptfed/runtime/graph"
 )
 
 // IVLP learns deep prompts of the text tower and of the image tower, each by itself, on cross entropy, and averages
@@ -22,12 +21,3 @@ type IVLP struct {
 var ivlpDef = layer.Def{Name: "ivlp", Title: "IVLP",
 	Paper:   "FedAvg of Khattak et al., MaPLe: Multi-modal Prompt Learning, CVPR 2023, independent prompts",
 	Default: IVLP{Deep: prompts.DefaultDeep}}
-
-// Params declares the prompts of both towers, all shared; see Deep for names and shapes.
-func (m IVLP) Params(t method.ClientSpec) []method.Param { return m.Declare(t) }
-
-// Logits compares the prompted image features with the prompted class features; with vision_depth: 0 images have no
-// prompts.
-func (m IVLP) Logits(scope *method.Scope) graph.Node {
-	return scope.Cosine(m.Image(scope), m.Text(scope))
-}

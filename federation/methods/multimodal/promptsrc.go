@@ -58,14 +58,6 @@ func (m PromptSRC) Properties() method.Properties {
 	return properties
 }
 
-// Params declares the prompts of both towers as IVLP does, all shared; see Deep for names and shapes.
-func (m PromptSRC) Params(t method.ClientSpec) []method.Param { return m.Declare(t) }
-
-// Logits compares the prompted image and class features, as IVLP does; tests use no teacher.
-func (m PromptSRC) Logits(scope *method.Scope) graph.Node {
-	return scope.Cosine(m.Image(scope), m.Text(scope))
-}
-
 // Loss adds the three terms to cross entropy. A term of weight 0 is not computed, and neither is that of image features
 // where the image tower has no prompts. No teacher has a gradient.
 func (m PromptSRC) Loss(scope *method.Scope, logits graph.Node) graph.Node {

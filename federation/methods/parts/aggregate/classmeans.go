@@ -6,6 +6,23 @@ import (
 	"promptfed/runtime/tensor"
 )
 
+// ClassMeans returns the means [C,D] of rows by class, and their numbers [C,1]. row returns the row of an example of a
+// class, or nil for none.
+func ClassMeans(labels []int64, classes, dim int, row func(example, class int) *tensor.Tensor) (mean,
+	count *tensor.Tensor) {
+	mean, count = tensor.New(classes, dim), tensor.New(classes, 1)
+	sums := make([]float64, classes*dim)
+	for i, y := range labels {
+		if x := row(i, int(y)); x != nil {
+			count.Data[y]++
+			linalg.AddRow(sums[int(y)*dim:], x, 1)
+		}
+	}
+
+	linalg.DivideRows(mean, sums, count.Data)
+	return mean, count
+}
+
 // RenewClassMeans sets the rows of mean [C,D], and their counts [C,1], of the classes that some upload has examples
 // of: to the mean of the uploads' rows, by examples or, uniform, one client as much as another. Other classes stay as
 // they are.

@@ -3,6 +3,7 @@ package optimaltransport
 import (
 	"math"
 
+	"promptfed/federation/method"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/nn"
 )
@@ -21,6 +22,20 @@ type Entropic struct {
 
 // inLogs reports whether K, u and v are held as logarithms: where K = e^-(1-S)/eps may leave the range of float32.
 func (m Entropic) inLogs() bool { return m.Eps < 0.05 }
+
+// Scores returns class scores [B,C] by the transport between patches and the class features [C,D] of each prompt. A
+// backbone without patch features fails the graph; name is the method's, for the error.
+func (m Entropic) Scores(scope *method.Scope, name string, texts ...graph.Node) graph.Node {
+	client := scope.Task()
+	if client.Patches == 0 {
+		return scope.Graph().Fail("%s compares patch features, which backbone %s does not provide", name,
+			client.Backbone)
+	}
+
+	sim := scope.Patches().Reshape(-1, client.Dim).MatMulT(graph.Concat(0, texts...))       // [BM,NC]
+	sim = sim.Reshape(-1, client.Patches, len(texts), client.Classes).Transpose(2, 0, 3, 1) // [N,B,C,M]
+	return m.Plan(sim.Detach()).Mul(sim).Sum(0, -1).MulScalar(client.Scale)
+}
 
 // Plan returns T [N,B,C,M] for similarities [N,B,C,M] of N prompts and M patches, a constant for gradients.
 func (m Entropic) Plan(sim graph.Node) graph.Node {

@@ -21,6 +21,11 @@ func (c Context) Declare(t method.ClientSpec, name string, o method.Owner) []met
 	return []method.Param{{Name: name, Shape: []int{c.Tokens, t.Width}, Std: c.Std, Owner: o}}
 }
 
+// Params declares one prompt, "ctx", shared.
+func (c Context) Params(t method.ClientSpec) []method.Param {
+	return c.Declare(t, "ctx", method.Shared)
+}
+
 // Features returns the class features [C,D] of a prompt.
 func (c Context) Features(scope *method.Scope, ctx graph.Node) graph.Node {
 	return scope.TextFeatures(method.Prompt{Ctx: ctx, Position: c.Position})

@@ -40,9 +40,9 @@ const (
 	LaterBlocks = "/deep"
 )
 
-// Declare returns the prompts as parameters, all shared.
-func (d Deep) Declare(client method.ClientSpec) []method.Param {
-	out := d.OffsetContext.Declare(client, TextTower+FirstBlock, method.Shared)
+// Params declares the prompts, all shared.
+func (d Deep) Params(client method.ClientSpec) []method.Param {
+	out := d.Declare(client, TextTower+FirstBlock, method.Shared)
 	add := func(name string, blocks, tokens, width int) {
 		if blocks > 0 {
 			out = append(out, method.Param{Name: name, Shape: []int{blocks, tokens, width}, Std: d.DeepStd})
@@ -90,6 +90,11 @@ func (d Deep) Image(scope *method.Scope) graph.Node {
 	}
 
 	return scope.Vision(p)
+}
+
+// Logits compares the prompted image features with the prompted class features.
+func (d Deep) Logits(scope *method.Scope) graph.Node {
+	return scope.Cosine(d.Image(scope), d.Text(scope))
 }
 
 // DeepTextUnsupported returns the reason why a text tower does not support deep prompts; "" where it does.

@@ -27,6 +27,19 @@ func (c OffsetContext) Declare(t method.ClientSpec, name string, o method.Owner)
 	return []method.Param{{Name: name, Shape: []int{c.Tokens, t.Width}, Std: c.Std, Owner: o, Words: c.Words}}
 }
 
+// Params declares one offset, "ctx", shared.
+func (c OffsetContext) Params(t method.ClientSpec) []method.Param {
+	return c.Declare(t, "ctx", method.Shared)
+}
+
+// Texts returns the class features [C,D] of the prompt "ctx".
+func (c OffsetContext) Texts(scope *method.Scope) graph.Node { return scope.Text(c.Full(scope, "ctx")) }
+
+// Logits compares images with the class features of the prompt "ctx", as CoOp does.
+func (c OffsetContext) Logits(scope *method.Scope) graph.Node {
+	return scope.Cosine(scope.Image(), c.Texts(scope))
+}
+
 // Full returns the whole prompt [T,w] of a parameter, T at least tokens: the words and the offset.
 func (c OffsetContext) Full(scope *method.Scope, name string) graph.Node {
 	return c.AddWords(scope, scope.TrainedValue(name))

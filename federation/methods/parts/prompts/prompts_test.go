@@ -35,9 +35,9 @@ func TestDeclaredShapes(t *testing.T) {
 		got  []method.Param
 		want string
 	}{
-		{deep.Declare(toy), "text/prompt[2 8]1 text/deep[1 2 8]3 image/prompt[4 6]3 image/deep[2 4 6]3"},
-		{first.Declare(toy), "text/prompt[2 8]1 image/prompt[4 6]3"},
-		{none.Declare(toy), "text/prompt[2 8]1 text/deep[1 2 8]3"},
+		{deep.Params(toy), "text/prompt[2 8]1 text/deep[1 2 8]3 image/prompt[4 6]3 image/deep[2 4 6]3"},
+		{first.Params(toy), "text/prompt[2 8]1 image/prompt[4 6]3"},
+		{none.Params(toy), "text/prompt[2 8]1 text/deep[1 2 8]3"},
 		{prompts.Visual{Kind: "shallow", Tokens: 2, Std: 1}.Declare(toy, "p", method.Shared), "p[2 6]1"},
 		{prompts.Visual{Kind: "deep", Tokens: 2, Std: 1}.Declare(toy, "p", method.Shared), "p[3 2 6]1"},
 		{prompts.Visual{Kind: "deep", Tokens: 2}.Declare(method.ClientSpec{}, "p", method.Shared), "p[1 2 0]0"},
@@ -56,7 +56,7 @@ func TestDeclaredShapes(t *testing.T) {
 func TestTowersGetTheirPrompts(t *testing.T) {
 	deep := prompts.Deep{OffsetContext: prompts.OffsetContext{Tokens: 2}, Depth: 3, Vision: 4, VisionDepth: 3}
 	visual := prompts.Visual{Kind: "deep", Tokens: 2}
-	s := method.NewScope(toy, append(deep.Declare(toy), visual.Declare(toy, "prompt", method.Shared)...))
+	s := method.NewScope(toy, append(deep.Params(toy), visual.Declare(toy, "prompt", method.Shared)...))
 	param := s.Param("prompt")
 	block := func(i int) graph.Node { return param.Slice(0, i, i+1).Reshape(2, 6) }
 	for _, insert := range []string{"promptsrc", "fedtpg"} {
@@ -127,7 +127,7 @@ func TestTowersThatSupportNoPrompts(t *testing.T) {
 		{exported, visual("shallow"), "does not support prompt tokens; use options.vision: pixels"},
 		{resnet, visual("deep"), "options.vision: deep needs a vision transformer, but backbone toy is a ResNet"},
 	} {
-		s := method.NewScope(c.task, deeper.Declare(toy))
+		s := method.NewScope(c.task, deeper.Params(toy))
 		c.make(s)
 		if err := s.Graph().Err(); c.want == "" && err != nil {
 			t.Error(err)

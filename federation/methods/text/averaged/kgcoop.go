@@ -29,24 +29,13 @@ var kgCoOpDef = layer.Def{Name: "kgcoop", Title: "KgCoOp",
 	Default: KgCoOp{OffsetContext: prompts.OffsetContext{Tokens: 4, Words: prompts.PhotoPrompt},
 		Template: prompts.AutoTemplate, Lambda: 8}}
 
-// Params declares "ctx" [tokens,w], shared, the offset of the prompt from its words.
-func (m KgCoOp) Params(t method.ClientSpec) []method.Param { return m.Declare(t, "ctx", method.Shared) }
-
-func (m KgCoOp) texts(scope *method.Scope) graph.Node { return scope.Text(m.Full(scope, "ctx")) }
-
-// Logits compares images with the class features of the learned prompt, as CoOp does; the hand-written one is in the
-// loss alone.
-func (m KgCoOp) Logits(scope *method.Scope) graph.Node {
-	return scope.Cosine(scope.Image(), m.texts(scope))
-}
-
 // Loss adds the distance of the class features to cross entropy (eq. 5-6), over all classes, whichever the batch has.
 func (m KgCoOp) Loss(scope *method.Scope, logits graph.Node) graph.Node {
 	loss := m.FedAvg.Loss(scope, logits)
 	if m.Lambda == 0 {
 		return loss
 	}
-	text, hand := m.texts(scope), m.Texts(scope)
+	text, hand := m.OffsetContext.Texts(scope), m.Template.Texts(scope)
 	far := text.Mul(hand).Sum(-1).Neg().AddScalar(1) // [C]
 	return loss.Add(scope.Term("knowledge", far.Mean().MulScalar(m.Lambda)))
 }

@@ -46,22 +46,13 @@ func (m PLOT) Params(t method.ClientSpec) []method.Param {
 // Logits solves the transport of each image and class and scores with its plan (eq. 5-8). A backbone without patch
 // features fails the graph.
 func (m PLOT) Logits(scope *method.Scope) graph.Node {
-	client := scope.Task()
-	if client.Patches == 0 {
-		return scope.Graph().Fail("plot compares patch features, which backbone %s does not provide", client.Backbone)
-	}
-
 	var texts []graph.Node
 	for _, ctx := range nn.Unbind(scope.Param("prompts")) {
 		texts = append(texts, m.Features(scope, ctx))
 	}
 
-	text := graph.Concat(0, texts...)                                                // [nC,D]
-	sim := scope.Patches().Reshape(-1, client.Dim).MatMulT(text)                     // [BM,nC]
-	sim = sim.Reshape(-1, client.Patches, m.N, client.Classes).Transpose(2, 0, 3, 1) // [n,B,C,M]
-	plan := optimaltransport.Entropic{Mass: 1 / float64(m.N), Eps: m.Eps, Iters: m.Iters, Threshold: m.Threshold,
-		Stop: "pair", OnRows: true}.Plan(sim.Detach())
-	score := plan.Mul(sim).Sum(0, -1).MulScalar(client.Scale)
+	score := optimaltransport.Entropic{Mass: 1 / float64(m.N), Eps: m.Eps, Iters: m.Iters, Threshold: m.Threshold,
+		Stop: "pair", OnRows: true}.Scores(scope, "plot", texts...)
 	if m.Pooled {
 		score = score.Add(scope.Cosine(scope.Image(), graph.Stack(texts...).Mean(0).L2Normalize()))
 	}

@@ -35,23 +35,13 @@ var proGradDef = layer.Def{Name: "prograd", Title: "ProGrad",
 	Default: ProGrad{OffsetContext: prompts.OffsetContext{Tokens: 16, Words: prompts.PhotoPrompt},
 		Template: prompts.AutoTemplate, Lambda: 1, Tau: 1, Variant: "project"}}
 
-// Params declares "ctx" [tokens,w], shared, the offset of the prompt from its words.
-func (m ProGrad) Params(t method.ClientSpec) []method.Param {
-	return m.Declare(t, "ctx", method.Shared)
-}
-
-// Logits compares images with the class features of the learned prompt, as CoOp does.
-func (m ProGrad) Logits(scope *method.Scope) graph.Node {
-	return scope.Cosine(scope.Image(), scope.Text(m.Full(scope, "ctx")))
-}
-
 const general = "general knowledge"
 
 // Loss is the cross entropy, beside which the second loss, times tau², is an auxiliary one, for its gradient b.
 // variant: add adds it with the weight lambda.
 func (m ProGrad) Loss(scope *method.Scope, logits graph.Node) graph.Node {
 	loss := m.FedAvg.Loss(scope, logits)
-	hand := scope.Image().MatMulT(m.Texts(scope)).MulScalar(scope.Task().Scale / m.Tau).Softmax(-1)
+	hand := scope.Image().MatMulT(m.Template.Texts(scope)).MulScalar(scope.Task().Scale / m.Tau).Softmax(-1)
 	second := hand.Mul(logits.MulScalar(1 / m.Tau).LogSoftmax(-1)).Sum(-1).Mean().MulScalar(-m.Tau * m.Tau)
 	if m.Variant == "add" {
 		return loss.Add(scope.Term(general, second.MulScalar(m.Lambda)))

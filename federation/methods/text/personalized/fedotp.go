@@ -56,24 +56,12 @@ func (m FedOTP) Params(t method.ClientSpec) []method.Param {
 // Logits solves the transport of each image and class and scores with its plan (eq. 5-12). A backbone without patch
 // features fails the graph.
 func (m FedOTP) Logits(scope *method.Scope) graph.Node {
-	t := scope.Task()
-	if t.Patches == 0 {
-		return scope.Graph().Fail("fedotp compares patch features, which backbone %s does not provide", t.Backbone)
+	global, local := m.Features(scope, scope.Param("global")), m.Features(scope, scope.Param("local"))
+	transport := optimaltransport.Entropic{Mass: m.Top / 2, Bounded: m.Transport == "unbalanced", Eps: m.Eps,
+		Iters: m.Iters, Threshold: m.Threshold, Stop: m.Stop}
+	if !transport.Bounded {
+		transport.Mass, transport.OnRows = 0.5, m.Stop == "code"
 	}
 
-	text := graph.Concat(0, m.Features(scope, scope.Param("global")), m.Features(scope, scope.Param("local"))) // [2C,D]
-	// [BM,2C]
-	sim := scope.Patches().Reshape(-1, t.Dim).MatMulT(text)
-	// [2,B,C,M]
-	sim = sim.Reshape(-1, t.Patches, 2, t.Classes).Transpose(2, 0, 3, 1)
-	return m.transport().Plan(sim.Detach()).Mul(sim).Sum(0, -1).MulScalar(t.Scale)
-}
-
-func (m FedOTP) transport() optimaltransport.Entropic {
-	t := optimaltransport.Entropic{Mass: m.Top / 2, Bounded: m.Transport == "unbalanced", Eps: m.Eps, Iters: m.Iters,
-		Threshold: m.Threshold, Stop: m.Stop}
-	if !t.Bounded {
-		t.Mass, t.OnRows = 0.5, m.Stop == "code"
-	}
-	return t
+	return transport.Scores(scope, "fedotp", global, local)
 }

@@ -33,11 +33,6 @@ var pfedpromptDef = layer.Def{Name: "pfedprompt", Title: "pFedPrompt",
 	Traffic: layer.PromptTraffic,
 	Default: PFedPrompt{Context: prompts.DefaultContext, Alpha: 0.5}}
 
-// Params declares "ctx" [tokens,w], shared; the memory is data and no parameter.
-func (m PFedPrompt) Params(t method.ClientSpec) []method.Param {
-	return m.Declare(t, "ctx", method.Shared)
-}
-
 // Logits adds the scores of the memory to those of the prompt; alpha: 0 leaves PromptFL's.
 func (m PFedPrompt) Logits(scope *method.Scope) graph.Node {
 	logits := m.Context.Logits(scope)

@@ -32,7 +32,3 @@ type promptFL struct {
 	method.FedAvg
 	prompts.Context
 }
-
-func (m promptFL) Params(t method.ClientSpec) []method.Param {
-	return m.Declare(t, "ctx", method.Shared)
-}

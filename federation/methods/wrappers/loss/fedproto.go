@@ -6,7 +6,6 @@ import (
 	"promptfed/federation/method"
 	"promptfed/federation/methods/parts/aggregate"
 	"promptfed/federation/methods/parts/layer"
-	"promptfed/federation/methods/parts/linalg"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/tensor"
 )
@@ -114,20 +113,13 @@ func (m FedProto) Finish(local *method.Local, up *method.Upload) error {
 		return fmt.Errorf("fedproto: %w", err)
 	}
 
-	classes, dim := local.Task.Classes, local.Task.Dim
-	mean, counts := tensor.New(classes, dim), tensor.New(classes, 1)
-	sums := make([]float64, classes*dim)
-	for i, y := range local.Data.Labels() {
-		row := features.Row(i % features.Shape[0])
-		if m.Of == "text" {
-			row = features.Row(int(y))
-		}
-		counts.Data[y]++
-		linalg.AddRow(sums[int(y)*dim:], row, 1)
-	}
-
-	linalg.DivideRows(mean, sums, counts.Data)
-	up.Extra[protoMean], up.Extra[protoN] = mean, counts
+	up.Extra[protoMean], up.Extra[protoN] = aggregate.ClassMeans(local.Data.Labels(), local.Task.Classes,
+		local.Task.Dim, func(example, class int) *tensor.Tensor {
+			if m.Of == "text" {
+				return features.Row(class)
+			}
+			return features.Row(example % features.Shape[0])
+		})
 	return m.Method.Finish(local, up)
 }
 
