@@ -122,13 +122,7 @@ func (a Attack) Poisoned(client int, labels []int64) []int {
 		return nil
 	}
 
-	var others []int
-	for i, y := range labels {
-		if y != int64(a.Target) {
-			others = append(others, i)
-		}
-	}
-
+	others := slices.DeleteFunc(tensor.Indices(len(labels)), func(i int) bool { return labels[i] == int64(a.Target) })
 	n := data.RoundedShare(a.Poison, len(others))
 	method.Rand(a.Seed, "poisoned", strconv.Itoa(client)).Shuffle(len(others), func(i, j int) {
 		others[i], others[j] = others[j], others[i]

@@ -144,6 +144,16 @@ func trimmed(err error) error {
 	return err
 }
 
+// readEach reads all images of a list and calls got for each, in order, with nil or with why it cannot be read.
+func readEach(ctx context.Context, list []Example, workers int, decode Decoder, got func(i int, bad *BadImage)) error {
+	return Decode(ctx, list, workers, Skip, decode,
+		func(int, image.Image) (struct{}, error) { return struct{}{}, nil },
+		func(i int, _ struct{}, bad *BadImage) error {
+			got(i, bad)
+			return nil
+		})
+}
+
 // DropUnreadable reads every image once, removes images that cannot be read from the set and adds them to s.Skipped, so
 // that no later index refers to them. A class without remaining training images is an error. progress, which may be
 // nil, is called with the number of images read so far, in order.
@@ -156,21 +166,16 @@ func (s *Set) DropUnreadable(ctx context.Context, workers int, decode Decoder, p
 	for _, sp := range s.Splits() {
 		before := *sp.Examples
 		good := make([]Example, 0, len(before))
-		err := Decode(ctx, before, workers, Skip, decode,
-			func(int, image.Image) (struct{}, error) { return struct{}{}, nil },
-			func(i int, _ struct{}, bad *BadImage) error {
-				if bad != nil {
-					s.Skipped = append(s.Skipped, Skipped{bad.Name, bad.Err.Error()})
-				} else {
-					good = append(good, before[i])
-				}
-				if done++; progress != nil {
-					progress(done, total)
-				}
-				return nil
-			})
-
-		if err != nil {
+		if err := readEach(ctx, before, workers, decode, func(i int, bad *BadImage) {
+			if bad != nil {
+				s.Skipped = append(s.Skipped, Skipped{bad.Name, bad.Err.Error()})
+			} else {
+				good = append(good, before[i])
+			}
+			if done++; progress != nil {
+				progress(done, total)
+			}
+		}); err != nil {
 			return err
 		}
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"image"
 	"slices"
 	"strings"
 
@@ -41,14 +40,11 @@ func (s *Set) AllUnreadable(ctx context.Context, workers int, decode Decoder, er
 
 	var all Unusable
 	for _, sp := range s.Splits() {
-		nothing := func(int, image.Image) (struct{}, error) { return struct{}{}, nil }
-		add := func(_ int, _ struct{}, bad *BadImage) error {
+		if stopped := readEach(ctx, *sp.Examples, workers, decode, func(_ int, bad *BadImage) {
 			if bad != nil {
 				all = append(all, Skipped{bad.Name, "cannot be read (" + bad.Err.Error() + ")"})
 			}
-			return nil
-		}
-		if stopped := Decode(ctx, *sp.Examples, workers, Skip, decode, nothing, add); stopped != nil {
+		}); stopped != nil {
 			return errors.Join(stopped, err)
 		}
 	}

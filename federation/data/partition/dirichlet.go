@@ -134,17 +134,12 @@ func dirichletOrOneHot(beta float64, n int, rng *rand.Rand) []float64 {
 
 // codeDirichlet is "noniid-labeldir" of the public code.
 func codeDirichlet(job *job) ([]Client, error) {
-	rng, err := job.numpy(job.seed)
-	if err != nil {
-		return nil, err
-	}
-
 	if err := job.checkFits(job.lists); err != nil {
 		return nil, err
 	}
 
 	got, err := job.cutClasses(job.lists, job.Clients, job.Beta, maxTries(job.Clients, len(job.set.Classes)),
-		func() *pyrand.NumPy { return rng })
+		func() *pyrand.NumPy { return job.numpy })
 	if err != nil {
 		return nil, fmt.Errorf("%w: raise partition.beta, lower partition.clients or partition.min_size, or set "+
 			"partition.code to false and partition.fill", err)
@@ -161,17 +156,12 @@ func codeDomainDirichlet(j *job) ([]Client, error) { return j.codeEachDomain(j.B
 func codeDomain(j *job) ([]Client, error) { return j.codeEachDomain(0) }
 
 func (j *job) codeEachDomain(beta float64) ([]Client, error) {
-	rng, err := j.numpy(j.seed)
+	count, err := j.clientsPerDomain(func() int { return j.numpy.IntN(len(j.domains)) })
 	if err != nil {
 		return nil, err
 	}
 
-	count, err := j.clientsPerDomain(func() int { return rng.IntN(len(j.domains)) })
-	if err != nil {
-		return nil, err
-	}
-
-	seed := j.seedOr(0)
+	seed := j.Config.Seed
 	var out []Client
 	for i, domain := range j.domains {
 		q := j.Config
@@ -182,7 +172,7 @@ func (j *job) codeEachDomain(beta float64) ([]Client, error) {
 		}
 
 		got, err := j.cutClasses(lists, count[i], beta, 1, func() *pyrand.NumPy {
-			again, _ := pyrand.NewNumPy(seed) // numpy has checked the only seed that could be too large
+			again, _ := pyrand.NewNumPy(seed) // seedCode has checked it
 			return again
 		})
 

@@ -114,7 +114,7 @@ func codeIIDShots(j *job) ([]Client, error) {
 func codeFewShot(job *job, iid bool) ([]Client, error) {
 	out := newShares(job.Clients, len(job.lists))
 	for l := range job.lists {
-		f := &fewShot{job: job, rng: pyrand.NewPython(job.seedOr(fewShotSeed)), iid: iid}
+		f := &fewShot{job: job, rng: pyrand.NewPython(job.codeSeed), iid: iid}
 		if err := f.shareClasses(job.lists[l]); err != nil {
 			return nil, err
 		}

@@ -47,11 +47,6 @@ func iidShots(j *job) ([]Client, error) {
 
 // codeIID is the partition "homo" of the public code: a permutation of each list, split evenly.
 func codeIID(job *job) ([]Client, error) {
-	rng, err := job.numpy(job.seed)
-	if err != nil {
-		return nil, err
-	}
-
 	out := newShares(job.Clients, len(job.lists))
 	deal := func(l int, permutation func(int) []int) {
 		n := len(job.lists[l].index)
@@ -59,7 +54,7 @@ func codeIID(job *job) ([]Client, error) {
 	}
 
 	for _, l := range codeLists(job.lists) {
-		deal(l, rng.Permutation)
+		deal(l, job.numpy.Permutation)
 	}
 
 	if l := valList(job.lists); l >= 0 {

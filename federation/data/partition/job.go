@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"promptfed/federation/data"
+	"promptfed/federation/data/partition/pyrand"
 )
 
 // Client holds the examples of one client: indices into the lists of the set, ascending. With split "pooled" all three
@@ -68,11 +69,14 @@ func byClass(lists []list, classes int) [][][]int {
 // job is one partition to compute: the configuration, and the set without the domains that are left out.
 type job struct {
 	Config
-	set     *data.Set
-	seed    uint64
-	shots   int
-	domains []int  // that clients may hold
-	lists   []list // of the splits of the set: train, val if it exists, and test; or pool
+	set   *data.Set
+	seed  uint64
+	shots int
+
+	codeSeed uint64        // of public code
+	numpy    *pyrand.NumPy // likewise; nil for kinds that draw from Python's generator only
+	domains  []int         // that clients may hold
+	lists    []list        // of the splits of the set: train, val if it exists, and test; or pool
 }
 
 func newJob(p Config, s *data.Set, shots int, seed uint64) *job {
@@ -104,11 +108,9 @@ func (j *job) inDomain(domain int) []list {
 	out := make([]list, len(j.lists))
 	for i, sp := range j.set.Splits() {
 		out[i].label = j.lists[i].label
-		for _, k := range j.lists[i].index {
-			if (*sp.Examples)[k].Domain == domain {
-				out[i].index = append(out[i].index, k)
-			}
-		}
+		out[i].index = slices.DeleteFunc(slices.Clone(j.lists[i].index), func(k int) bool {
+			return (*sp.Examples)[k].Domain != domain
+		})
 	}
 
 	return out

@@ -9,7 +9,8 @@ type Kind struct {
 	Source string `json:"source"`
 
 	allocate, published func(*job) ([]Client, error) // published is nil if no public code is known
-	drawsShots          bool                         // published draws the few-shot selection itself
+	codeSeed            uint64                       // that the public code sets; 0: the experiment's
+	drawsShots          bool                         // published draws the few-shot selection, with Python's generator
 	domains             bool                         // requires a set with domains
 	dirichlet           bool                         // reads Beta
 }
@@ -21,11 +22,11 @@ var kinds = []Kind{
 	{Name: "iid-shots", About: "every client draws its own data.shots examples of every class, so clients overlap in " +
 		"training; the rest of the training examples is unused; test examples are split evenly",
 		Source: "the IID option of the few-shot split of PromptFL, FedOTP, FedPGP and FedPHA", allocate: iidShots,
-		published: codeIIDShots, drawsShots: true},
+		published: codeIIDShots, codeSeed: fewShotSeed, drawsShots: true},
 	{Name: "pathological", About: "every class has one owner; clients own about classes/clients classes each; with " +
 		"partition.repeat some classes are split among all",
 		Source: "the few-shot split of PromptFL, FedOTP, FedPGP and FedPHA", allocate: overall(pathological),
-		published: codePathological, drawsShots: true},
+		published: codePathological, codeSeed: fewShotSeed, drawsShots: true},
 	{Name: "dirichlet", About: "each class is cut by proportions drawn from a Dirichlet(beta) distribution, the same " +
 		"for train and test",
 		Source:    "Hsu et al., 2019; cap and minimum as in FedOTP and FedPHA (noniid-labeldir)",
@@ -41,7 +42,7 @@ var kinds = []Kind{
 	{Name: "pachinko", About: "every client draws a mix Dirichlet(beta) of superclasses and Dirichlet(fine_beta) of " +
 		"classes in each, and as many examples of train and test together as the others",
 		Source: "Li and McCallum, ICML 2006; Reddi et al., ICLR 2021: noniid-labeldir100 of FedOTP", allocate: pachinko,
-		published: codePachinko, dirichlet: true},
+		published: codePachinko, codeSeed: pachinkoSeed, dirichlet: true},
 	{Name: "sample", About: "every client draws a sample of partition.share of every list by itself, so clients " +
 		"overlap and examples may stay unused; its mix of classes is Dirichlet(beta)",
 		Source: "our reading of \"each client randomly assigned 10 % of the dataset\" in FedPHA and SDFed; mix as in " +

@@ -7,6 +7,7 @@ import (
 
 	"promptfed/federation/data"
 	"promptfed/federation/data/partition/pyrand"
+	"promptfed/runtime/tensor"
 )
 
 // Weights of the owners of a class.
@@ -71,12 +72,7 @@ func owners(clients, each, classes int, rng *rand.Rand) [][]int {
 // codeLabelUniform is "noniid-labeluni" of the public code. Parts are rounded down, so a few examples of a class stay
 // unused, and a client may draw one class twice.
 func codeLabelUniform(job *job) ([]Client, error) {
-	rng, err := job.numpy(job.seed)
-	if err != nil {
-		return nil, err
-	}
-
-	classes := len(job.set.Classes)
+	rng, classes := job.numpy, len(job.set.Classes)
 	if job.Classes*job.Clients%classes != 0 {
 		return nil, fmt.Errorf("the public code needs clients*classes (%d*%d) to be a multiple of the set's %d "+
 			"classes: change partition.clients or partition.classes", job.Clients, job.Classes, classes)
@@ -97,12 +93,7 @@ func codeLabelUniform(job *job) ([]Client, error) {
 	for client := range own {
 		for range job.Classes {
 			most := slices.Max(left)
-			var may []int
-			for k, n := range left {
-				if n == most {
-					may = append(may, k)
-				}
-			}
+			may := slices.DeleteFunc(tensor.Indices(classes), func(k int) bool { return left[k] < most })
 			k := may[rng.IntN(len(may))]
 			left[k]--
 			own[client] = append(own[client], k)
@@ -141,11 +132,6 @@ func codeLabelUniform(job *job) ([]Client, error) {
 // codeLabelClasses is "noniid-#labelK": client i holds class i mod C and further classes that it draws; a repeated
 // class is drawn again.
 func codeLabelClasses(job *job) ([]Client, error) {
-	rng, err := job.numpy(job.seed)
-	if err != nil {
-		return nil, err
-	}
-
 	classes := len(job.set.Classes)
 	python := pyrand.NewPython(job.seed)
 	owners := make([][]int, classes)
@@ -169,7 +155,7 @@ func codeLabelClasses(job *job) ([]Client, error) {
 				"partition.clients to %d or more", job.set.Classes[k], classes)
 		}
 		for _, l := range codeLists(job.lists) {
-			rng.Shuffle(grouped[l][k])
+			job.numpy.Shuffle(grouped[l][k])
 		}
 		for l := range job.lists {
 			assignParts(out, l, own, grouped[l][k], evenEnds(len(grouped[l][k]), len(own)))

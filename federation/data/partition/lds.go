@@ -60,12 +60,7 @@ func codeLDS(job *job) ([]Client, error) {
 			len(job.domains))
 	}
 
-	rng, err := job.numpy(job.seed)
-	if err != nil {
-		return nil, err
-	}
-
-	classes := len(job.set.Classes)
+	rng, classes := job.numpy, len(job.set.Classes)
 	share := make([][]float64, classes)
 	for k := range share {
 		share[k] = rng.Dirichlet(job.Beta, job.Clients)

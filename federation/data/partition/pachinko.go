@@ -122,14 +122,7 @@ const pachinkoSeed = 12345
 // codePachinko is "noniid-labeldir100" for any two levels of classes: train and test form one list, every client draws
 // total/clients examples (the rest is unused), and at the end the clients are shuffled by the experiment's seed.
 func codePachinko(job *job) ([]Client, error) {
-	seed := job.seedOr(pachinkoSeed)
-	weights, err := job.numpy(seed)
-	if err != nil {
-		return nil, err
-	}
-
-	tree := &tree{job: job, weights: weights, examples: pyrand.NewPython(seed), left: make([][]int,
-		len(job.set.Classes)),
+	tree := &tree{job: job, examples: pyrand.NewPython(job.codeSeed), left: make([][]int, len(job.set.Classes)),
 		fine: map[int][]int{}}
 	all := job.join(codeLists(job.lists))
 	for _, i := range tree.examples.Sample(len(all), len(all)) {
@@ -148,6 +141,7 @@ func codePachinko(job *job) ([]Client, error) {
 
 	drawnBy := make([][]int, job.Clients)
 	for c := range drawnBy {
+		var err error
 		if drawnBy[c], err = tree.draw(len(all) / job.Clients); err != nil {
 			return nil, err
 		}
@@ -190,7 +184,6 @@ func (j *job) likeTrain(out []shares, split int) {
 // each class.
 type tree struct {
 	*job
-	weights  *pyrand.NumPy
 	examples *pyrand.Python
 	coarse   []int
 	fine     map[int][]int
@@ -199,14 +192,14 @@ type tree struct {
 
 // draw draws n examples of one client and removes them.
 func (t *tree) draw(n int) ([]int, error) {
-	mass := t.weights.Dirichlet(t.Beta, len(t.coarse))
+	mass := t.numpy.Dirichlet(t.Beta, len(t.coarse))
 	inside := map[int][]float64{}
 	for _, s := range t.coarse {
-		inside[s] = t.weights.Dirichlet(t.FineBeta, len(t.fine[s]))
+		inside[s] = t.numpy.Dirichlet(t.FineBeta, len(t.fine[s]))
 	}
 
 	category := func(p []float64, beta float64, key string) (int, error) {
-		at := t.weights.Category(p)
+		at := t.numpy.Category(p)
 		if at < 0 {
 			return at, fmt.Errorf("a Dirichlet(%g) draw underflowed, where the public code fails: raise "+
 				"partition.%s or set partition.code to false", beta, key)

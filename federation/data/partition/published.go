@@ -1,6 +1,8 @@
 package partition
 
 import (
+	"cmp"
+
 	"promptfed/federation/configtags"
 	"promptfed/federation/data"
 	"promptfed/federation/data/partition/pyrand"
@@ -11,21 +13,19 @@ import (
 // same examples. The public code has no val list; val is split by the same rule after a shuffle from a separate
 // generator, which changes no draw of the public code.
 
-// seedOr returns partition.seed, or the seed that the public code sets.
-func (j *job) seedOr(seed uint64) uint64 {
-	if j.Config.Seed != 0 {
-		return j.Config.Seed
+// seedCode sets the seed of a kind's public code, which is partition.seed, or what the code sets, or the job's seed, as
+// from its command line. It makes NumPy's generator for kinds that draw from it.
+func (j *job) seedCode(kind Kind) (err error) {
+	j.codeSeed = cmp.Or(j.Config.Seed, kind.codeSeed, j.seed)
+	if kind.drawsShots {
+		return nil
 	}
-	return seed
-}
 
-// numpy returns NumPy's generator. The public code seeds most of them with the job's seed, from its command line.
-func (j *job) numpy(seed uint64) (*pyrand.NumPy, error) {
-	n, err := pyrand.NewNumPy(seed)
-	if err != nil {
-		return nil, configtags.KeyErrorf("partition.code", "%w: set partition.seed", err)
+	if j.numpy, err = pyrand.NewNumPy(j.codeSeed); err != nil {
+		return configtags.KeyErrorf("partition.code", "%w: set partition.seed", err)
 	}
-	return n, nil
+
+	return nil
 }
 
 // codeLists returns the numbers of the lists that the public code has: train and test, or the pool.

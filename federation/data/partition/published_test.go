@@ -85,7 +85,9 @@ func (c codeCase) run(t *testing.T) {
 	p, s := c.config(), c.set()
 	kind, err := check(p, s)
 	goldentest.NoError(t, err)
-	got, err := kind.published(newJob(p, s, c.Shots, c.Seed))
+	job := newJob(p, s, c.Shots, c.Seed)
+	goldentest.NoError(t, job.seedCode(kind))
+	got, err := kind.published(job)
 	if c.Never {
 		goldentest.WantError(t, err, "seeds its generator with 0", "never end", "partition.seed")
 		return

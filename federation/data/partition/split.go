@@ -23,10 +23,14 @@ func Split(config Config, set *data.Set, shots int, seed uint64) ([]Client, erro
 	job := newJob(config, set, shots, seed)
 	split := kind.allocate
 	if config.Code {
-		split = kind.published
+		split, err = kind.published, job.seedCode(kind)
 	}
 
-	out, err := split(job)
+	var out []Client
+	if err == nil {
+		out, err = split(job)
+	}
+
 	if err == nil {
 		err = checkComplete(kind, out)
 	}

@@ -6,6 +6,7 @@ import (
 
 	"promptfed/federation/configtags"
 	"promptfed/federation/data"
+	"promptfed/runtime/tensor"
 )
 
 // classRange returns the range [from, to) of the labels of one part of n classes, as in CoOp and CoCoOp: all, base (the
@@ -67,14 +68,9 @@ func (p Config) keptDomains(s *data.Set) []int {
 		return []int{0}
 	}
 
-	var out []int
-	for d, name := range s.Domains {
-		if !slices.Contains(p.LeaveOut, name) {
-			out = append(out, d)
-		}
-	}
-
-	return out
+	return slices.DeleteFunc(tensor.Indices(len(s.Domains)), func(d int) bool {
+		return slices.Contains(p.LeaveOut, s.Domains[d])
+	})
 }
 
 func checkLeaveOut(config Config, set *data.Set) error {

@@ -8,6 +8,7 @@ import (
 	"text/tabwriter"
 
 	"promptfed/federation/data"
+	"promptfed/runtime/tensor"
 )
 
 // File is the content of a partition file: the indices of each client, and the label of every index, by list: train,
@@ -85,13 +86,7 @@ func Table(set *data.Set, clients []Client) string {
 
 // largest returns the number of classes that occur, and the n most frequent ones with their counts.
 func largest(set *data.Set, counts []int, n int) []string {
-	var have []int
-	for k, c := range counts {
-		if c > 0 {
-			have = append(have, k)
-		}
-	}
-
+	have := slices.DeleteFunc(tensor.Indices(len(counts)), func(k int) bool { return counts[k] == 0 })
 	total := len(have)
 	slices.SortStableFunc(have, func(a, b int) int { return counts[b] - counts[a] })
 	var words []string
