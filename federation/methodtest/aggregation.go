@@ -2,7 +2,6 @@ package methodtest
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -12,6 +11,7 @@ import (
 	"promptfed/federation/engine/message"
 	"promptfed/federation/method"
 	"promptfed/federation/methods"
+	"promptfed/federation/methods/parts/aggregate"
 	"promptfed/runtime/ort/orttest"
 	"promptfed/runtime/tensor"
 )
@@ -33,7 +33,7 @@ func (c Case) Aggregation(t *testing.T) {
 	plain, _ := c.plainAll(t)
 	want := plain.Prompts
 	got := run(t, experiment, engine.Settings{Wrap: func(inner message.Cohort) message.Cohort {
-		return sums{inner, weighting, beside}
+		return edited{inner, summed(weighting, beside)}
 	}}).Prompts
 	for _, name := range want.Names() {
 		if want[name].IsInt() || strings.Contains(name, "draw") {
@@ -45,40 +45,35 @@ func (c Case) Aggregation(t *testing.T) {
 	}
 }
 
-// sums passes the server one upload, the mean of all.
-type sums struct {
-	message.Cohort
-	weighting string
-	beside    []string
-}
+// summed returns the edit that passes the server one upload, the mean of all.
+func summed(weighting string, beside []string) func(message.Instruction, []message.Reply) ([]message.Reply, error) {
+	return func(instruction message.Instruction, replies []message.Reply) ([]message.Reply, error) {
+		if instruction.Kind != message.Train {
+			return replies, nil
+		}
 
-func (c sums) Run(ctx context.Context, instruction message.Instruction) ([]message.Reply, error) {
-	replies, err := c.Cohort.Run(ctx, instruction)
-	if instruction.Kind != message.Train || err != nil {
-		return replies, err
-	}
-
-	one := message.Reply{Client: method.AggregatedClient, Upload: method.Upload{Client: method.AggregatedClient}}
-	var ups []method.Upload
-	for _, reply := range replies {
-		for _, name := range reply.Upload.Extra.Names() {
-			if !slices.ContainsFunc(c.beside, func(prefix string) bool {
-				return reply.Upload.Shared[strings.TrimPrefix(name, prefix+"/")] != nil
-			}) {
-				return nil, fmt.Errorf("client %d uploads %s, which its layers do not state beside the mean",
-					reply.Client, name)
+		one := message.Reply{Client: method.AggregatedClient, Upload: method.Upload{Client: method.AggregatedClient}}
+		var ups []method.Upload
+		for _, reply := range replies {
+			for _, name := range reply.Upload.Extra.Names() {
+				if !slices.ContainsFunc(beside, func(prefix string) bool {
+					return reply.Upload.Shared[strings.TrimPrefix(name, prefix+"/")] != nil
+				}) {
+					return nil, fmt.Errorf("client %d uploads %s, which its layers do not state beside the mean",
+						reply.Client, name)
+				}
 			}
+
+			one.Sum, ups = append(one.Sum, reply.Client), append(ups, reply.Upload)
 		}
 
-		if method.Weights(c.weighting) == method.Uniform {
-			reply.Upload.N = 1
+		ups = aggregate.Weighting{Weighting: weighting}.Counted(ups)
+		for _, u := range ups {
+			one.Upload.N += u.N
 		}
 
-		one.Sum, one.Upload.N, ups = append(one.Sum, reply.Client), one.Upload.N+reply.Upload.N, append(ups,
-			reply.Upload)
+		one.Upload.Shared = method.Mean(ups, func(u method.Upload) tensor.Map { return u.Shared })
+		one.Upload.Extra = method.Mean(ups, func(u method.Upload) tensor.Map { return u.Extra })
+		return []message.Reply{one}, nil
 	}
-
-	one.Upload.Shared = method.Mean(ups, func(u method.Upload) tensor.Map { return u.Shared })
-	one.Upload.Extra = method.Mean(ups, func(u method.Upload) tensor.Map { return u.Extra })
-	return []message.Reply{one}, nil
 }

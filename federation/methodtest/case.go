@@ -117,13 +117,8 @@ func Build(t testing.TB, name string, with []string, options map[string]any) met
 // Its rounds train clients 0 and 1, 1 and 3, and 0 and 3: some state is from the round before, some from earlier.
 func (c Case) experiment(t *testing.T) *spec.Experiment {
 	t.Helper()
-	clients := Clients
-	if c.Alike {
-		clients = ClientsOfOneBackbone
-	}
-
 	return &spec.Experiment{Name: "toy", MethodName: c.Label(), Method: Build(t, c.Name, c.With, c.Options),
-		Classes: Classes, Template: "a photo of a {}.", Clients: clients(9, 5, 6, 3),
+		Classes: Classes, Template: "a photo of a {}.", Clients: clients(c.Alike, 9, 5, 6, 3),
 		Training: spec.Training{Epochs: 2, Batch: 4, DropLast: true,
 			Optim:    optim.Config{Name: "sgd", LR: 0.05, Momentum: 0.9, WeightDecay: 5e-4},
 			Schedule: optim.Schedule{Kind: "cosine", TMax: 10}},
@@ -137,7 +132,14 @@ func run(t *testing.T, experiment *spec.Experiment, set engine.Settings) *engine
 	return r
 }
 
-// run runs an experiment of the case.
+// traced is run with a trace.
+func traced(t *testing.T, experiment *spec.Experiment, set engine.Settings) (*engine.Result, *trace.Recorder) {
+	t.Helper()
+	rec := trace.NewRecorder()
+	set.Client.Tracer = rec
+	return run(t, experiment, set), rec
+}
+
 // plain returns the outcome of the case's experiment, which several tests compare with others. It runs once. Nobody may
 // change the tensors of its messages.
 func (c Case) plain(t *testing.T) outcome {
@@ -162,8 +164,7 @@ func (c Case) all(t *testing.T) *spec.Experiment {
 func (c Case) plainAll(t *testing.T) (*engine.Result, *trace.Recorder) {
 	t.Helper()
 	if c.kept.all == nil {
-		c.kept.trace = trace.NewRecorder()
-		c.kept.all = run(t, c.all(t), engine.Settings{Client: client.Settings{Tracer: c.kept.trace}, Workers: 1})
+		c.kept.all, c.kept.trace = traced(t, c.all(t), engine.Settings{Workers: 1})
 	}
 	return c.kept.all, c.kept.trace
 }

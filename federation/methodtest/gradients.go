@@ -38,9 +38,7 @@ func (c Case) gradients(t *testing.T) {
 	worker := client.NewWorker(experiment, client.Settings{})
 	defer worker.Close()
 
-	task := first.Backbone.Task()
-	task.Client, task.Clients, task.Classes = first.ID, len(experiment.Clients), len(Classes)
-	plan := experiment.Plan
+	task, plan := experiment.Task(first), experiment.Plan
 	plan.Clients = 4
 	global := &method.Global{Clients: 4, Task: task, Sampling: plan.Sampling(), Classes: len(Classes), Seed: 7,
 		Width:     Width,

@@ -7,9 +7,7 @@ import (
 	"testing"
 
 	"promptfed/federation/engine"
-	"promptfed/federation/engine/client"
 	"promptfed/federation/engine/spec"
-	"promptfed/federation/engine/trace"
 	"promptfed/federation/method"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/optim"
@@ -140,8 +138,7 @@ func (h HandExample) Check(t *testing.T) {
 
 		n := len(image) / 2
 		features := &spec.Features{Views: []spec.RowReader{spec.InMemory{Tensor: tensor.Of(image, n, 2)}},
-			Class: make([]int64,
-				n),
+			Class:   make([]int64, n),
 			Patches: []spec.RowReader{spec.InMemory{Tensor: tensor.Of(image, n, 1, 2)}}}
 
 		pixels, tokens := tensor.New(n, 3, 1, 1), tensor.New(n, 3, 1)
@@ -172,8 +169,7 @@ func (h HandExample) Check(t *testing.T) {
 		experiment.Synthetic = &spec.Synthetic{Backbone: backbone, Data: data(false, 0, .6, .8), Epochs: h.Synthetic}
 	}
 
-	rec := trace.NewRecorder()
-	run(t, experiment, engine.Settings{Client: client.Settings{Tracer: rec}})
+	_, rec := traced(t, experiment, engine.Settings{})
 	for name, want := range h.Want {
 		name, index, _ := strings.Cut(name, "#")
 		i := 0

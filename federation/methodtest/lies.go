@@ -137,14 +137,9 @@ func scaled(element func(i, n int) float64, shape []int, norm float64) *tensor.T
 // round counts all others, or says why it counts nobody, and what the server keeps is finite. In the first round the
 // shared parameters are no further from those without the lie than the case's Reach.
 func (c Case) lies(t *testing.T) {
-	clients := Clients
-	if c.Alike {
-		clients = ClientsOfOneBackbone
-	}
-
 	run := func(rounds int, honest bool) (*liar, *engine.Result) {
 		experiment := c.experiment(t)
-		experiment.Clients = clients(9, 5, 6, 3, 7)
+		experiment.Clients = clients(c.Alike, 9, 5, 6, 3, 7)
 		experiment.Plan.Rounds, experiment.Plan.Participation, experiment.Plan.TestEvery = rounds, 1, rounds
 		l := &liar{method: experiment.Method, client: 1, named: map[int][]string{}, honest: honest}
 		r, err := engine.Run(t.Context(), experiment, engine.Settings{Workers: 2,

@@ -93,8 +93,7 @@ func (c Case) messages(t *testing.T) {
 
 // declared reports extras that differ from those that the method declares for an upload or an answer.
 func declared(experiment *spec.Experiment, site *spec.Client, extra tensor.Map) error {
-	task := site.Backbone.Task()
-	task.Client, task.Clients, task.Classes = site.ID, len(experiment.Clients), len(experiment.Classes)
+	task := experiment.Task(site)
 	err := message.CheckExtras(experiment.Method.Extras(task), extra, site.Train.Len())
 	for _, q := range slices.Concat(experiment.Method.Statistics(0), experiment.Method.Statistics(1)) {
 		if message.CheckExtras(q.Answer(task), extra, site.Train.Len()) == nil {

@@ -7,9 +7,7 @@ import (
 	"testing"
 
 	"promptfed/federation/engine"
-	"promptfed/federation/engine/client"
 	"promptfed/federation/engine/spec"
-	"promptfed/federation/engine/trace"
 	"promptfed/federation/methods/parts/layer"
 	"promptfed/runtime/optim"
 	"promptfed/runtime/tensor"
@@ -97,9 +95,8 @@ var TwoEpochs = spec.Training{Epochs: 2, Optim: optim.Config{Name: "sgd", LR: 0.
 func Traced(t *testing.T, name string, with []string, o Options, rounds int, train spec.Training) tensor.Map {
 	t.Helper()
 	train.Batch = 4
-	rec := trace.NewRecorder()
-	run(t, &spec.Experiment{Method: Build(t, name, with, o), Classes: Classes, Template: "a photo of a {}.",
-		Clients: ClientsOfOneBackbone(9, 5, 6), Plan: spec.Plan{Rounds: rounds, Seed: 5}, Training: train},
-		engine.Settings{Client: client.Settings{Tracer: rec}})
+	_, rec := traced(t, &spec.Experiment{Method: Build(t, name, with, o), Classes: Classes,
+		Template: "a photo of a {}.", Clients: ClientsOfOneBackbone(9, 5, 6),
+		Plan: spec.Plan{Rounds: rounds, Seed: 5}, Training: train}, engine.Settings{})
 	return rec.Tensors
 }

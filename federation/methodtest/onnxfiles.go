@@ -85,6 +85,18 @@ func sizesOf(symbols ...string) (out []fromfile.Size) {
 	return out
 }
 
+// output names a value of a graph.
+func output(name string, n graph.Node) graph.Output { return graph.Output{Name: name, Node: n} }
+
+// outputs returns class scores, the loss, which is the sum of its terms, and the terms.
+func outputs(logits graph.Node, terms ...graph.Output) []graph.Output {
+	loss := terms[0].Node
+	for _, term := range terms[1:] {
+		loss = loss.Add(term.Node)
+	}
+	return append([]graph.Output{output("logits", logits), output("loss", loss)}, terms...)
+}
+
 // prompt declares a prompt [T,w].
 func prompt(name, owner string, tokens int, std float64) fromfile.Parameter {
 	return fromfile.Parameter{Name: name, Owner: owner, Tokens: tokens,
@@ -121,8 +133,7 @@ func l2File() ([]byte, error) {
 	return ONNXFile(onePrompt, func(g *graph.Graph) []graph.Output {
 		z, ce := plainPromptFL(g)
 		decay := promptIn(g, "param/ctx").Square().Sum().MulScalar(L2 / 2)
-		return []graph.Output{{Name: "logits", Node: z}, {Name: "loss", Node: ce.Add(decay)},
-			{Name: "cross_entropy", Node: ce}, {Name: "decay", Node: decay}}
+		return outputs(z, output("cross_entropy", ce), output("decay", decay))
 	})
 }
 
@@ -133,8 +144,7 @@ func fedProxFile() ([]byte, error) {
 	return ONNXFile(onePrompt, func(g *graph.Graph) []graph.Output {
 		z, ce := plainPromptFL(g)
 		d := promptIn(g, "param/ctx").Sub(promptIn(g, "received/ctx")).Square().Sum().MulScalar(ProxMu / 2.)
-		return []graph.Output{{Name: "logits", Node: z}, {Name: "loss", Node: ce.Add(d)},
-			{Name: "cross_entropy", Node: ce}, {Name: "proximal", Node: d}}
+		return outputs(z, output("cross_entropy", ce), output("proximal", d))
 	})
 }
 
@@ -159,9 +169,7 @@ func fedOTPFile() ([]byte, error) {
 			plan := g.Input("function/plan", graph.Float, graph.Shape{graph.StaticDim(2), batch, classes,
 				graph.Sym("M")})
 			z := plan.Mul(sim).Sum(0, -1).Mul(scalarIn(g, "scale"))
-			ce := crossEntropy(g, z)
-			return []graph.Output{{Name: "logits", Node: z}, {Name: "loss", Node: ce},
-				{Name: "cross_entropy", Node: ce}, {Name: "similarity", Node: sim}}
+			return append(outputs(z, output("cross_entropy", crossEntropy(g, z))), output("similarity", sim))
 		})
 }
 
@@ -185,9 +193,7 @@ func unrolledFile() ([]byte, error) {
 		}
 		plan := kernel.Mul(u).Mul(v)
 		z := plan.Mul(sim).Sum(0, -1).Mul(scalarIn(g, "scale"))
-		ce := crossEntropy(g, z)
-		return []graph.Output{{Name: "logits", Node: z}, {Name: "loss", Node: ce}, {Name: "cross_entropy", Node: ce},
-			{Name: "plan", Node: plan}}
+		return append(outputs(z, output("cross_entropy", crossEntropy(g, z))), output("plan", plan))
 	})
 }
 
@@ -201,9 +207,8 @@ func fedPHAFile() ([]byte, error) {
 			own, all := crossEntropy(g, z), crossEntropy(g, scores(g, x, tg))
 			pull := tl.Sub(tp).Square().Sum(-1).Mean()
 			push := tl.Sub(tg).Norm(-1).Neg().AddScalar(1).ReLU().Mean()
-			return []graph.Output{{Name: "logits", Node: z}, {Name: "loss", Node: own.Add(all).Add(pull).Add(push)},
-				{Name: "cross_entropy_local", Node: own}, {Name: "cross_entropy_global", Node: all},
-				{Name: "pull", Node: pull}, {Name: "push", Node: push}}
+			return outputs(z, output("cross_entropy_local", own), output("cross_entropy_global", all),
+				output("pull", pull), output("push", push))
 		})
 }
 
@@ -224,10 +229,9 @@ func scaffoldFile() ([]byte, error) {
 		uploads := graph.Shape{graph.Sym("K"), length, width}
 		merged := g.Input("uploads/ctx", graph.Float, uploads).Mean(0)
 		next := g.Input("uploads/up/dc", graph.Float, uploads).Sum(0).Div(scalarIn(g, "clients/n")).Add(c)
-		return []graph.Output{{Name: "logits", Node: z}, {Name: "loss", Node: ce.Add(correction)},
-			{Name: "cross_entropy", Node: ce}, {Name: "correction", Node: correction},
-			{Name: "next/state/c", Node: own.Add(dc)}, {Name: "up/dc", Node: dc},
-			{Name: "merged/ctx", Node: merged}, {Name: "next/down/c", Node: next}}
+		return append(outputs(z, output("cross_entropy", ce), output("correction", correction)),
+			output("next/state/c", own.Add(dc)), output("up/dc", dc), output("merged/ctx", merged),
+			output("next/down/c", next))
 	})
 }
 
@@ -249,8 +253,7 @@ func kgCoOp(meta fromfile.Metadata) ([]byte, error) {
 		z, ce := plainPromptFL(g)
 		hand := g.Input("hand", graph.Float, graph.Shape{classes, dim})
 		near := textIn(g, "ctx").Mul(hand).Sum(-1).Mean().Neg().AddScalar(1).MulScalar(Knowledge)
-		return []graph.Output{{Name: "logits", Node: z}, {Name: "loss", Node: ce.Add(near)},
-			{Name: "cross_entropy", Node: ce}, {Name: "knowledge", Node: near}}
+		return outputs(z, output("cross_entropy", ce), output("knowledge", near))
 	})
 }
 
@@ -284,9 +287,7 @@ func perImageFile() ([]byte, error) {
 		own := promptIn(g, "param/ctx").Unsqueeze(0).Add(shift.Unsqueeze(1)) // [B,T,w]
 		text := g.Input("text/own", graph.Float, graph.Shape{batch, classes, dim})
 		z := text.MatMul(x.Unsqueeze(2)).Squeeze(2).Mul(scalarIn(g, "scale"))
-		ce := crossEntropy(g, z)
-		return []graph.Output{{Name: "logits", Node: z}, {Name: "loss", Node: ce}, {Name: "cross_entropy", Node: ce},
-			{Name: "prompt/own", Node: own}}
+		return append(outputs(z, output("cross_entropy", crossEntropy(g, z))), output("prompt/own", own))
 	})
 }
 
@@ -300,6 +301,6 @@ func noiseFile() ([]byte, error) {
 		noise := g.Input("noise/eps", graph.Float, graph.Shape{batch, dim}).Mul(scalarIn(g, "noise/level/x"))
 		seen := crossEntropy(g, scores(g, imageIn(g).Add(noise), textIn(g, "ctx")))
 		ce := seen.Div(scalarIn(g, "step").AddScalar(1))
-		return []graph.Output{{Name: "logits", Node: z}, {Name: "loss", Node: ce}, {Name: "cross_entropy", Node: ce}}
+		return outputs(z, output("cross_entropy", ce))
 	})
 }

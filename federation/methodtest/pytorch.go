@@ -14,7 +14,6 @@ import (
 	"promptfed/federation/engine"
 	"promptfed/federation/engine/client"
 	"promptfed/federation/engine/spec"
-	"promptfed/federation/engine/trace"
 	"promptfed/federation/methods/parts/layer"
 	"promptfed/runtime/goldentest"
 	"promptfed/runtime/optim"
@@ -47,11 +46,7 @@ type golden struct {
 // numbers in PyTorch from the formulas of the papers and of the toy. It runs the cases whose innermost wrapper, or else
 // base method, is one of defs, and stops at the first case that differs.
 func PyTorch(t *testing.T, defs []layer.Def) {
-	groups, _ := filepath.Glob("../testdata/*.safetensors")
-	if len(groups) == 0 {
-		groups, _ = filepath.Glob("../../testdata/*.safetensors")
-	}
-
+	groups, _ := filepath.Glob(filepath.Join(goldentest.Module(t), "federation/methods/testdata/*.safetensors"))
 	ran := 0
 	for _, path := range groups {
 		var cases []golden
@@ -97,28 +92,23 @@ func (c golden) trace(t *testing.T) tensor.Map {
 		first[name] = Values(f.Salt, f.Scale, f.Shape...)
 	}
 
-	sizes, toys := c.Sizes, Clients
+	sizes := c.Sizes
 	if len(sizes) == 0 {
 		sizes = []int{9, 5, 6}
 	}
 
-	if c.Alike {
-		toys = ClientsOfOneBackbone
+	toys := clients(c.Alike, sizes...)
+	for _, toy := range toys {
+		toy.Train = InOrder{Features: toy.Train.(*spec.Features)}
 	}
 
-	clients := toys(sizes...)
-	for _, client := range clients {
-		client.Train = InOrder{Features: client.Train.(*spec.Features)}
-	}
-
-	rec := trace.NewRecorder()
-	run(t, &spec.Experiment{Method: Pinned{Build(t, c.Method, c.With, c.Options), first},
-		Classes: Classes, Template: "a photo of a {}.", Clients: clients, Plan: spec.Plan{Rounds: 2, TestEvery: 1},
+	_, rec := traced(t, &spec.Experiment{Method: Pinned{Build(t, c.Method, c.With, c.Options), first},
+		Classes: Classes, Template: "a photo of a {}.", Clients: toys, Plan: spec.Plan{Rounds: 2, TestEvery: 1},
 		Training: spec.Training{Epochs: c.Train.Epochs, Batch: 4,
 			Optim: optim.Config{Name: "sgd", LR: c.Train.LR, Momentum: c.Train.Momentum,
 				WeightDecay: c.Train.WeightDecay},
 			Schedule: optim.Schedule{Kind: c.Train.Schedule, TMax: 10}}},
-		engine.Settings{Client: client.Settings{Tracer: rec, Terms: c.Terms}, Workers: 2})
+		engine.Settings{Client: client.Settings{Terms: c.Terms}, Workers: 2})
 
 	return rec.Tensors
 }
@@ -148,19 +138,17 @@ func compare(t *testing.T, label string, got tensor.Map, want *tensor.Tensor) {
 			t.Fatalf("%s: the trace has more numbers than the %d of the witness, from %s on", label, want.Len(), name)
 		}
 
-		scale, bound := max(1e-2, tensor.Of(want.Data[at:at+part.Len()], part.Len()).MaxAbs()), 1e-5
-		if strings.Contains(name, "/term/") {
-			scale, bound = max(1e-3, tensor.Of(want.Data[at:at+part.Len()], part.Len()).MaxAbs()), 2e-4
-		}
-
-		if strings.Contains(name, "/grad/gate/") {
+		least, bound := 1e-2, 1e-5
+		switch {
+		case strings.Contains(name, "/term/"):
+			least, bound = 1e-3, 2e-4
+		case strings.Contains(name, "/grad/gate/"):
 			bound = 2e-4
-		}
-
-		if strings.Contains(name, "/scaffold/dc/") {
+		case strings.Contains(name, "/scaffold/dc/"):
 			bound = 2e-5
 		}
 
+		scale := max(least, tensor.Of(want.Data[at:at+part.Len()], part.Len()).MaxAbs())
 		for i, v := range part.Data {
 			if diff := math.Abs(float64(v)-float64(want.Data[at+i])) / scale; !(diff <= bound) {
 				t.Errorf("%s: %s at element %d is %g, PyTorch gives %g", label, name, i, v, want.Data[at+i])

@@ -2,6 +2,7 @@ package methodtest
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -32,72 +33,45 @@ func (a *after) Step(trace.StepRecord) {
 	}
 }
 
-// interruption stops a run at one point; repair undoes what keeps a resumed run from writing.
-type interruption func(s *engine.Settings, stop func(), dir string) (repair func() error)
-
-func atStep(n int64) interruption {
-	return func(s *engine.Settings, stop func(), _ string) func() error {
-		s.Client.Tracer = &after{n, stop}
-		return nil
+// block puts something else in the place of a file or folder of a run, which it moves aside.
+func block(path, aside string) {
+	info, _ := os.Stat(path)
+	os.Rename(path, aside)
+	if info.IsDir() {
+		os.WriteFile(path, nil, 0o644)
+	} else {
+		os.MkdirAll(filepath.Join(path, "in the way"), 0o755)
 	}
 }
 
-// blocked puts something else in the place of a file or folder of the run after round 1.
-func blocked(name string) interruption {
-	return func(s *engine.Settings, _ func(), dir string) func() error {
-		path := filepath.Join(dir, name)
-		aside := filepath.Join(dir, "aside")
-		s.OnRound = func(r record.Record) {
-			if r.Round != 1 {
-				return
-			}
-			info, _ := os.Stat(path)
-			os.Rename(path, aside)
-			if info.IsDir() {
-				os.WriteFile(path, nil, 0o644)
-			} else {
-				os.MkdirAll(filepath.Join(path, "in the way"), 0o755)
-			}
-		}
-
-		return func() error {
-			if err := os.RemoveAll(path); err != nil {
-				return err
-			}
-			return os.Rename(aside, path)
-		}
-	}
-}
-
+// interruptions stop a run at one point.
 var interruptions = []struct {
-	name string
-	set  interruption
+	name    string
+	set     func(s *engine.Settings, stop func())
+	blocked string // a file or folder of the run that cannot be written after round 1, in place of set
 }{
-	{"second step", atStep(2)},
-	{"eleventh step", atStep(11)},
-	{"first turn", func(s *engine.Settings, stop func(), _ string) func() error {
-		s.OnTurn = func(instruction message.Instruction, _ int) { stop() }
-		return nil
+	{name: "second step", set: func(s *engine.Settings, stop func()) { s.Client.Tracer = &after{2, stop} }},
+	{name: "eleventh step", set: func(s *engine.Settings, stop func()) { s.Client.Tracer = &after{11, stop} }},
+	{name: "first turn", set: func(s *engine.Settings, stop func()) {
+		s.OnTurn = func(message.Instruction, int) { stop() }
 	}},
-	{"a test", func(s *engine.Settings, stop func(), _ string) func() error {
+	{name: "a test", set: func(s *engine.Settings, stop func()) {
 		s.OnTurn = func(instruction message.Instruction, client int) {
 			if instruction.Kind == message.Test && client == 2 {
 				stop()
 			}
 		}
-		return nil
 	}},
-	{"between rounds", func(s *engine.Settings, stop func(), _ string) func() error {
+	{name: "between rounds", set: func(s *engine.Settings, stop func()) {
 		s.OnRound = func(r record.Record) {
 			if r.Round == 1 {
 				stop()
 			}
 		}
-		return nil
 	}},
-	{"a commit that cannot be written", blocked(record.CheckFolder)},
-	{"a server file that cannot be replaced", blocked(record.CheckFolder + "/server.safetensors")},
-	{"a line that cannot be written", blocked(record.RoundsFile)},
+	{name: "a commit that cannot be written", blocked: record.CheckFolder},
+	{name: "a server file that cannot be replaced", blocked: record.CheckFolder + "/server.safetensors"},
+	{name: "a line that cannot be written", blocked: record.RoundsFile},
 }
 
 // resume: a run that is stopped at some of the interruptions and resumed has the bytes of an uninterrupted run.
@@ -113,7 +87,17 @@ func (c Case) resume(t *testing.T) {
 		dir := t.TempDir()
 		ctx, stop := context.WithCancel(context.Background())
 		set := engine.Settings{Dir: dir, Workers: 2}
-		repair := in.set(&set, stop, dir)
+		path, aside := filepath.Join(dir, in.blocked), filepath.Join(dir, "aside")
+		if in.blocked == "" {
+			in.set(&set, stop)
+		} else {
+			set.OnRound = func(r record.Record) {
+				if r.Round == 1 {
+					block(path, aside)
+				}
+			}
+		}
+
 		_, err := engine.Run(ctx, c.experiment(t), set)
 		stop()
 		if _, steps := set.Client.Tracer.(*after); err == nil && !(steps && c.learnsNothing()) {
@@ -121,8 +105,8 @@ func (c Case) resume(t *testing.T) {
 			continue
 		}
 
-		if repair != nil {
-			goldentest.NoError(t, repair())
+		if in.blocked != "" {
+			goldentest.NoError(t, errors.Join(os.RemoveAll(path), os.Rename(aside, path)))
 		}
 
 		run(t, c.experiment(t), engine.Settings{Dir: dir, Resume: true})

@@ -10,7 +10,6 @@ import (
 	"promptfed/federation/engine/client"
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/record"
-	"promptfed/federation/engine/trace"
 	"promptfed/federation/method"
 	"promptfed/runtime/ort/orttest"
 	"promptfed/runtime/tensor"
@@ -20,9 +19,7 @@ import (
 // have their means, and the drift of clients. Measuring them changes nothing else, for any number of workers and any
 // form of messages.
 func (c Case) terms(t *testing.T) {
-	rec := trace.NewRecorder()
-	r := run(t, c.all(t), engine.Settings{Client: client.Settings{Terms: true, Tracer: rec}, Workers: 8,
-		Encode: true})
+	r, rec := traced(t, c.all(t), engine.Settings{Client: client.Settings{Terms: true}, Workers: 8, Encode: true})
 	for i := range r.Records {
 		if !c.learnsNothing() {
 			c.checkTerms(t, rec.Tensors, i, r.Records[i].Terms)

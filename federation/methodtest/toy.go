@@ -233,18 +233,17 @@ const Width = 6
 
 // Clients returns toy clients with the given numbers of training examples, on two backbones in turn whose embedding
 // dimensions differ. Client k's rows have the salts 100+k and, to test, 200+k.
-func Clients(sizes ...int) []*spec.Client {
-	return clients([]*Toy{{ID: "toy-a", Width: Width, Dim: 5, Layers: 3}, {ID: "toy-b", Width: Width, Dim: 7, Salt: 7}},
-		sizes)
-}
+func Clients(sizes ...int) []*spec.Client { return clients(false, sizes...) }
 
 // ClientsOfOneBackbone returns Clients that all have the first backbone.
-func ClientsOfOneBackbone(sizes ...int) []*spec.Client {
-	return clients([]*Toy{{ID: "toy-a", Width: Width, Dim: 5, Layers: 3}}, sizes)
-}
+func ClientsOfOneBackbone(sizes ...int) []*spec.Client { return clients(true, sizes...) }
 
-func clients(backbones []*Toy, sizes []int) []*spec.Client {
-	var out []*spec.Client
+func clients(alike bool, sizes ...int) (out []*spec.Client) {
+	backbones := []*Toy{{ID: "toy-a", Width: Width, Dim: 5, Layers: 3}, {ID: "toy-b", Width: Width, Dim: 7, Salt: 7}}
+	if alike {
+		backbones = backbones[:1]
+	}
+
 	for k, n := range sizes {
 		b := backbones[k%len(backbones)]
 		out = append(out, &spec.Client{ID: k, Backbone: b, Domain: []string{"east", "west"}[k/2%2],
