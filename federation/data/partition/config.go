@@ -45,11 +45,11 @@ func Defaults() Config {
 }
 
 // checkFits returns an error if no partition can satisfy MinSize.
-func (p Config) checkFits(lists []list) error {
-	first, last := lists[0], lists[len(lists)-1]
-	if most := min(len(first.index), len(last.index)); p.MinSize > most/p.Clients {
+func (j *job) checkFits() error {
+	first, last := j.lists[0], j.lists[len(j.lists)-1]
+	if most := min(len(first.index), len(last.index)); j.MinSize > most/j.Clients {
 		return fmt.Errorf("%d clients with %d examples each do not fit in %d training and %d test examples: lower "+
-			"partition.clients or partition.min_size", p.Clients, p.MinSize, len(first.index), len(last.index))
+			"partition.clients or partition.min_size", j.Clients, j.MinSize, len(first.index), len(last.index))
 	}
 	return nil
 }

@@ -10,36 +10,37 @@ import (
 
 	"promptfed/federation/data"
 	"promptfed/federation/data/partition/pyrand"
+	"promptfed/runtime/convert"
 	"promptfed/runtime/tensor"
 )
 
 // dirichlet cuts the examples of every class by proportions p ~ Dirichlet(beta) over the clients, the same for all
 // lists: list entry n of a class goes to the first client whose cumulated proportion, times the length, truncated, is
-// above n. Unless p.Uncap, a client that already has its 1/clients of the first list gets proportion 0 (as in the code
-// of FedOTP and FedPHA). The draw is repeated with a new seed until every client has p.MinSize examples of the first
-// and of the last list; with p.Fill, the last draw is filled up.
-func dirichlet(lists []list, classes int, config Config, seed uint64) ([]shares, error) {
-	if err := config.checkFits(lists); err != nil {
+// above n. Unless j.Uncap, a client that already has its 1/clients of the first list gets proportion 0 (as in the code
+// of FedOTP and FedPHA). The draw is repeated with a new seed until every client has j.MinSize examples of the first
+// and of the last list; with j.Fill, the last draw is filled up.
+func dirichlet(j *job, seed uint64) ([]shares, error) {
+	if err := j.checkFits(); err != nil {
 		return nil, err
 	}
 
-	grouped := byClass(lists, classes)
-	most := maxTries(config.Clients, classes)
+	grouped, classes := j.byClass(), len(j.set.Classes)
+	most := maxTries(j.Clients, classes)
 	for try := range most {
-		out := newShares(config.Clients, len(lists))
+		out := j.newShares()
 		rng := data.NewRand(seed, "dirichlet", try)
 		for k := range classes {
-			share := proportions(out, len(lists[0].index), config, rng)
-			for l := range lists {
+			share := proportions(out, len(j.lists[0].index), j.Config, rng)
+			for l := range j.lists {
 				index := slices.Clone(grouped[l][k])
 				shuffle(index, rng)
 				assignParts(out, l, nil, index, partEnds(share, len(index), rounding))
 			}
 		}
 
-		full := allHave(out, config.MinSize)
-		if !full && config.Fill && try == most-1 {
-			fill(out, lists, classes, config.MinSize)
+		full := allHave(out, j.MinSize)
+		if !full && j.Fill && try == most-1 {
+			j.fill(out)
 			full = true
 		}
 
@@ -50,16 +51,16 @@ func dirichlet(lists []list, classes int, config Config, seed uint64) ([]shares,
 
 	return nil, fmt.Errorf("none of %d draws with beta %g gave each of %d clients %d training and %d test examples: "+
 		"raise partition.beta, lower partition.clients or partition.min_size, or set partition.fill",
-		most, config.Beta, config.Clients, config.MinSize, config.MinSize)
+		most, j.Beta, j.Clients, j.MinSize, j.MinSize)
 }
 
-// fill moves examples from the client with the most examples of a list to clients with fewer than size. In the last
+// fill moves examples from the client with the most examples of a list to clients with fewer than MinSize. In the last
 // list it prefers examples of a class that the receiving client trains on. It terminates, because there are at least
-// size examples for each client.
-func fill(out []shares, lists []list, classes, size int) {
-	for _, split := range []int{0, len(lists) - 1} {
+// MinSize examples for each client.
+func (j *job) fill(out []shares) {
+	for _, split := range j.codeLists() {
 		for client := range out {
-			for len(out[client][split]) < size {
+			for len(out[client][split]) < j.MinSize {
 				from := 0
 				for d := range out {
 					if len(out[d][split]) > len(out[from][split]) {
@@ -67,15 +68,15 @@ func fill(out []shares, lists []list, classes, size int) {
 					}
 				}
 
-				trains := make([]bool, classes)
+				trains := make([]bool, len(j.set.Classes))
 				for _, i := range out[client][0] {
-					trains[lists[0].label[i]] = true
+					trains[j.lists[0].label[i]] = true
 				}
 
 				have := out[from][split]
 				at := len(have) - 1
 				if split > 0 {
-					at = max(slices.IndexFunc(have, func(i int) bool { return trains[lists[split].label[i]] }), 0)
+					at = max(slices.IndexFunc(have, func(i int) bool { return trains[j.lists[split].label[i]] }), 0)
 				}
 
 				out[client][split] = append(out[client][split], have[at])
@@ -134,12 +135,11 @@ func dirichletOrOneHot(beta float64, n int, rng *rand.Rand) []float64 {
 
 // codeDirichlet is "noniid-labeldir" of the public code.
 func codeDirichlet(job *job) ([]Client, error) {
-	if err := job.checkFits(job.lists); err != nil {
+	if err := job.checkFits(); err != nil {
 		return nil, err
 	}
 
-	got, err := job.cutClasses(job.lists, job.Clients, job.Beta, maxTries(job.Clients, len(job.set.Classes)),
-		func() *pyrand.NumPy { return job.numpy })
+	got, err := job.cutClasses(job.Beta, maxTries(job.Clients, len(job.set.Classes)), func() *pyrand.NumPy { return job.numpy })
 	if err != nil {
 		return nil, fmt.Errorf("%w: raise partition.beta, lower partition.clients or partition.min_size, or set "+
 			"partition.code to false and partition.fill", err)
@@ -164,14 +164,12 @@ func (j *job) codeEachDomain(beta float64) ([]Client, error) {
 	seed := j.Config.Seed
 	var out []Client
 	for i, domain := range j.domains {
-		q := j.Config
-		q.Clients = count[i]
-		lists := j.inDomain(domain)
-		if err := q.checkFits(lists); err != nil {
+		part := j.inDomain(domain, count[i])
+		if err := part.checkFits(); err != nil {
 			return nil, fmt.Errorf("domain %s: %w", j.set.Domains[domain], err)
 		}
 
-		got, err := j.cutClasses(lists, count[i], beta, 1, func() *pyrand.NumPy {
+		got, err := part.cutClasses(beta, 1, func() *pyrand.NumPy {
 			again, _ := pyrand.NewNumPy(seed) // seedCode has checked it
 			return again
 		})
@@ -192,27 +190,21 @@ func (j *job) codeEachDomain(beta float64) ([]Client, error) {
 // cutClasses cuts every class by Dirichlet(beta) proportions, in which full clients have 0, until all clients have
 // j.MinSize examples of the first and of the last list; beta 0 cuts evenly. next returns the generator of a class, and
 // most bounds the tries.
-func (j *job) cutClasses(lists []list, clients int, beta float64, most int, next func() *pyrand.NumPy) ([]shares,
-	error) {
-	grouped := j.codeGroups(lists)
-	room := float64(len(lists[0].index)) / float64(clients)
+func (j *job) cutClasses(beta float64, most int, next func() *pyrand.NumPy) ([]shares, error) {
+	grouped := j.codeGroups()
+	room := float64(len(j.lists[0].index)) / float64(j.Clients)
 	for range most {
-		out := newShares(clients, len(lists))
+		out := j.newShares()
 		for k := range j.set.Classes {
 			rng := next()
-			index := make([][]int, len(lists))
-			for l := range lists {
-				index[l] = grouped[l][k]
-			}
-
-			for _, l := range codeLists(lists) {
-				index[l] = slices.Clone(index[l])
+			index := convert.Slice(grouped, func(classes [][]int) []int { return slices.Clone(classes[k]) })
+			for _, l := range j.codeLists() {
 				rng.Shuffle(index[l])
 			}
 
-			ends := func(n int) []int { return evenEnds(n, clients) }
+			ends := func(n int) []int { return evenEnds(n, j.Clients) }
 			if beta != 0 {
-				share := rng.Dirichlet(beta, clients)
+				share := rng.Dirichlet(beta, j.Clients)
 				for c := range share {
 					if float64(len(out[c][0])) >= room {
 						share[c] *= 0 // not = 0: NaN stays NaN
@@ -222,7 +214,7 @@ func (j *job) cutClasses(lists []list, clients int, beta float64, most int, next
 				ends = func(n int) []int { return partEnds(share, n, 0) }
 			}
 
-			for l := range lists {
+			for l := range index {
 				assignParts(out, l, nil, index[l], ends(len(index[l])))
 			}
 		}
@@ -233,5 +225,5 @@ func (j *job) cutClasses(lists []list, clients int, beta float64, most int, next
 	}
 
 	return nil, fmt.Errorf("none of %d draws with beta %g gave each of %d clients %d training and %d test examples",
-		most, beta, clients, j.MinSize, j.MinSize)
+		most, beta, j.Clients, j.MinSize, j.MinSize)
 }

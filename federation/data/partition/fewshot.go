@@ -48,26 +48,27 @@ func groups(l list) []group {
 
 // pathological shuffles the classes and assigns classes i*per to (i+1)*per to client i, and the rest to the last
 // client. per is classes/clients rounded half to even (Python's round, as in the public few-shot code). The first share
-// p.Repeat of the classes is split among all clients, and only the other classes have owners; then a client may own
+// j.Repeat of the classes is split among all clients, and only the other classes have owners; then a client may own
 // none.
-func pathological(lists []list, classes int, config Config, seed uint64) ([]shares, error) {
-	common := int(config.Repeat * float64(classes))
-	per := perClient(classes-common, config.Clients)
+func pathological(j *job, seed uint64) ([]shares, error) {
+	classes := len(j.set.Classes)
+	common := int(j.Repeat * float64(classes))
+	per := perClient(classes-common, j.Clients)
 	if common > 0 {
 		per = max(per, 1)
-	} else if per == 0 || per*(config.Clients-1) >= classes {
-		n := config.Clients - 1
+	} else if per == 0 || per*(j.Clients-1) >= classes {
+		n := j.Clients - 1
 		for n > 1 && (perClient(classes, n) == 0 || perClient(classes, n)*(n-1) >= classes) {
 			n--
 		}
 		return nil, fmt.Errorf("%d classes do not give each of %d clients a class of its own: lower "+
 			"partition.clients (%d works), set partition.repeat or use another partition.kind",
-			classes, config.Clients, max(n, 1))
+			classes, j.Clients, max(n, 1))
 	}
 
-	out := newShares(config.Clients, len(lists))
+	out := j.newShares()
 	order := data.NewRand(seed, "pathological").Perm(classes)
-	for l, groups := range byClass(lists, classes) {
+	for l, groups := range j.byClass() {
 		rng := data.NewRand(seed, "pathological/common", l)
 		turn := 0
 		for _, class := range order[:common] {
@@ -75,7 +76,7 @@ func pathological(lists []list, classes int, config Config, seed uint64) ([]shar
 			turn = roundRobin(out, l, groups[class], turn)
 		}
 		for at, class := range order[common:] {
-			owner := min(at/per, config.Clients-1)
+			owner := min(at/per, j.Clients-1)
 			out[owner][l] = append(out[owner][l], groups[class]...)
 		}
 	}
@@ -112,7 +113,7 @@ func codeIIDShots(j *job) ([]Client, error) {
 }
 
 func codeFewShot(job *job, iid bool) ([]Client, error) {
-	out := newShares(job.Clients, len(job.lists))
+	out := job.newShares()
 	for l := range job.lists {
 		f := &fewShot{job: job, rng: pyrand.NewPython(job.codeSeed), iid: iid}
 		if err := f.shareClasses(job.lists[l]); err != nil {

@@ -17,12 +17,12 @@ func roundRobin(out []shares, l int, index []int, turn int) int {
 
 // iid assigns the shuffled examples of one class after the other to the clients in turn. Sizes of clients, and their
 // counts of any class, therefore differ by at most one.
-func iid(lists []list, classes int, p Config, seed uint64) ([]shares, error) {
-	out := newShares(p.Clients, len(lists))
-	for l := range lists {
+func iid(j *job, seed uint64) ([]shares, error) {
+	out := j.newShares()
+	for l, classes := range j.byClass() {
 		rng := data.NewRand(seed, "iid", l)
 		turn := 0
-		for _, index := range lists[l].byClass(classes) {
+		for _, index := range classes {
 			shuffle(index, rng)
 			turn = roundRobin(out, l, index, turn)
 		}
@@ -47,17 +47,17 @@ func iidShots(j *job) ([]Client, error) {
 
 // codeIID is the partition "homo" of the public code: a permutation of each list, split evenly.
 func codeIID(job *job) ([]Client, error) {
-	out := newShares(job.Clients, len(job.lists))
+	out := job.newShares()
 	deal := func(l int, permutation func(int) []int) {
 		n := len(job.lists[l].index)
 		assignParts(out, l, nil, data.Pick(job.lists[l].index, permutation(n)), evenEnds(n, job.Clients))
 	}
 
-	for _, l := range codeLists(job.lists) {
+	for _, l := range job.codeLists() {
 		deal(l, job.numpy.Permutation)
 	}
 
-	if l := valList(job.lists); l >= 0 {
+	if l := job.valList(); l >= 0 {
 		deal(l, data.NewRand(job.seed, "partition/val").Perm)
 	}
 

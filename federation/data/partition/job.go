@@ -9,6 +9,7 @@ import (
 
 	"promptfed/federation/data"
 	"promptfed/federation/data/partition/pyrand"
+	"promptfed/runtime/convert"
 )
 
 // Client holds the examples of one client: indices into the lists of the set, ascending. With split "pooled" all three
@@ -58,12 +59,8 @@ func (l list) byClass(classes int) [][]int {
 }
 
 // byClass groups the indices of every list by class.
-func byClass(lists []list, classes int) [][][]int {
-	out := make([][][]int, len(lists))
-	for l := range lists {
-		out[l] = lists[l].byClass(classes)
-	}
-	return out
+func (j *job) byClass() [][][]int {
+	return convert.Slice(j.lists, func(l list) [][]int { return l.byClass(len(j.set.Classes)) })
 }
 
 // job is one partition to compute: the configuration, and the set without the domains that are left out.
@@ -73,7 +70,7 @@ type job struct {
 	seed  uint64
 	shots int
 
-	codeSeed uint64        // of public code
+	codeSeed uint64        // of public code, with partition.code
 	numpy    *pyrand.NumPy // likewise; nil for kinds that draw from Python's generator only
 	domains  []int         // that clients may hold
 	lists    []list        // of the splits of the set: train, val if it exists, and test; or pool
@@ -103,17 +100,17 @@ func (j *job) kindSeed(domain int) uint64 {
 	return data.NewRand(j.seed, "partition/"+j.Kind, domain).Uint64()
 }
 
-// inDomain returns the part of the lists that lies in one domain.
-func (j *job) inDomain(domain int) []list {
-	out := make([]list, len(j.lists))
+// inDomain returns the job for the part of the lists that lies in one domain, and for some clients.
+func (j *job) inDomain(domain, clients int) *job {
+	out := *j
+	out.Clients, out.lists = clients, slices.Clone(j.lists)
 	for i, sp := range j.set.Splits() {
-		out[i].label = j.lists[i].label
-		out[i].index = slices.DeleteFunc(slices.Clone(j.lists[i].index), func(k int) bool {
+		out.lists[i].index = slices.DeleteFunc(slices.Clone(j.lists[i].index), func(k int) bool {
 			return (*sp.Examples)[k].Domain != domain
 		})
 	}
 
-	return out
+	return &out
 }
 
 // newClients makes clients of shares of the set's lists, and cuts a pool. The clients have the given domain, or "";
@@ -174,10 +171,10 @@ func (j *job) checkShots() error {
 // shares are the indices of one client in every list.
 type shares [][]int
 
-func newShares(clients, lists int) []shares {
-	out := make([]shares, clients)
+func (j *job) newShares() []shares {
+	out := make([]shares, j.Clients)
 	for i := range out {
-		out[i] = make(shares, lists)
+		out[i] = make(shares, len(j.lists))
 	}
 	return out
 }

@@ -14,27 +14,26 @@ import (
 func uniformWeight(rng *rand.Rand) float64 { return 0.4 + 0.2*rng.Float64() }
 func evenWeight(*rand.Rand) float64        { return 1 }
 
-// labelSkew assigns p.Classes classes to every client, so that the numbers of owners of classes differ by at most one,
+// labelSkew assigns j.Classes classes to every client, so that the numbers of owners of classes differ by at most one,
 // and cuts the shuffled examples of a class among its owners by weights, the same for all lists. A class without owner
 // is an error.
 func labelSkew(weight func(*rand.Rand) float64) allocator {
-	return func(lists []list, classes int, p Config, seed uint64) ([]shares, error) {
-		if p.Clients*p.Classes < classes {
+	return func(j *job, seed uint64) ([]shares, error) {
+		classes := len(j.set.Classes)
+		if j.Clients*j.Classes < classes {
 			return nil, fmt.Errorf("%d clients with %d classes each leave some of the %d classes without a client: "+
-				"raise partition.classes or partition.clients", p.Clients, p.Classes, classes)
+				"raise partition.classes or partition.clients", j.Clients, j.Classes, classes)
 		}
 
 		rng := data.NewRand(seed, "owned")
-		owners := owners(p.Clients, p.Classes, classes, rng)
-		grouped := byClass(lists, classes)
-		out := newShares(p.Clients, len(lists))
-		for k, own := range owners {
+		grouped, out := j.byClass(), j.newShares()
+		for k, own := range owners(j.Clients, j.Classes, classes, rng) {
 			share := make([]float64, len(own))
 			for i := range share {
 				share[i] = weight(rng)
 			}
 			divide(share, total(share))
-			for l := range lists {
+			for l := range j.lists {
 				index := grouped[l][k]
 				shuffle(index, rng)
 				assignParts(out, l, own, index, partEnds(share, len(index), rounding))
@@ -106,16 +105,15 @@ func codeLabelUniform(job *job) ([]Client, error) {
 		}
 	}
 
-	rest := job.codeGroups(job.lists)
+	rest := job.codeGroups()
 	shuffler := pyrand.NewPython(job.seed)
-	for _, l := range codeLists(job.lists) {
+	for _, l := range job.codeLists() {
 		for _, index := range rest[l] {
 			pyrand.Shuffle(shuffler, index)
 		}
 	}
 
-	counts := byClass(job.lists, classes)
-	out := newShares(job.Clients, len(job.lists))
+	counts, out := job.byClass(), job.newShares()
 	for c := range out {
 		for i, k := range own[c] {
 			for l := range job.lists {
@@ -147,14 +145,14 @@ func codeLabelClasses(job *job) ([]Client, error) {
 		}
 	}
 
-	grouped := job.codeGroups(job.lists)
-	out := newShares(job.Clients, len(job.lists))
+	grouped := job.codeGroups()
+	out := job.newShares()
 	for k, own := range owners {
 		if len(own) == 0 {
 			return nil, fmt.Errorf("no client holds class %s, which the public code cannot split: raise "+
 				"partition.clients to %d or more", job.set.Classes[k], classes)
 		}
-		for _, l := range codeLists(job.lists) {
+		for _, l := range job.codeLists() {
 			job.numpy.Shuffle(grouped[l][k])
 		}
 		for l := range job.lists {

@@ -26,8 +26,9 @@ func lds(job *job) ([]Client, error) {
 
 	var out []Client
 	for i, d := range job.domains {
-		got := newShares(count[i], len(job.lists))
-		for l, groups := range byClass(job.inDomain(d), classes) {
+		part := job.inDomain(d, count[i])
+		got := part.newShares()
+		for l, groups := range part.byClass() {
 			shuffler := data.NewRand(job.seed, "lds/shuffle", d, l)
 			for k, index := range groups {
 				takeShares(got, l, index, share[k][len(out):len(out)+count[i]], shuffler)
@@ -79,9 +80,9 @@ func codeLDS(job *job) ([]Client, error) {
 			return kept
 		}
 
-		lists := job.inDomain(d)
-		train := lists[0]
-		client := Client{Domain: job.set.Domains[d], Test: lists[len(lists)-1].index}
+		part := job.inDomain(d, 1)
+		train := part.lists[0]
+		client := Client{Domain: job.set.Domains[d], Test: part.lists[len(part.lists)-1].index}
 		if job.set.Pool != nil {
 			order := data.Pick(train.index, rng.Permutation(len(train.index)))
 			cut := int(0.7 * float64(len(order)))
@@ -89,8 +90,8 @@ func codeLDS(job *job) ([]Client, error) {
 		}
 
 		client.Train = first(train.byClass(classes))
-		if l := valList(lists); l >= 0 {
-			client.Val = first(job.codeGroups(lists)[l])
+		if l := part.valList(); l >= 0 {
+			client.Val = first(part.codeGroups()[l])
 		}
 
 		sorted([]shares{{client.Train, client.Val, client.Test}})

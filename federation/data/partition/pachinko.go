@@ -45,7 +45,7 @@ func pachinko(job *job) ([]Client, error) {
 		}
 	}
 
-	out := newShares(job.Clients, len(job.lists))
+	out := job.newShares()
 	for client := range out {
 		mass := make([]float64, len(fine)) // 0 for superclasses without remaining examples
 		inside := make([][]float64, len(fine))
@@ -124,7 +124,7 @@ const pachinkoSeed = 12345
 func codePachinko(job *job) ([]Client, error) {
 	tree := &tree{job: job, examples: pyrand.NewPython(job.codeSeed), left: make([][]int, len(job.set.Classes)),
 		fine: map[int][]int{}}
-	all := job.join(codeLists(job.lists))
+	all := job.join(job.codeLists())
 	for _, i := range tree.examples.Sample(len(all), len(all)) {
 		tree.left[all[i].label] = append(tree.left[all[i].label], i)
 	}
@@ -148,14 +148,14 @@ func codePachinko(job *job) ([]Client, error) {
 	}
 
 	pyrand.Shuffle(pyrand.NewPython(job.seed), drawnBy)
-	out := newShares(job.Clients, len(job.lists))
+	out := job.newShares()
 	for c, own := range drawnBy {
 		for _, i := range own {
 			all[i].assign(out[c])
 		}
 	}
 
-	if l := valList(job.lists); l >= 0 { // the public code has no val list: split as train, class by class
+	if l := job.valList(); l >= 0 { // the public code has no val list: split as train, class by class
 		job.likeTrain(out, l)
 	}
 
@@ -164,7 +164,7 @@ func codePachinko(job *job) ([]Client, error) {
 
 // likeTrain splits the list of a split so that clients hold each class in proportion to their training examples of it.
 func (j *job) likeTrain(out []shares, split int) {
-	for k, index := range j.codeGroups(j.lists)[split] {
+	for k, index := range j.codeGroups()[split] {
 		share := make([]float64, len(out))
 		for c := range out {
 			for _, i := range out[c][0] {

@@ -2,6 +2,7 @@ package partition
 
 import (
 	"cmp"
+	"slices"
 
 	"promptfed/federation/configtags"
 	"promptfed/federation/data"
@@ -29,25 +30,20 @@ func (j *job) seedCode(kind Kind) (err error) {
 }
 
 // codeLists returns the numbers of the lists that the public code has: train and test, or the pool.
-func codeLists(lists []list) []int {
-	if len(lists) == 1 {
-		return []int{0}
-	}
-	return []int{0, len(lists) - 1}
-}
+func (j *job) codeLists() []int { return slices.Compact([]int{0, len(j.lists) - 1}) }
 
 // valList returns the number of the val list, or -1.
-func valList(lists []list) int {
-	if len(lists) == 3 {
+func (j *job) valList() int {
+	if len(j.lists) == 3 {
 		return 1
 	}
 	return -1
 }
 
 // codeGroups groups all lists by class, with the val list shuffled.
-func (j *job) codeGroups(lists []list) [][][]int {
-	out := byClass(lists, len(j.set.Classes))
-	if l := valList(lists); l >= 0 {
+func (j *job) codeGroups() [][][]int {
+	out := j.byClass()
+	if l := j.valList(); l >= 0 {
 		for k, index := range out[l] {
 			shuffle(index, data.NewRand(j.seed, "partition/val", k))
 		}

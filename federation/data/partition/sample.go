@@ -9,32 +9,31 @@ import (
 	"promptfed/federation/data"
 )
 
-// sample lets every client draw a share p.Share of every list, independently of the other clients. Client c's class
+// sample lets every client draw a share j.Share of every list, independently of the other clients. Client c's class
 // proportions are q ~ Dirichlet(beta). Of class k it takes q[k] of its size, or all examples of the class if there are
 // fewer; the rest comes from the classes with remaining examples, again in proportion to q. The proportions are the
 // same for all lists.
-func sample(lists []list, classes int, config Config, seed uint64) ([]shares, error) {
-	examples := 0
-	for _, l := range lists {
+func sample(j *job, seed uint64) ([]shares, error) {
+	examples, classes := 0, len(j.set.Classes)
+	for _, l := range j.lists {
 		examples += len(l.index)
 	}
 
-	if config.Share*float64(examples)*float64(config.Clients) > maxOverlap {
+	if j.Share*float64(examples)*float64(j.Clients) > maxOverlap {
 		return nil, fmt.Errorf("%d clients with %g of %d examples each need too much memory: lower partition.clients "+
-			"or partition.share", config.Clients, config.Share, examples)
+			"or partition.share", j.Clients, j.Share, examples)
 	}
 
-	grouped := byClass(lists, classes)
-	out := newShares(config.Clients, len(lists))
+	grouped, out := j.byClass(), j.newShares()
 	for c := range out {
 		rng := data.NewRand(seed, "sample", c)
-		q := dirichletOrOneHot(config.Beta, classes, rng)
-		for l := range lists {
+		q := dirichletOrOneHot(j.Beta, classes, rng)
+		for l := range j.lists {
 			have := make([]int, classes)
 			for k := range have {
 				have[k] = len(grouped[l][k])
 			}
-			size := int(math.Round(config.Share * float64(len(lists[l].index))))
+			size := int(math.Round(j.Share * float64(len(j.lists[l].index))))
 			for k, n := range quotas(q, have, size) {
 				out[c][l] = append(out[c][l], data.Pick(grouped[l][k], rng.Perm(have[k])[:n])...)
 			}

@@ -49,13 +49,13 @@ func Split(config Config, set *data.Set, shots int, seed uint64) ([]Client, erro
 	return out, nil
 }
 
-// allocator splits lists among p.Clients clients.
-type allocator func(lists []list, classes int, p Config, seed uint64) ([]shares, error)
+// allocator splits the lists of a job among its clients.
+type allocator func(j *job, seed uint64) ([]shares, error)
 
 // overall splits the whole set, whatever the domains.
 func overall(share allocator) func(*job) ([]Client, error) {
 	return func(j *job) ([]Client, error) {
-		got, err := share(j.lists, len(j.set.Classes), j.Config, j.kindSeed(0))
+		got, err := share(j, j.kindSeed(0))
 		return j.newClients(got, "", 0), err
 	}
 }
@@ -69,9 +69,7 @@ func eachDomain(share allocator) func(*job) ([]Client, error) {
 		}
 		var out []Client
 		for i, d := range job.domains {
-			q := job.Config
-			q.Clients = count[i]
-			got, err := share(job.inDomain(d), len(job.set.Classes), q, job.kindSeed(d))
+			got, err := share(job.inDomain(d, count[i]), job.kindSeed(d))
 			if err != nil {
 				return nil, fmt.Errorf("domain %s: %w", job.set.Domains[d], err)
 			}
