@@ -119,14 +119,19 @@ func InactiveTerms(m method.Method, rounds int) []string {
 	return out
 }
 
-// Notes returns what a user must know about the layers of a stack before a run.
-func Notes(m method.Method) (out []string) {
+// texts returns a text of the properties of each layer that has one, outer to inner.
+func texts(m method.Method, text func(method.Properties) string) (out []string) {
 	for l := range method.Layers(m) {
-		if note := method.PropertiesOf(l).Note; note != "" {
-			out = append(out, note)
+		if t := text(method.PropertiesOf(l)); t != "" {
+			out = append(out, t)
 		}
 	}
 	return out
+}
+
+// Notes returns what a user must know about the layers of a stack before a run.
+func Notes(m method.Method) []string {
+	return texts(m, func(p method.Properties) string { return p.Note })
 }
 
 // HidesClients reports whether a stack hides single clients: nothing measured on one client may be published, and a
@@ -166,11 +171,6 @@ func NeedsSynthetic(m method.Method) bool {
 
 // Reproduces lists the options of a method and its wrappers that make a known defect of published code again on
 // purpose, outer to inner.
-func Reproduces(m method.Method) (out []string) {
-	for l := range method.Layers(m) {
-		if option := method.PropertiesOf(l).Reproduces; option != "" {
-			out = append(out, option)
-		}
-	}
-	return out
+func Reproduces(m method.Method) []string {
+	return texts(m, func(p method.Properties) string { return p.Reproduces })
 }

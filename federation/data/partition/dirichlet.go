@@ -139,7 +139,8 @@ func codeDirichlet(job *job) ([]Client, error) {
 		return nil, err
 	}
 
-	got, err := job.cutClasses(job.Beta, maxTries(job.Clients, len(job.set.Classes)), func() *pyrand.NumPy { return job.numpy })
+	tries := maxTries(job.Clients, len(job.set.Classes))
+	got, err := job.cutClasses(job.Beta, tries, func() *pyrand.NumPy { return job.numpy })
 	if err != nil {
 		return nil, fmt.Errorf("%w: raise partition.beta, lower partition.clients or partition.min_size, or set "+
 			"partition.code to false and partition.fill", err)

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"promptfed/federation/method"
+	"promptfed/federation/methods/parts/linalg"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/nn"
 	"promptfed/runtime/tensor"
@@ -55,7 +56,5 @@ func InitLayers(seed uint64, shared tensor.Map, under string) {
 // InitUniform fills a tensor with uniform draws from within a bound.
 func InitUniform(seed uint64, name string, t *tensor.Tensor, bound float64) {
 	copy(t.Data, method.DrawUniform(seed, name, []int{1, t.Len()}).Data)
-	for i, v := range t.Data {
-		t.Data[i] = float32(float64(v) * bound)
-	}
+	linalg.Scale(t, bound)
 }

@@ -29,7 +29,7 @@ type Projection struct {
 }
 
 // Project decomposes the prompt p [T,d] and chooses what a kind (see Kinds) keeps for the ratio rho in [0,1].
-// A rank-deficient or zero p is fine. A p that is not a finite float matrix is an error.
+// A rank-deficient or zero p is fine. A p that is not finite is an error.
 func Project(p *tensor.Tensor, kind string, rho float64) (*Projection, error) {
 	if !(rho >= 0 && rho <= 1) {
 		return nil, fmt.Errorf("projection: ratio rho is %v; it must lie in [0,1]", rho)
@@ -62,13 +62,7 @@ func ProjectColumns(param *tensor.Tensor, columns func(rank int) (lo, hi int)) (
 		return nil, err
 	}
 
-	lo, hi := columns(factors.rank)
-	if lo < 0 || lo > hi || hi > factors.d {
-		return nil, fmt.Errorf("projection: columns %d to %d of the %d right singular vectors of a prompt %v", lo, hi,
-			factors.d, param.Shape)
-	}
-
-	return factors.keep(lo, hi)
+	return factors.keep(columns(factors.rank))
 }
 
 func (f *factors) keep(lo, hi int) (*Projection, error) {
@@ -158,11 +152,6 @@ func (q *Projection) Apply(x *tensor.Tensor) (*tensor.Tensor, error) {
 	projected, err := matrix("projected prompt", x)
 	if err != nil {
 		return nil, err
-	}
-
-	if projected.Cols != q.factors.d {
-		return nil, fmt.Errorf("projection: the projected prompt has shape %v, the projector width %d", x.Shape,
-			q.factors.d)
 	}
 
 	q.factors.h.times(projected, blas.NoTrans)

@@ -68,10 +68,6 @@ func TestProjectColumns(t *testing.T) {
 			}
 		}
 	}
-	for _, bad := range [][2]int{{-1, 3}, {4, 3}, {0, 12}} {
-		_, err := between(bad[0], bad[1])
-		goldentest.WantErrorOf(t, fmt.Sprint("columns ", bad), err, "[4 11]")
-	}
 }
 
 // project returns the projector of a kind, which must exist.
@@ -205,19 +201,12 @@ func TestErrors(t *testing.T) {
 		rho  float64
 		says string
 	}{
-		{nil, Code, .5, "missing"},
 		{bad, Code, .5, "row 1, column 2"}, {inf, ExactNull, .5, "row 0, column 0"},
-		{tensor.New(0, 6), Eq9, .5, "float matrix"}, {tensor.New(6), Eq9, .5, "float matrix"},
-		{tensor.OfInts([]int64{1, 2}, 1, 2), Eq9, .5, "float matrix"},
 		{lcg(3, 4, 6), "eq10", .5, "alg1, code, def1, eq9, exact-null"},
 		{lcg(3, 4, 6), Eq9, 1.5, "[0,1]"}, {lcg(3, 4, 6), Eq9, math.NaN(), "[0,1]"},
 	} {
 		_, err := Project(c.p, c.kind, c.rho)
 		goldentest.WantErrorOf(t, fmt.Sprint(c.kind, " ", c.rho), err, c.says)
-	}
-	q := project(t, lcg(3, 4, 6), Code, .5)
-	if _, err := q.Apply(lcg(3, 2, 5)); err == nil {
-		t.Error("a prompt of another width was projected")
 	}
 }
 
@@ -292,10 +281,6 @@ func TestProjectBehindByHand(t *testing.T) {
 			}
 		}
 	}
-	for _, cut := range [][2]int{{-1, 1}, {2, 1}, {0, 4}} {
-		_, err := ProjectColumns(p, fixed(cut[0], cut[1]))
-		goldentest.WantErrorOf(t, fmt.Sprint("columns ", cut), err, "of the 3 right singular vectors of a prompt")
-	}
 	q, err := ProjectColumns(tensor.Of([]float32{2, 0, 0, 0, 2, 0}, 2, 3), fixed(1, 3))
 	goldentest.NoError(t, err)
 	_, err = q.vjpOf(tensor.New(3, 3))
@@ -312,10 +297,5 @@ func TestProjectBehindByHand(t *testing.T) {
 		if err != nil || !(math.Abs(float64(dp.Data[i])-want) <= 1e-6) {
 			t.Fatalf("%v, %v", dp, err)
 		}
-	}
-	for _, bad := range []*tensor.Tensor{tensor.New(2, 0), tensor.New(0, 2), tensor.New(2), {Shape: []int{2, 2},
-		Data: make([]float32, 3)}} {
-		_, err := ProjectColumns(bad, fixed(0, 1))
-		goldentest.WantErrorOf(t, fmt.Sprint(bad.Shape), err, "it must be a float matrix")
 	}
 }

@@ -1,10 +1,14 @@
 package projection
 
 import (
+	"fmt"
 	"math"
 
 	"gonum.org/v1/gonum/blas"
 	"gonum.org/v1/gonum/blas/blas64"
+
+	"promptfed/federation/methods/parts/linalg"
+	"promptfed/runtime/tensor"
 )
 
 // reflectors is the orthogonal H = I - Yᵀ W Y [d,d] of k Householder reflectors, the rows of y [k,d], with w [k,k]
@@ -126,4 +130,35 @@ func unit(rows, d int) blas64.General {
 // norm is the Frobenius norm.
 func norm(a blas64.General) float64 {
 	return blas64.Nrm2(blas64.Vector{N: len(a.Data), Inc: 1, Data: a.Data})
+}
+
+// matrix converts a tensor of rank 2, which must be finite.
+func matrix(what string, input *tensor.Tensor) (blas64.General, error) {
+	if i := input.NonFinite(); i >= 0 {
+		return blas64.General{}, fmt.Errorf("projection: the %s %v holds %v at row %d, column %d; it must be finite",
+			what, input, input.Data[i], i/input.Shape[1], i%input.Shape[1])
+	}
+
+	return linalg.Matrix(input).RawMatrix(), nil
+}
+
+func toFloat64(dst []float64, src []float32) {
+	dst = dst[:len(src)]
+	for i, v := range src {
+		dst[i] = float64(v)
+	}
+}
+
+func toFloat32(dst []float32, src []float64) {
+	dst = dst[:len(src)]
+	for i, v := range src {
+		dst[i] = float32(v)
+	}
+}
+
+// toTensor converts a matrix without gaps between its rows.
+func toTensor(m blas64.General) *tensor.Tensor {
+	out := tensor.New(m.Rows, m.Cols)
+	toFloat32(out.Data, m.Data)
+	return out
 }
