@@ -73,12 +73,9 @@ func (c *cifarSet) open(cfg source.Config) (*data.Set, error) {
 			}
 
 			if len(train) > 0 {
-				r := &cifarReader{cifarSet: c, cfg: cfg, dir: dir, bin: layout == "binary", set: &data.Set{}}
-				s, err := r.read(train, test)
-				if err == nil {
-					s.Layout = layout + " files"
-				}
-				return s, err
+				r := &cifarReader{cifarSet: c, cfg: cfg, dir: dir, bin: layout == "binary",
+					set: &data.Set{Layout: layout + " files"}}
+				return r.read(train, test)
 			}
 		}
 	}
@@ -130,7 +127,7 @@ func (c *cifarSet) fromFolders(cfg source.Config, dir string) (*data.Set, error)
 		return nil, err
 	}
 
-	set, err := walk.Set()
+	set, err := walk.Set(folder.LayoutPaths[folder.SplitLayout])
 	if err != nil {
 		return nil, err
 	}
@@ -149,7 +146,6 @@ func (c *cifarSet) fromFolders(cfg source.Config, dir string) (*data.Set, error)
 	}
 
 	c.notes(set, dir)
-	set.Layout = folder.LayoutPaths[folder.SplitLayout]
 	return set, nil
 }
 

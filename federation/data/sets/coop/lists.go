@@ -113,19 +113,12 @@ func textureLists(_ source.Config, paths []string) (*source.Listing, error) {
 // lists CLASS/VIDEO.avi. The middle frame of a video is a .jpg in a folder with the name of the class, its words
 // separated.
 func actionLists(_ source.Config, paths []string) (*source.Listing, error) {
-	listing := &source.Listing{List: paths[2], Images: paths[0]}
-	label := map[string]int{}
-	err := numbered(paths[1], func(where string, n int, class string) error {
-		label[class] = n - 1
-		return listing.Name(where, n-1, actionName(class))
-	})
-
-	if err != nil {
-		return nil, err
-	}
-
-	return listing, classLists(listing, label, paths[1:], []string{"trainval", "test"}, func(line string) (class,
-		image string) {
+	return classLists(paths, []string{"trainval", "test"}, func(listing *source.Listing, label map[string]int) error {
+		return numbered(paths[1], func(where string, n int, class string) error {
+			label[class] = n - 1
+			return listing.Name(where, n-1, actionName(class))
+		})
+	}, func(line string) (class, image string) {
 		video, _, _ := strings.Cut(line, " ")
 		class, file := path.Split(video)
 		class = strings.TrimSuffix(class, "/")
@@ -133,22 +126,27 @@ func actionLists(_ source.Config, paths []string) (*source.Listing, error) {
 	})
 }
 
-// classLists adds the images of lists; files holds the list of classes and then one list for each split. parse returns
-// the class of a line, as a key of label, and the path of its image. If the first split is trainval, val is drawn from
-// it.
-func classLists(listing *source.Listing, label map[string]int, files, splits []string,
-	parse func(line string) (class, image string)) error {
+// classLists reads the images of lists; files holds the folder of images, the list of classes and then one list for
+// each split. classes names the classes and fills label. parse returns the class of a line, as a key of label, and the
+// path of its image. If the first split is trainval, val is drawn from it.
+func classLists(files, splits []string, classes func(listing *source.Listing, label map[string]int) error,
+	parse func(line string) (class, image string)) (*source.Listing, error) {
+	listing, label := &source.Listing{List: files[2], Images: files[0]}, map[string]int{}
+	if err := classes(listing, label); err != nil {
+		return nil, err
+	}
+
 	for i, split := range splits {
-		err := source.EachLine(files[i+1], func(where, line string) error {
+		err := source.EachLine(files[i+2], func(where, line string) error {
 			class, image := parse(line)
 			n, ok := label[class]
 			if !ok {
-				return fmt.Errorf("%s: class %q is not in %s", where, class, files[0])
+				return fmt.Errorf("%s: class %q is not in %s", where, class, files[1])
 			}
 			return listing.Add(where, source.Item{Path: image, Label: n, Split: split})
 		})
 		if err != nil {
-			return err
+			return nil, err
 		}
 	}
 
@@ -156,56 +154,43 @@ func classLists(listing *source.Listing, label map[string]int, files, splits []s
 		listing.DrawVal()
 	}
 
-	return nil
+	return listing, nil
 }
 
 // sceneLists reads the first partition of SUN397, with lines /a/abbey/IMAGE.jpg. CoOp omits the letter and reverses the
 // words of a path: /a/apse/indoor becomes "indoor apse".
 func sceneLists(_ source.Config, paths []string) (*source.Listing, error) {
-	listing := &source.Listing{List: paths[2], Images: paths[0]}
-	label := map[string]int{}
-	err := source.EachLine(paths[1], func(where, line string) error {
-		parts := strings.Split(strings.Trim(line, "/"), "/")
-		if len(parts) < 2 {
-			return fmt.Errorf("%s: expected a class such as /a/abbey", where)
-		}
-		n := len(label)
-		label[strings.Trim(line, "/")] = n
-		parts = parts[1:]
-		slices.Reverse(parts)
-		return listing.Name(where, n, strings.Join(parts, " "))
-	})
-
-	if err != nil {
-		return nil, err
-	}
-
-	return listing, classLists(listing, label, paths[1:], []string{"trainval", "test"},
-		func(line string) (class, image string) {
-			image = strings.TrimPrefix(line, "/")
-			return path.Dir(image), image
+	return classLists(paths, []string{"trainval", "test"}, func(listing *source.Listing, label map[string]int) error {
+		return source.EachLine(paths[1], func(where, line string) error {
+			parts := strings.Split(strings.Trim(line, "/"), "/")
+			if len(parts) < 2 {
+				return fmt.Errorf("%s: expected a class such as /a/abbey", where)
+			}
+			n := len(label)
+			label[strings.Trim(line, "/")] = n
+			parts = parts[1:]
+			slices.Reverse(parts)
+			return listing.Name(where, n, strings.Join(parts, " "))
 		})
+	}, func(line string) (class, image string) {
+		image = strings.TrimPrefix(line, "/")
+		return path.Dir(image), image
+	})
 }
 
 // aircraftLists reads FGVC-Aircraft: lines of variants.txt are classes, lines of the lists have an image name and a
 // class.
 func aircraftLists(_ source.Config, paths []string) (*source.Listing, error) {
-	listing := &source.Listing{List: paths[2], Images: paths[0]}
-	label := map[string]int{}
-	err := source.EachLine(paths[1], func(where, line string) error {
-		if _, ok := label[line]; ok {
-			return fmt.Errorf("%s: class %q occurs twice", where, line)
-		}
-		label[line] = len(label)
-		return listing.Name(where, label[line], line)
-	})
-
-	if err != nil {
-		return nil, err
-	}
-
-	return listing, classLists(listing, label, paths[1:], []string{"train", "val", "test"}, func(line string) (class,
-		image string) {
+	splits := []string{"train", "val", "test"}
+	return classLists(paths, splits, func(listing *source.Listing, label map[string]int) error {
+		return source.EachLine(paths[1], func(where, line string) error {
+			if _, ok := label[line]; ok {
+				return fmt.Errorf("%s: class %q occurs twice", where, line)
+			}
+			label[line] = len(label)
+			return listing.Name(where, label[line], line)
+		})
+	}, func(line string) (class, image string) {
 		name, class, _ := strings.Cut(line, " ")
 		return class, name + ".jpg"
 	})

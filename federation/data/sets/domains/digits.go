@@ -69,12 +69,7 @@ func openDigits(cfg source.Config) (*data.Set, error) {
 		}
 	}
 
-	s, err := place.finish(walk, notes...)
-	if err == nil {
-		s.Layout = "files or folders of every domain"
-	}
-
-	return s, err
+	return place.finish(walk, "files or folders of every domain", notes...)
 }
 
 func addDigits(w *source.Walk, split, domain string, s *digitSplit) {

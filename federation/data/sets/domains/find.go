@@ -160,14 +160,14 @@ func (d *domainSet) skipBroken(w *source.Walk, path string) bool {
 	return broken
 }
 
-// finish makes the set, and notes how it differs from the published one.
-func (p *domainPlace) finish(w *source.Walk, notes ...string) (*data.Set, error) {
+// finish makes the set of a layout, and notes how it differs from the published one.
+func (p *domainPlace) finish(w *source.Walk, layout string, notes ...string) (*data.Set, error) {
 	w.Found = slices.DeleteFunc(w.Found, func(f source.Found) bool { return p.skipBroken(w, f.Example.Path) })
 	if w.Order == nil {
 		w.Order = p.compareClasses
 	}
 
-	set, err := w.Set()
+	set, err := w.Set(layout)
 	if err != nil {
 		return nil, err
 	}

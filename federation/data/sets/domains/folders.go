@@ -24,12 +24,7 @@ func (p *domainPlace) fromFolders() (*data.Set, error) {
 		}
 	}
 
-	s, err := p.finish(w)
-	if err == nil {
-		s.Layout = "DOMAIN/ folders of " + p.title
-	}
-
-	return s, err
+	return p.finish(w, "DOMAIN/ folders of "+p.title)
 }
 
 // domainFolder reads one domain. Notes on its splits name the folder noted.

@@ -193,9 +193,9 @@ func (l *listed) resolve(name string) (string, fs.FileInfo) {
 }
 
 // finish orders the classes by label.
-func (l *listed) finish(notes ...string) (*data.Set, error) {
+func (l *listed) finish(layout string, notes ...string) (*data.Set, error) {
 	if l.classes == nil {
 		l.walk.Order = func(a, b string) int { return l.labels[a] - l.labels[b] }
 	}
-	return l.domainPlace.finish(l.walk, notes...)
+	return l.domainPlace.finish(l.walk, layout, notes...)
 }

@@ -124,10 +124,7 @@ func (p *domainPlace) fromLists() (set *data.Set, where string, err error) {
 			"test split; data.layout: lists-as-published keeps them", where, leaks))
 	}
 
-	if set, err = listed.finish(notes...); err == nil {
-		set.Layout = "lists in " + where
-	}
-
+	set, err = listed.finish("lists in "+where, notes...)
 	return set, where, err
 }
 
@@ -180,10 +177,7 @@ func (p *domainPlace) fromPickles() (set *data.Set, where string, err error) {
 		return nil, where, fmt.Errorf("%s does not exist, but other domains have their pickles", missing[0])
 	}
 
-	if set, err = listed.finish(); err == nil {
-		set.Layout = "pickles DOMAIN_{train,test}.pkl"
-	}
-
+	set, err = listed.finish("pickles DOMAIN_{train,test}.pkl")
 	return set, where, err
 }
 

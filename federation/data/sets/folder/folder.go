@@ -31,7 +31,7 @@ func openFolder(cfg source.Config) (*data.Set, error) {
 
 	layout := cfg.Layout
 	if layout == "auto" {
-		if layout, err = detect(walk, top); err != nil {
+		if layout, err = detect(cfg.Root, top); err != nil {
 			return nil, err
 		}
 	}
@@ -47,13 +47,7 @@ func openFolder(cfg source.Config) (*data.Set, error) {
 		return nil, err
 	}
 
-	s, err := walk.Set()
-	if err != nil {
-		return nil, err
-	}
-
-	s.Layout = LayoutPaths[layout]
-	return s, nil
+	return walk.Set(LayoutPaths[layout])
 }
 
 // level reads class folders, or domain folders that contain class folders.

@@ -25,9 +25,9 @@ var LayoutPaths = map[string]string{classesLayout: "CLASS/", domainsLayout: "DOM
 
 // detect determines the layout. Folders that hold images are classes, and folders that hold folders are splits or
 // domains, depending on their names. If two layouts are possible, it returns an error that names both.
-func detect(walk *source.Walk, top []string) (string, error) {
+func detect(root string, top []string) (string, error) {
 	splits, others := source.SplitsAmong(top)
-	nested, err := deep(walk, top)
+	nested, err := deep(top)
 	if err != nil {
 		return "", torn(err, splits, others)
 	}
@@ -35,36 +35,36 @@ func detect(walk *source.Walk, top []string) (string, error) {
 	switch {
 	case !nested && len(splits) > 0 && len(others) == 0:
 		return "", fmt.Errorf("%s: the folders %s hold images but no folders. Either they are splits whose class "+
-			"folders are missing, or they are classes with these names: then set data.layout: classes", walk.Root,
+			"folders are missing, or they are classes with these names: then set data.layout: classes", root,
 			source.FolderNames(top))
 	case !nested && (splits["val"] != nil || splits["test"] != nil): // a class may be named train
 		odd := source.FolderNames(append(splits["val"], splits["test"]...))
 		return "", fmt.Errorf("%s: %s holds images and is next to folders of classes. Either its images have no "+
-			"labels: then move it away; or it is a class with this name: then set data.layout: classes", walk.Root, odd)
+			"labels: then move it away; or it is a class with this name: then set data.layout: classes", root, odd)
 	case !nested:
 		return classesLayout, nil
 	case len(splits) == 0:
-		if err := splitsBelow(walk, top); err != nil {
+		if err := splitsBelow(top); err != nil {
 			return "", err
 		}
 		return domainsLayout, nil
 	case len(others) > 0:
 		return "", fmt.Errorf("%s: some folders are named like splits (%s), others are not (%s). Either the set has "+
-			"splits: then move %s away; or all are domains: then set data.layout: domains", walk.Root,
+			"splits: then move %s away; or all are domains: then set data.layout: domains", root,
 			source.FolderNames(flat(splits)), source.FolderNames(others), source.FolderNames(others))
 	}
 
 	for _, split := range []string{"train", "val", "test"} {
 		if same := splits[split]; len(same) > 1 {
 			return "", fmt.Errorf("%s: the folders %s all name the %s split. Either they are parts of one split: "+
-				"then join them in one folder; or they are domains: then set data.layout: domains", walk.Root,
+				"then join them in one folder; or they are domains: then set data.layout: domains", root,
 				source.FolderNames(same), split)
 		}
 	}
 
 	if splits["train"] == nil {
 		return "", fmt.Errorf("%s: all folders are named like splits (%s), but none of them is for training. Either "+
-			"a folder train is missing, or they are domains: then set data.layout: domains", walk.Root,
+			"a folder train is missing, or they are domains: then set data.layout: domains", root,
 			source.FolderNames(top))
 	}
 
@@ -80,15 +80,15 @@ func detect(walk *source.Walk, top []string) (string, error) {
 		inner = append(inner, sub...)
 	}
 
-	if domains, err := deep(walk, inner); err != nil || !domains {
+	if domains, err := deep(inner); err != nil || !domains {
 		return SplitLayout, err
 	}
 
-	return splitDomainsLayout, splitsBelow(walk, inner)
+	return splitDomainsLayout, splitsBelow(inner)
 }
 
 // splitsBelow returns an error if there are folders of splits inside domains.
-func splitsBelow(w *source.Walk, dirs []string) error {
+func splitsBelow(dirs []string) error {
 	for _, d := range dirs {
 		sub, err := source.Folders(d)
 		if err != nil {
@@ -141,7 +141,7 @@ func (m mixed) Error() string {
 }
 
 // deep reports whether the folders hold folders. It is an error if only some of them do.
-func deep(w *source.Walk, dirs []string) (bool, error) {
+func deep(dirs []string) (bool, error) {
 	with, without := "", ""
 	for _, dir := range dirs {
 		sub, err := source.Folders(dir)

@@ -31,7 +31,10 @@ var listColumns = map[string]string{"path": "path", "file": "path", "filename": 
 	"split": "split", "partition": "split"}
 
 // entry is one line of a list.
-type entry struct{ path, label, class, domain, split string }
+type entry struct {
+	path, label, class, domain, split string
+	where                             string // such as `line 3`
+}
 
 func (e *entry) set(column, value string) {
 	if to := map[string]*string{"path": &e.path, "label": &e.label, "class": &e.class, "domain": &e.domain,
@@ -113,7 +116,6 @@ func listFile(root string) (string, error) {
 // listing collects and checks the entries of a list.
 type listing struct {
 	entries []entry
-	lines   []int
 	classes source.Spelling
 	domains source.Spelling
 }
@@ -149,14 +151,14 @@ func (l *listing) add(line int, entry entry) error {
 		l.classes, l.domains = source.Spelling{}, source.Spelling{}
 	}
 
-	where := fmt.Sprintf("line %d", line)
-	if err := cmp.Or(l.classes.Check("class", where, entry.label), l.domains.Check("domain", where,
+	entry.where = fmt.Sprintf("line %d", line)
+	if err := cmp.Or(l.classes.Check("class", entry.where, entry.label), l.domains.Check("domain", entry.where,
 		entry.domain)); err != nil {
 		return err
 	}
 
 	entry.label = strings.ReplaceAll(entry.label, "_", " ")
-	l.entries, l.lines = append(l.entries, entry), append(l.lines, line)
+	l.entries = append(l.entries, entry)
 	return nil
 }
 
@@ -187,17 +189,16 @@ func (l *listing) images() (*source.Listing, error) {
 		at[d] = i
 	}
 
-	for i, e := range l.entries {
-		where := fmt.Sprintf("line %d", l.lines[i])
+	for _, e := range l.entries {
 		name := e.class
 		if name == "" {
 			name = e.label
 		} else if !whole {
 			return nil, fmt.Errorf("%s: label %q and class %q are both names: expected numbers in label where there "+
-				"is a class", where, e.label, e.class)
+				"is a class", e.where, e.label, e.class)
 		}
 		it := source.Item{Path: filepath.ToSlash(e.path), Label: labels[e.label], Domain: at[e.domain], Split: e.split}
-		if err := out.AddNamed(where, name, it); err != nil {
+		if err := out.AddNamed(e.where, name, it); err != nil {
 			return nil, err
 		}
 	}

@@ -129,7 +129,7 @@ func TestWalk(t *testing.T) {
 	}
 	w := &Walk{Root: root}
 	goldentest.NoError(t, w.Classes("train", "", at("d/big_cat")))
-	if _, err := w.Set(); err == nil || !strings.Contains(err.Error(), "0.png is empty; ") ||
+	if _, err := w.Set(""); err == nil || !strings.Contains(err.Error(), "0.png is empty; ") ||
 		!strings.HasSuffix(err.Error(), "sub is a folder inside a class folder: remove or repair these 4 files, or "+
 			"set data.corrupt: skip") {
 		t.Error(err)
@@ -163,13 +163,13 @@ func TestWalk(t *testing.T) {
 		!strings.HasSuffix(err.Error(), "are the same class except for case or underscores: keep one") {
 		t.Error(err)
 	}
-	if _, err := w.Set(); err == nil || !strings.Contains(err.Error(),
+	if _, err := w.Set(""); err == nil || !strings.Contains(err.Error(),
 		`class "big cat" has no training images: expected a folder of that name under train`) {
 		t.Error(err)
 	}
 	w = &Walk{Root: root, Order: func(a, b string) int { return -strings.Compare(a, b) }}
 	goldentest.NoError(t, w.Classes("train", "x", at("e/Dog", "e/big cat")))
-	s, err := w.Set()
+	s, err := w.Set("")
 	if err != nil || !slices.Equal(s.Classes, []string{"big cat", "Dog"}) ||
 		!slices.Equal(s.Domains, []string{"x"}) || len(s.Train) != 2 ||
 		s.Train[0].Label != 1 || s.Train[1].Label != 0 {
@@ -191,7 +191,7 @@ func TestHeldOutImages(t *testing.T) {
 	}{{true, "b/8.png b/9.png"}, {false, "a/4.png b/9.png"}} {
 		w := &Walk{Root: root, ByDomain: c.byDomain}
 		goldentest.NoError(t, w.Classes("", "", []string{filepath.Join(root, "a"), filepath.Join(root, "b")}))
-		s, err := w.Set()
+		s, err := w.Set("")
 		if err != nil || s.Domains != nil {
 			t.Fatal(s, err)
 		}

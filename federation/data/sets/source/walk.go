@@ -158,13 +158,12 @@ func (w *Walk) Images(dir string) ([]data.Example, error) {
 			reason = "is empty"
 		}
 
-		if reason != "" && w.Skip {
-			w.Skipped = append(w.Skipped, data.Skipped{Name: path, Reason: reason})
-			continue
-		}
-
 		if reason != "" {
-			w.refused = append(w.refused, data.Skipped{Name: path, Reason: reason})
+			to := (*[]data.Skipped)(&w.refused)
+			if w.Skip {
+				to = &w.Skipped
+			}
+			*to = append(*to, data.Skipped{Name: path, Reason: reason})
 			continue
 		}
 
@@ -247,13 +246,14 @@ func (w *Walk) Classes(split, domain string, dirs []string) error {
 	return nil
 }
 
-// Set makes a set of the found images. Without split folders, HoldOut or HoldOutInDomain makes the splits.
-func (w *Walk) Set() (*data.Set, error) {
+// Set makes a set of the found images, which layout describes. Without split folders, HoldOut or HoldOutInDomain makes
+// the splits.
+func (w *Walk) Set(layout string) (*data.Set, error) {
 	if err := w.Usable(); err != nil {
 		return nil, err
 	}
 
-	set := &data.Set{Skipped: w.Skipped, Notes: w.Notes}
+	set := &data.Set{Layout: layout, Skipped: w.Skipped, Notes: w.Notes}
 	names := map[string]string{} // by lower case
 	domains := map[string]bool{}
 	train := map[string]bool{}
