@@ -49,6 +49,12 @@ type DelayedTerm struct {
 // Describer is a layer that declares properties, its own without those of the layers inside it.
 type Describer interface{ Properties() Properties }
 
+// MeanInside is embedded in a wrapper that leaves the mean to the layers inside.
+type MeanInside struct{}
+
+// Properties says so.
+func (MeanInside) Properties() Properties { return Properties{Mean: InnerWeights} }
+
 // PropertiesOf returns the properties of a layer, without those of the layers inside it.
 func PropertiesOf(m Method) Properties {
 	if s, ok := m.(Describer); ok {

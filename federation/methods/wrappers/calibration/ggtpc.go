@@ -48,6 +48,8 @@ import (
 //     own features.
 type GGTPC struct {
 	method.Method
+	method.MeanInside // the statistic is no part of the mean
+
 	Stats       string  `config:"stats" in:"packed|lowrank" help:"form in which covariances are sent"`
 	Rank        int     `config:"rank" in:"1..hidden" help:"with stats: lowrank, most factors per class"`
 	MinCount    int     `config:"min_count" in:"1..steps" help:"a client reports only classes with as many examples"`
@@ -65,9 +67,6 @@ var ggtpcDef = layer.Def{Name: "ggtpc", Title: "GGTPC",
 	Suits: layer.RequireLearned("changes the training examples"),
 	Default: GGTPC{Stats: "packed", Rank: 128, MinCount: 3, Share: 0.8, Axes: 128, Estimate: "once", Strength: 1,
 		Renormalise: true, Sampling: "sample"}}
-
-// Properties leaves the mean to the layers inside; the statistic is no part of the mean.
-func (GGTPC) Properties() method.Properties { return method.Properties{Mean: method.InnerWeights} }
 
 // Names of what the server sends and a client keeps.
 const (

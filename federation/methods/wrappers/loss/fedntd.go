@@ -18,6 +18,8 @@ import (
 // of the round.
 type FedNTD struct {
 	method.Method
+	method.MeanInside // the teacher is what the server sends anyhow
+
 	Beta float64 `config:"beta" in:"0.." help:"weight of the distillation; 0 removes it"`
 	Tau  float64 `config:"tau" in:"1e-6.." help:"temperature of both distributions that are compared"`
 }
@@ -27,9 +29,6 @@ var fedNTDDef = layer.Def{Name: "fedntd", Title: "FedNTD",
 		"Learning, NeurIPS 2022",
 	Suits:   layer.RequireLearned("distils the received model into the learned one"),
 	Default: FedNTD{Beta: 1, Tau: 1}}
-
-// Properties leaves the mean to the layers inside: the teacher is what the server sends anyhow.
-func (FedNTD) Properties() method.Properties { return method.Properties{Mean: method.InnerWeights} }
 
 // Loss adds the distillation over an example's other classes, averaged over the batch (eq. 3-5). Base methods whose
 // scores read nothing shared (CoOp, FedPHA) are refused: the teacher would be the client itself.

@@ -23,6 +23,8 @@ import (
 // centred.
 type MOON struct {
 	method.Method
+	method.MeanInside // the term compares models that the client has
+
 	Mu  float64 `config:"mu" in:"0.." help:"weight of the contrastive term; 0 removes it"`
 	Tau float64 `config:"tau" in:"1e-6.." help:"temperature of the contrastive term"`
 
@@ -33,9 +35,6 @@ var moonDef = layer.Def{Name: "moon", Title: "MOON",
 	Paper:   "Li et al., Model-Contrastive Federated Learning, CVPR 2021",
 	Suits:   layer.RequireShared,
 	Default: MOON{Mu: 1, Tau: 0.5, Centre: true}}
-
-// Properties leaves the mean to the layers inside: the term compares models that the client has.
-func (MOON) Properties() method.Properties { return method.Properties{Mean: method.InnerWeights} }
 
 // Loss adds the contrastive term to the loss inside (eq. 3); z_g and z_p are constants. Before a client's first round
 // z_p is z_g, and the term is mu log 2.

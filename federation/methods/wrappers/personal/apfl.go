@@ -26,6 +26,8 @@ import (
 // Names: apfl/NAME, private parameters; apfl/a [1], which a client keeps where it changes.
 type APFL struct {
 	method.Method
+	method.MeanInside // the layers inside see w alone
+
 	Alpha   float64 `config:"alpha" in:"0..1" help:"a, weight of the client's own model in the mix"`
 	AlphaLR float64 `config:"alpha_lr" in:"0.." help:"learning rate of a; 0 keeps it constant"`
 }
@@ -34,9 +36,6 @@ var apflDef = layer.Def{Name: "apfl", Title: "APFL",
 	Paper:   "Deng et al., Adaptive Personalized Federated Learning, arXiv 2003.13461",
 	Suits:   allShared,
 	Default: APFL{Alpha: 0.5}}
-
-// Properties leaves the mean to the layers inside, which see w alone.
-func (APFL) Properties() method.Properties { return method.Properties{Mean: method.InnerWeights} }
 
 // View is personal: clients are tested with their mixes m.
 func (APFL) View() method.View { return method.PersonalView }

@@ -22,6 +22,8 @@ import (
 // Names: ditto/NAME, private parameters.
 type Ditto struct {
 	method.Method
+	method.MeanInside // the layers inside see w alone
+
 	Lambda float64 `config:"lambda" in:"0.." help:"strength of the pull of the client's own model to the server's"`
 }
 
@@ -29,9 +31,6 @@ var dittoDef = layer.Def{Name: "ditto", Title: "Ditto",
 	Paper:   "Li et al., Ditto: Fair and Robust Federated Learning Through Personalization, ICML 2021",
 	Suits:   allShared,
 	Default: Ditto{Lambda: 0.1}}
-
-// Properties leaves the mean to the layers inside, which see w alone.
-func (Ditto) Properties() method.Properties { return method.Properties{Mean: method.InnerWeights} }
 
 // View is personal: the global evaluation is of w, the personal one of v.
 func (Ditto) View() method.View { return method.PersonalView }

@@ -12,6 +12,8 @@ import (
 // couple of maple. A client is tested with the average of the others and its own.
 type FedPer struct {
 	method.Method
+	method.MeanInside // of fewer parameters
+
 	Private []string `config:"private"`
 }
 
@@ -27,6 +29,3 @@ var allAveraged = FedPer{Private: []string{"none"}}
 var fedPerDef = layer.Def{Name: "fedper", Title: "FedPer",
 	Paper:   "Arivazhagan et al., Federated Learning with Personalization Layers, arXiv 1912.00818",
 	Default: allAveraged}
-
-// Properties leaves the mean, now of fewer parameters, to the base method.
-func (FedPer) Properties() method.Properties { return method.Properties{Mean: method.InnerWeights} }

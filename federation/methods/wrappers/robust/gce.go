@@ -15,6 +15,8 @@ import (
 // eq. 6, with q 0.7 as there.
 type GCE struct {
 	method.Method
+	method.MeanInside // only the clients' loss is another
+
 	Q float64 `config:"q" in:"0..1" help:"q of the loss (1 - p^q)/q: 1 is 1-p, 0 keeps cross entropy"`
 }
 
@@ -23,9 +25,6 @@ var gceDef = layer.Def{Name: "gce", Title: "generalised cross entropy",
 		"NeurIPS 2018",
 	Suits:   layer.RequireLearned("changes the loss"),
 	Default: GCE{Q: 0.7}}
-
-// Properties leaves the mean to the layers inside: only the clients' loss is another.
-func (GCE) Properties() method.Properties { return method.Properties{Mean: method.InnerWeights} }
 
 // Loss replaces every cross entropy of the layers inside that they take from method.Scope (eq. 6), and keeps its name
 // in the list of terms. Layers that take none from there, and losses of a sigmoid, fail the graph.

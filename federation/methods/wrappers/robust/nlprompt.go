@@ -30,6 +30,8 @@ import (
 // default of the code: all.
 type NLPrompt struct {
 	method.Method
+	method.MeanInside // the division into clean and wrong labels stays on the client
+
 	Eps    float64 `config:"eps" in:"1e-6.." help:"weight of the entropy in the optimal transport"`
 	Iters  int     `config:"iters" in:"1..steps" help:"largest number of Sinkhorn iterations"`
 	Masses string  `config:"masses" in:"uniform|labels|owned" help:"class masses"`
@@ -39,9 +41,6 @@ var nlPromptDef = layer.Def{Name: "nlprompt", Title: "NLPrompt",
 	Paper:   "Pan et al., NLPrompt: Noise-Label Prompt Learning for Vision-Language Models, CVPR 2025",
 	Suits:   layer.RequireLearned("changes the loss"),
 	Default: NLPrompt{Eps: 0.01, Iters: 1000, Masses: "uniform"}}
-
-// Properties leaves the mean to the layers inside: the division into clean and wrong labels stays on the client.
-func (NLPrompt) Properties() method.Properties { return method.Properties{Mean: method.InnerWeights} }
 
 // cleanInput [B] is 1 for clean images; draw/clean is an input of GGTPC.
 var cleanInput = method.Input{Kind: method.DrawInput, Name: "trusted"}
