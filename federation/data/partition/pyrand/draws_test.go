@@ -164,12 +164,6 @@ func TestEdges(t *testing.T) {
 	_, err := NewNumPy(1 << 32)
 	goldentest.WantErrorOf(t, "seed 2^32", err, "4294967295")
 	n, _ := NewNumPy(1)
-	if x := n.Gamma(0); x != 0 {
-		t.Errorf("Gamma(0) = %v", x)
-	}
-	if x := n.Gamma(-1); !math.IsNaN(x) {
-		t.Errorf("Gamma(-1) = %v", x)
-	}
 	// Below 1e-5 every draw u^(1/shape) underflows (u would have to be above 0.993), and NumPy returns 0/0 too.
 	for _, x := range n.Dirichlet(1e-9, 5) {
 		if !math.IsNaN(x) {

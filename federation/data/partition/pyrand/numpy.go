@@ -87,15 +87,10 @@ func (n *NumPy) Gauss() float64 {
 // Exponential is standard_exponential().
 func (n *NumPy) Exponential() float64 { return -log(1 - n.Float64()) }
 
-// Gamma is standard_gamma(shape). Shape 0 returns 0; a shape below 1 uses rejection from a power and an exponential
-// (Ahrens and Dieter 1974, as in NumPy), a shape above 1 the method of Marsaglia and Tsang (2000). A negative shape or
-// NaN returns NaN; NumPy refuses both.
+// Gamma is standard_gamma(shape) of a shape above 0: below 1 by rejection from a power and an exponential (Ahrens and
+// Dieter 1974, as in NumPy), above 1 by the method of Marsaglia and Tsang (2000).
 func (n *NumPy) Gamma(shape float64) float64 {
 	switch {
-	case !(shape >= 0):
-		return math.NaN()
-	case shape == 0:
-		return 0
 	case shape == 1:
 		return n.Exponential()
 	case shape < 1:
