@@ -173,19 +173,15 @@ func untransposed(op *graph.Op, in []graph.Node, apply func([]graph.Node) ([]gra
 func (b *Box) Prove(dir string, run Runner, f TwoForms, input string) error {
 	x, _ := f.Got.Graph().InputNamed(input)
 	dx, err := grad.Of(f.Got.Sum(), x)
-	var failed error // of the session, which says nothing about the file
 	if err == nil {
 		var out tensor.Map
-		out, err = f.Compare(dir, func(m *onnx.ModelProto, dir string, in tensor.Map) (out tensor.Map, err error) {
-			out, failed = run(m, dir, in)
-			return out, failed
-		}, graph.Output{Name: "gradient", Node: dx[0]})
+		out, err = f.Compare(dir, run, graph.Output{Name: "gradient", Node: dx[0]})
 		if err == nil && out["gradient"].NonFinite() >= 0 {
 			err = errors.New("its gradient has elements that are not numbers")
 		}
 	}
 
-	if failed != nil {
+	if failed, ok := errors.AsType[RunError](err); ok {
 		return fmt.Errorf("%s: %w", b.name, failed)
 	}
 
@@ -246,6 +242,11 @@ func Noise(shape ...int) *tensor.Tensor {
 // Runner runs a model whose weights are files in dir.
 type Runner func(m *onnx.ModelProto, dir string, in tensor.Map) (tensor.Map, error)
 
+// RunError is the error of a Runner, which says nothing about the model.
+type RunError struct{ error }
+
+func (e RunError) Unwrap() error { return e.error }
+
 // TwoForms holds two features of the same inputs, which should be equal.
 type TwoForms struct {
 	Got, Want graph.Node
@@ -262,7 +263,7 @@ func (f TwoForms) Compare(dir string, run Runner, others ...graph.Output) (tenso
 
 	out, err := run(m, dir, f.In)
 	if err != nil {
-		return nil, err
+		return nil, RunError{err}
 	}
 
 	return out, SameFeatures(out["got"], out["want"])

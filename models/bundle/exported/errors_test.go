@@ -73,6 +73,7 @@ func TestConfigErrors(t *testing.T) {
 
 // TestConfigPreprocessing: files of the folder take precedence over OpenAI's values, and bundle.json over both.
 func TestConfigPreprocessing(t *testing.T) {
+	mayRun(t)
 	dir := copyTower(t, "hf-half", `{}`)
 	check := func(mean, std float32, notes int) {
 		t.Helper()

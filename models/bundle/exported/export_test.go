@@ -18,7 +18,7 @@ func StreamOnly(b *bundle.Bundle, run bundle.Runner) (blocks int, err error) {
 // MatchForTest looks for a text tower and for an image tower before each output, and builds those that it finds.
 func MatchForTest(f *graph.File) (found int) {
 	for _, o := range f.Outputs {
-		for _, n := range append(f.Inputs(), gathers(f)...) {
+		for _, n := range append(f.Inputs(), Gathers(f)...) {
 			for _, prefix := range []string{"", "visual."} {
 				m := newMatcher(".", prefix, o.Node, n)
 				err := m.match(o.Node, "ln_final", "text_projection", "text_projection.weight",
@@ -43,8 +43,8 @@ func MatchForTest(f *graph.File) (found int) {
 	return found
 }
 
-// gathers returns values that prompts could replace.
-func gathers(f *graph.File) (out []graph.Node) {
+// Gathers returns values that prompts could replace.
+func Gathers(f *graph.File) (out []graph.Node) {
 	for _, o := range f.Outputs {
 		for _, op := range graph.Reachable(o.Node) {
 			if op.Kind == "Gather" && op.Out[0].Rank() == 3 {

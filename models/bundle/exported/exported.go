@@ -14,8 +14,8 @@ import (
 	"promptfed/runtime/graph"
 )
 
-// Format returns the format of this package (bundle.RegisterFormat). With run, a batch that the export fixed is opened,
-// and the features are compared with those of the export; without run, it stays fixed.
+// Format returns the format of this package (bundle.RegisterFormat). A batch that the export fixed is opened if run
+// shows that features stay the same.
 func Format(run bundle.Runner) bundle.Format {
 	return bundle.Format{NameOf: nameOf, Parts: true,
 		Open: func(s bundle.Spec) (*bundle.Bundle, error) { return open(s, run) }}
@@ -27,11 +27,12 @@ type model struct {
 	config config
 	text   *textTower
 	image  *imageTower
-	run    bundle.Runner // may be nil
-	files  []string      // relative to the folder, sorted
+	run    bundle.Runner
+	files  []string // relative to the folder, sorted
 	found  []bundle.Finding
 	digest func() string
 
+	unmeasured        string // the note of a text tower that could not be run, which says nothing about the files
 	said              said
 	read              []string // files besides the graphs, relative to the folder
 	imageDir, textDir string   // folders in which each tower's files are searched, relative to the folder
@@ -106,8 +107,12 @@ func open(spec bundle.Spec, run bundle.Runner) (*bundle.Bundle, error) {
 		return nil, err
 	}
 
-	model.recognise(run)
-	if err := model.proveBoxes(run); err != nil {
+	err = model.recognise(run)
+	if err == nil {
+		err = model.proveBoxes(run)
+	}
+
+	if err != nil {
 		return nil, fmt.Errorf("bundle %s: %w", backbone.Name, err)
 	}
 

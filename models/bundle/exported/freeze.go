@@ -81,8 +81,12 @@ func (m *model) settled() config {
 	config.Name, config.Architecture, config.Source = b.Name, b.Architecture, b.Source
 	config.TextWidth, config.EmbedDim, config.ImageSize, config.Context = b.Text.Width, b.Text.EmbedDim, b.Vision.Image,
 		b.Text.Context
-	config.LogitScale, config.LogitBias, config.LogScale, config.Notes, config.Files = b.LogitScale, b.LogitBias, nil,
-		b.Notes, map[string]bundle.File{}
+	config.LogitScale, config.LogitBias, config.LogScale, config.Files = b.LogitScale, b.LogitBias, nil,
+		map[string]bundle.File{}
+	config.Notes = slices.DeleteFunc(slices.Clone(b.Notes), func(note string) bool {
+		return note != "" && note == m.unmeasured
+	})
+
 	config.Preprocess, _ = json.Marshal(b.Preprocess)
 	config.Model, config.Variant, config.TokenizerFile = "", "", b.Vocabulary
 	if b.Texts != (tokenizer.TextCleaning{}) {
@@ -92,11 +96,11 @@ func (m *model) settled() config {
 	config.Image = imageConfig{File: imageTower.name, Input: imageTower.input.Name(),
 		Output:  nameIn(imageTower.file, imageTower.output),
 		Patches: nameIn(imageTower.file, imageTower.patches)}
-	causal, name := textTower.causal, func(n graph.Node) string { return nameIn(textTower.file, n) }
+	name := func(n graph.Node) string { return nameIn(textTower.file, n) }
 	config.Text = textConfig{File: textTower.name, Embeddings: name(textTower.embeddings), IDs: name(textTower.ids),
 		EOT:  name(textTower.eot),
 		Mask: name(textTower.mask), Positions: name(textTower.positions), Output: name(textTower.output),
-		Causal: &causal}
+		Causal: textTower.causal}
 
 	if textTower.embeddings.OK() && textTower.table.file != "" {
 		config.Tokens = &tokenTable{File: textTower.table.file, Offset: textTower.table.offset,

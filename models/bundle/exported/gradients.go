@@ -14,7 +14,7 @@ func (m *model) proveBoxes(run bundle.Runner) error {
 	i, textTower := *m.image, *m.text
 	i.box, i.batch = nil, staticAxis(i.input, 0)
 	textTower.box, textTower.batch = nil, staticAxis(textTower.inputs()[0], 0)
-	if b := m.image.box; b != nil && run != nil {
+	if b := m.image.box; b != nil {
 		f, err := i.bothForms(m.image, max(2, i.batch))
 		if err == nil {
 			err = b.Prove(m.bundle.Dir, run, f, bundle.PixelsInput)
@@ -24,7 +24,7 @@ func (m *model) proveBoxes(run bundle.Runner) error {
 		}
 	}
 
-	if b := m.text.box; b != nil && run != nil {
+	if b := m.text.box; b != nil {
 		f, err := textTower.bothForms(m.text, max(2, textTower.batch))
 		if err == nil {
 			err = b.Prove(m.bundle.Dir, run, f, bundle.EmbeddingsInput)

@@ -2,26 +2,23 @@ package exported
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 
 	"promptfed/models/bundle"
 	"promptfed/models/clip"
 	"promptfed/runtime/graph"
+	"promptfed/runtime/tensor"
 )
 
 // try returns the shape of the features of sequences with a given length, or the error if the tower does not accept
 // them.
 func (t *textTower) try(length int) (graph.Shape, error) {
-	g, n := graph.New(), max(t.batch, 2)
-	tokens, read := make([][]int, n), make([]int, n)
-	for i := range tokens {
-		tokens[i], read[i] = make([]int, length), length-1
-	}
-
-	emb := g.Input(bundle.EmbeddingsInput, graph.Float, graph.Static(n, length, t.table.width))
-	features := t.build(g, emb, tokens, read)
-	if err := g.Err(); err != nil {
+	n := max(t.batch, 2)
+	texts := t.texts(n, length)
+	features := t.features(texts, slices.Repeat([]int{length - 1}, n))
+	if err := texts.Graph().Err(); err != nil {
 		return nil, err
 	}
 
@@ -34,8 +31,8 @@ func (t *textTower) try(length int) (graph.Shape, error) {
 	return features.Shape(), nil
 }
 
-// measure determines the context length, the size of the features, and whether shorter sequences are possible. hint is
-// the context length if the graph does not determine it; said reports whether bundle.json contains it.
+// measure determines the context length and the size of the features. hint is the context length if the graph does not
+// determine it; said reports whether bundle.json contains it.
 func (t *textTower) measure(hint int, said bool) error {
 	t.context = t.length
 	if t.context == 0 && said {
@@ -66,10 +63,70 @@ func (t *textTower) measure(hint int, said bool) error {
 		return fmt.Errorf("features of size %d", t.embedDim)
 	}
 
-	if t.length == 0 && t.causal && t.context > 3 {
-		_, err1 := t.try(t.context - 1)
-		_, err2 := t.try(3)
-		t.short = err1 == nil && err2 == nil
+	return nil
+}
+
+// texts adds the input EmbeddingsInput to a new graph: the embeddings of n texts of some length.
+func (t *textTower) texts(n, length int) graph.Node {
+	return graph.New().Input(bundle.EmbeddingsInput, graph.Float, graph.Static(n, length, t.table.width))
+}
+
+// features adds the tower to the graph of texts, which end at the positions in read, and returns their features.
+func (t *textTower) features(texts graph.Node, read []int) graph.Node {
+	tokens := make([][]int, len(read))
+	for i := range tokens {
+		tokens[i] = make([]int, texts.Dim(1))
+	}
+	return t.build(texts.Graph(), texts, tokens, read)
+}
+
+// maxNoise limits the length of the texts of noise: more tokens say no more, and their attention may take gigabytes.
+const maxNoise = 64
+
+// findExtent determines whether texts may be cut off after the end token of the longest one. It runs a tower that is
+// not recognised as CLIP's on texts of noise, and on the same texts without what follows their last end token.
+func (m *model) findExtent(run bundle.Runner) error {
+	tower, said := m.text, m.text.causal
+	if tower.length > 0 || tower.context <= 3 || said != nil && !*said {
+		return nil
+	}
+
+	longest := min(tower.context, maxNoise)
+	texts := tower.texts(2, longest)
+	var whole, cut []graph.Node
+	for _, length := range []int{3, longest - 1} {
+		read := []int{length - 1, length - 2}
+		whole = append(whole, tower.features(texts, read))
+		cut = append(cut, tower.features(texts.Slice(1, 0, length), read))
+	}
+
+	forms := bundle.TwoForms{Got: graph.Concat(0, cut...), Want: graph.Concat(0, whole...),
+		In: tensor.Map{bundle.EmbeddingsInput: bundle.Noise(2, longest, tower.table.width)}}
+	if texts.Graph().Err() != nil {
+		return nil // it accepts no shorter texts
+	}
+
+	var err error
+	if tower.shared == nil {
+		_, err = forms.Compare(m.bundle.Dir, run)
+	}
+
+	_, unknown := errors.AsType[bundle.RunError](err)
+	note := tower.name + " computes every text at the full context, because "
+	switch {
+	case err == nil || unknown && said != nil:
+		tower.causal, tower.short = new(true), true
+	case said != nil:
+		return fmt.Errorf("%s: what follows the end token of a text changes its features (%w): remove \"causal\": "+
+			"true from \"text\" in %s", tower.name, err, bundle.ManifestFile)
+	case unknown:
+		m.unmeasured = fmt.Sprintf("%sit could not be measured whether what follows the end token changes the "+
+			"features (%v): write \"text\": {\"causal\": true} in %s if it does not", note, err, bundle.ManifestFile)
+		m.bundle.Notes = append(m.bundle.Notes, m.unmeasured)
+	default:
+		tower.causal = new(false)
+		m.bundle.Notes = append(m.bundle.Notes, fmt.Sprintf("%swhat follows the end token changes the features (%v)",
+			note, err))
 	}
 
 	return nil

@@ -314,7 +314,7 @@ const (
 // returns the features of both.
 func searchOpening(n int, dir string, run bundle.Runner,
 	build func(*opening) (bundle.TwoForms, error)) (*opening, error) {
-	if run == nil || n > maxOpened {
+	if n > maxOpened {
 		return nil, errors.New("it was not tried")
 	}
 
@@ -402,15 +402,12 @@ func (t *textTower) opened(o *opening) (bundle.TwoForms, error) {
 }
 
 func (t *textTower) bothForms(other *textTower, rows int) (forms bundle.TwoForms, err error) {
-	g := graph.New()
-	emb := g.Input(bundle.EmbeddingsInput, graph.Float, graph.Static(rows, t.context, t.table.width))
-	tokens, read := make([][]int, rows), make([]int, rows)
-	for i := range tokens {
-		tokens[i] = make([]int, t.context)
+	texts, read := t.texts(rows, t.context), make([]int, rows)
+	for i := range read {
 		read[i] = min(t.context-1, 2+i%max(1, t.context-2))
 	}
 
-	forms.Want, forms.Got = t.build(g, emb, tokens, read), other.build(g, emb, tokens, read)
+	forms.Want, forms.Got = t.features(texts, read), other.features(texts, read)
 	forms.In = tensor.Map{bundle.EmbeddingsInput: bundle.Noise(rows, t.context, t.table.width)}
-	return forms, g.Err()
+	return forms, texts.Graph().Err()
 }

@@ -1,7 +1,6 @@
 package exported
 
 import (
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -139,31 +138,42 @@ func (m *model) recogniseText(run bundle.Runner) (*recognised, error) {
 		return nil, err
 	case matcher.width != textTower.table.width || matcher.embedDim != textTower.embedDim:
 		return nil, fmt.Errorf("width %d, features of size %d", matcher.width, matcher.embedDim)
-	case run == nil:
-		return nil, errors.New("it was not compared")
 	}
 
 	return shared, m.prove(shared, run)
 }
 
 // recognise looks for CLIP's transformers in both towers.
-func (m *model) recognise(run bundle.Runner) {
-	if t := m.text; t.box != nil {
+func (m *model) recognise(run bundle.Runner) error {
+	t := m.text
+	var other error // why the text tower is not CLIP's
+	if t.box == nil {
+		var r *recognised
+		if r, other = m.recogniseText(run); other == nil {
+			t.shared, t.batch, m.bundle.Text = r, 0, r.TextArch
+		}
+	}
+
+	if err := m.findExtent(run); err != nil {
+		return err
+	}
+
+	switch {
+	case t.box != nil:
 		m.decided("text form", "plain, with the gradient in %s", t.box.Name())
-	} else if r, err := m.recogniseText(run); err == nil {
-		t.shared, t.batch, m.bundle.Text = r, 0, r.TextArch
+	case t.shared != nil:
 		m.decided("text form", "CLIP's transformer of %d blocks, recognised and compared on random prompts: classes "+
-			"share the computation of their common prefix, and blocks accept prompts", r.Layers)
-	} else {
+			"share the computation of their common prefix, and blocks accept prompts", t.shared.Layers)
+	default:
 		const prompt, name = 16, 5
 		m.decided("text form", "plain (%v): with %d prompt tokens a step costs about %d times that of a recognised or "+
-			"converted tower", err, prompt, (t.extent(1+prompt+name)+name/2)/name)
+			"converted tower", other, prompt, (t.extent(1+prompt+name)+name/2)/name)
 	}
 
 	imageTower := m.image
 	if imageTower.box != nil {
 		m.decided("image prompts", "of pixels only, with the gradient in %s", imageTower.box.Name())
-		return
+		return nil
 	}
 
 	var err error
@@ -171,19 +181,20 @@ func (m *model) recognise(run bundle.Runner) {
 		m.bundle.Vision = imageTower.vit.VisionArch
 		m.decided("image prompts", "CLIP's vision transformer of %d blocks was found: prompt tokens, after a "+
 			"comparison of both forms", m.bundle.Vision.Layers)
-		return
+		return nil
 	}
 
 	s, other := imageTower.findStream(m.bundle.Dir, run)
 	if other != nil {
 		m.decided("image prompts", "of pixels only (%v; %v)", err, other)
-		return
+		return nil
 	}
 
 	imageTower.stream = s
 	m.bundle.Vision.Width, m.bundle.Vision.Layers = s.width, len(s.values)
 	m.decided("image prompts", "prompt tokens before %d blocks, which run as exported (%v), after a "+
 		"comparison with duplicated tokens", len(s.values), err)
+	return nil
 }
 
 // proofClasses lists the lengths of the class names in the comparison of both forms.
@@ -265,10 +276,6 @@ type recognisedViT struct {
 // recogniseImage finds CLIP's vision transformer in the graph of the image tower.
 func (m *model) recogniseImage(run bundle.Runner) (*recognisedViT, error) {
 	imageTower, vit := m.image, &recognisedViT{}
-	if run == nil {
-		return nil, errors.New("it was not compared")
-	}
-
 	matcher := newMatcher(m.bundle.Dir, "visual.", imageTower.output, imageTower.input)
 	var conv graph.Node
 	err := matcher.match(imageTower.output, "ln_post", "proj", "visual_projection.weight",

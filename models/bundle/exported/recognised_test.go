@@ -10,8 +10,11 @@ import (
 	"testing"
 
 	"promptfed/models/bundle"
+	"promptfed/models/bundle/bundletest"
 	"promptfed/models/bundle/exported"
 	"promptfed/models/clip"
+	"promptfed/runtime/filetest"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/onnx"
 	"promptfed/runtime/ort/orttest"
@@ -115,15 +118,8 @@ func TestFormIsSaid(t *testing.T) {
 	mayRun(t)
 	cut := copyLayout(t, "vit") // towers of which one value is dropped from 6 of each feature
 	for _, file := range []string{"image.onnx", "text.onnx"} {
-		m, err := onnx.ReadFile(filepath.Join(cut, file))
-		if err != nil {
-			t.Fatal(err)
-		}
-		f, err := graph.ReadModel(m)
-		if err != nil {
-			t.Fatal(err)
-		}
-		putTower(t, cut, file, f.Outputs[0].Node.Slice(1, 0, 5))
+		features, _ := towerIn(t, cut, file)
+		putTower(t, cut, file, features.Slice(1, 0, 5))
 	}
 	for dir, want := range map[string]string{
 		cut:                     "plain (width 8, features of size 6)",
@@ -141,6 +137,49 @@ func TestFormIsSaid(t *testing.T) {
 		if costs != strings.HasPrefix(want, "plain") {
 			t.Errorf("%s: %s", dir, r.Found[i].Value)
 		}
+	}
+}
+
+// towerIn returns the features of a tower's file, and the values that prompts could replace.
+func towerIn(t *testing.T, dir, file string) (features graph.Node, rows []graph.Node) {
+	m, err := onnx.ReadFile(filepath.Join(dir, file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := graph.ReadModel(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f.Outputs[0].Node, exported.Gathers(f)
+}
+
+// Texts are cut off after the longest one only if a run shows that what follows has no influence. The tower has a
+// causal mask, and its features depend on the mean of all tokens.
+func TestWhatFollowsAText(t *testing.T) {
+	mayRun(t)
+	dir := copyTower(t, "hf-half", `{}`)
+	features, rows := towerIn(t, dir, "text.onnx")
+	putTower(t, dir, "text.onnx", features.Add(rows[0].Mean(1).Slice(1, 0, 6)))
+	b, g := openBundle(t, dir), graph.New()
+	one := g.Input("one", graph.Float, graph.Static(1))
+	alone := bundletest.Sentences(t, b, g, "a dog")
+	both := bundletest.Sentences(t, b, g, "a dog", "a dog on the red car").Slice(0, 0, 1)
+	model := orttest.Model(t, graph.Output{Name: "alone", Node: alone.Mul(one)},
+		graph.Output{Name: "both", Node: both.Mul(one)})
+	got, _ := orttest.RunFixed(t, model, b.Dir, tensor.Map{"one": tensor.Of([]float32{1}, 1)})
+	orttest.CheckClose(t, "beside a longer text", got["both"], got["alone"])
+	goldentest.Contains(t, strings.Join(b.Notes, "\n"), "the end token changes the features (features differ")
+	filetest.Write(t, filepath.Join(dir, bundle.ManifestFile), `{"text": {"causal": true}}`)
+	_, err := bundle.Open(dir)
+	goldentest.WantError(t, err, `changes its features (features differ by`, `remove "causal": true from "text"`)
+	running = false
+	b = openBundle(t, "testdata/hf-half")
+	goldentest.Contains(t, strings.Join(b.Notes, "\n"), "it could not be measured whether what follows the end token")
+	recorded := filepath.Join(t.TempDir(), "recorded") // is measured where it is opened
+	goldentest.NoError(t, exported.WriteRecorded(b, recorded, false))
+	running = true
+	if notes := strings.Join(openBundle(t, recorded).Notes, "\n"); strings.Contains(notes, "measured") {
+		t.Errorf("a text tower that runs has the notes %s", notes)
 	}
 }
 

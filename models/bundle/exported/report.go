@@ -47,7 +47,10 @@ func (m *model) Report(report *bundle.Report) {
 		found("prompts replace the output of", "%s", strings.Join(labels, ", "))
 	}
 
-	found("causal", "%t", textTower.causal)
+	if causal := textTower.causal; causal != nil {
+		found("causal", "%t", *causal)
+	}
+
 	found("text features", "%s", describe(textTower.output))
 	table := textTower.table
 	found("token embedding", "[%d,%d] %s in %s", table.rows, table.width, table.dtype,

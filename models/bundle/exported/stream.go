@@ -36,10 +36,6 @@ const refBatch = 100003
 
 // findStream finds the residual stream of a tower for any number of images.
 func (t *imageTower) findStream(dir string, run bundle.Runner) (*stream, error) {
-	if run == nil {
-		return nil, errors.New("it was not compared")
-	}
-
 	if t.batch > 0 || t.open != nil {
 		return nil, errors.New("its batch was fixed by the export")
 	}

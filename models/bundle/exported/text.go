@@ -27,15 +27,15 @@ type textTower struct {
 	shared             *recognised // replaces the graph if it is CLIP's
 	box                *bundle.Box // replaces the graph if there is a gradient file
 	context, embedDim  int
-	short              bool // sequences need not be padded to the context length
-	causal             bool
-	sos, eotID, filler int // sos is -1 if no token starts a text
+	short              bool  // sequences need not be padded to the context length, which the export leaves open
+	causal             *bool // whether tokens after the end token have no influence; nil if it is not known
+	sos, eotID, filler int   // sos is -1 if no token starts a text
 	pad                int
 	notes              []string
 }
 
 func newTextTower(dir string, file *graph.File, name string, config textConfig) (*textTower, error) {
-	tower := &textTower{file: file, name: name}
+	tower := &textTower{file: file, name: name, causal: config.Causal}
 	var err error
 	if tower.output, _, _, err = pick(dir, file, config.Output, textRole); err != nil {
 		return nil, err
@@ -83,12 +83,6 @@ func newTextTower(dir string, file *graph.File, name string, config textConfig) 
 	if tower.box != nil { // it runs in place of the file
 		x, _ := tower.box.File.Graph.InputNamed(tower.prompted())
 		tower.batch, tower.length = staticAxis(x, 0), cmp.Or(staticAxis(x, 1), tower.length)
-	}
-
-	tower.causal = config.Causal != nil && *config.Causal || config.Causal == nil && looksCausal(dir, tower.output)
-	if config.Causal == nil && !tower.causal {
-		tower.notes = append(tower.notes, "no causal mask was found in "+name+": every text runs at the full "+
-			"context; write \"text\": {\"causal\": true} if tokens after the end token have no influence")
 	}
 
 	return tower, nil
@@ -250,30 +244,6 @@ func constantBehind(n graph.Node) graph.Node {
 	}
 
 	return graph.Node{}
-}
-
-// looksCausal reports whether the tower has a causal mask: a triangle, a comparison of positions, or one inside a fused
-// operator.
-func looksCausal(dir string, output graph.Node) bool {
-	for _, op := range graph.Reachable(output) {
-		switch op.Kind {
-		case "Trilu":
-			return true
-		case "Less", "LessOrEqual", "Greater", "GreaterOrEqual":
-			if isInt(op.In[0]) && isInt(op.In[1]) && op.Out[0].Rank() >= 2 {
-				return true
-			}
-		case "Attention", "MultiHeadAttention":
-			if op.Attrs.Int("is_causal", 0)+op.Attrs.Int("unidirectional", 0) > 0 {
-				return true
-			}
-		}
-		if op.Literal() != nil && triangle(dir, op.Out[0]) {
-			return true
-		}
-	}
-
-	return false
 }
 
 // build adds the tower to g and returns the features [N,embedDim] of sequences with embeddings [N,L,w], their tokens,

@@ -277,31 +277,3 @@ func floatsOf(dir string, node graph.Node) []float32 {
 
 	return out.Data
 }
-
-// triangle reports whether a constant [..,n,n] has one value on and below the diagonal and another one above it.
-func triangle(dir string, n graph.Node) bool {
-	r := n.Rank()
-	if r < 2 || n.Dim(r-1) < 3 || n.Dim(r-1) != n.Dim(r-2) || !(isFloat(n) || n.DType() == graph.Bool) ||
-		!n.Shape().Size().Is(n.Dim(r-1)*n.Dim(r-1)) {
-		return false
-	}
-
-	values, side := floatsOf(dir, n), n.Dim(r-1)
-	if values == nil {
-		return false
-	}
-
-	for i := range side {
-		for j := range side {
-			want := values[0]
-			if j > i {
-				want = values[1]
-			}
-			if values[i*side+j] != want {
-				return false
-			}
-		}
-	}
-
-	return values[0] != values[1]
-}
