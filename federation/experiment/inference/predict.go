@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"image"
-	"io"
 	"math"
 
 	"promptfed/federation/data"
@@ -18,7 +16,6 @@ import (
 	"promptfed/federation/method"
 	"promptfed/federation/methods"
 	"promptfed/models/bundle"
-	"promptfed/models/preprocess"
 	"promptfed/runtime/tensor"
 )
 
@@ -118,9 +115,6 @@ func (f *Classifier) Classes() []string { return f.classes }
 
 // Close frees the compiled graphs of the backbone and the method.
 func (f *Classifier) Close() error { return f.worker.Close() }
-
-// Decode reads an image.
-func (f *Classifier) Decode(r io.Reader) (image.Image, error) { return preprocess.Decode(r) }
 
 // Predict classifies images. Features are computed in full precision, since those of the cache are rounded and exported
 // files do not use it.

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"image"
-	"io"
 	"slices"
 
 	"promptfed/federation/data"
@@ -73,13 +72,10 @@ func (f *File) Classify(ctx context.Context, img image.Image) ([]float32, error)
 	return got[ClassifierOutput].Row(0).Data, nil
 }
 
-// Decode reads an image that Fits.
-func (f *File) Decode(r io.Reader) (image.Image, error) { return preprocess.DecodeIf(r, Fits) }
-
 // Predict classifies image files, one at a time.
 func (f *File) Predict(ctx context.Context, images []data.Example) (out []Prediction, err error) {
 	asIs := func(_ int, img image.Image) (image.Image, error) { return img, nil } // pixels of one image at a time
-	err = data.Decode(ctx, images, 1, data.Refuse, f.Decode, asIs, func(i int, img image.Image,
+	err = data.Decode(ctx, images, 1, data.Refuse, preprocess.Decode, asIs, func(i int, img image.Image,
 		_ *data.BadImage) error {
 		p, err := f.Classify(ctx, img)
 		if err != nil {
@@ -90,20 +86,6 @@ func (f *File) Predict(ctx context.Context, images []data.Example) (out []Predic
 	})
 
 	return out, err
-}
-
-// MaxPixels bounds an image that an exported file classifies, which takes some 100 bytes for each pixel.
-const MaxPixels = 24 << 20
-
-// ErrLarge is the error of an image with more than MaxPixels.
-var ErrLarge = fmt.Errorf("an image may have %d pixels", MaxPixels)
-
-// Fits returns an error if an image has more than MaxPixels.
-func Fits(pixels int) error {
-	if pixels > MaxPixels {
-		return fmt.Errorf("%w, this one has %d: scale it down", ErrLarge, pixels)
-	}
-	return nil
 }
 
 // Bounds of the memory that a file can ask for.

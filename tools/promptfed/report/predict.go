@@ -6,7 +6,6 @@ import (
 	"encoding/csv"
 	"errors"
 	"fmt"
-	"image"
 	"io"
 	"io/fs"
 	"os"
@@ -22,6 +21,7 @@ import (
 	"promptfed/federation/data/sets/source"
 	"promptfed/federation/experiment"
 	"promptfed/federation/experiment/inference"
+	"promptfed/models/preprocess"
 	"promptfed/tools/lab/tables"
 	"promptfed/tools/promptfed/cli"
 	"promptfed/tools/promptfed/progress"
@@ -134,7 +134,7 @@ func predict(ctx context.Context, classifier classifier, images []data.Example) 
 	}
 
 	set := data.Set{Test: images}
-	if err := set.DropUnreadable(ctx, 1, classifier.Decode, nil); err != nil {
+	if err := set.DropUnreadable(ctx, 1, preprocess.Decode, nil); err != nil {
 		return nil, nil, err
 	}
 
@@ -200,7 +200,6 @@ func imagesIn(paths []string) ([]string, error) {
 // classifier is a classifier of a run folder or an exported file.
 type classifier interface {
 	Classes() []string
-	Decode(io.Reader) (image.Image, error)
 	Predict(context.Context, []data.Example) ([]inference.Prediction, error)
 	About() ([]inference.Fact, error)
 	Close() error

@@ -23,11 +23,11 @@ import (
 
 // Limits of requests.
 const (
-	maxBody   = 32 << 20            // bytes of an image file
-	maxBodies = 8 * maxBody         // of all files as far as they have arrived
-	maxPixels = inference.MaxPixels // of one image, and of all images in work together
-	maxWait   = 10 * time.Second    // for a part of the budget
-	chunk     = 256 << 10           // bytes of a file that are taken from the budget at a time
+	maxBody   = 32 << 20         // bytes of an image file
+	maxBodies = 8 * maxBody      // of all files as far as they have arrived
+	maxPixels = 24 << 20         // of one image, and of all images in work together; each takes some 100 bytes
+	maxWait   = 10 * time.Second // for a part of the budget
+	chunk     = 256 << 10        // bytes of a file that are taken from the budget at a time
 )
 
 // Prediction is the response about one image.
@@ -77,8 +77,8 @@ func Handler(classifier *inference.File) http.Handler {
 		if r.ContentLength <= maxBody {
 			file := &arriving{Reader: http.MaxBytesReader(w, r.Body, maxBody), held: &held, slots: bodies}
 			img, err = preprocess.DecodeIf(file, func(n int) error {
-				if err := inference.Fits(n); err != nil {
-					return err
+				if n > maxPixels {
+					return fmt.Errorf("%w, this one has %d: scale it down", errLarge, n)
 				}
 				if err := held.take(r.Context(), pixels, int64(n)); err != nil {
 					return err
@@ -106,8 +106,9 @@ func Handler(classifier *inference.File) http.Handler {
 
 // Errors of requests above the limits.
 var (
-	errLong = fmt.Errorf("an image file may have %d MiB", maxBody>>20)
-	errBusy = errors.New("too many requests at a time; try again later")
+	errLong  = fmt.Errorf("an image file may have %d MiB", maxBody>>20)
+	errLarge = fmt.Errorf("an image may have %d pixels", maxPixels)
+	errBusy  = errors.New("too many requests at a time; try again later")
 )
 
 // parts releases the parts of the budget that a request holds.
@@ -157,7 +158,7 @@ func fail(w http.ResponseWriter, err error) {
 	switch {
 	case errors.As(err, new(*http.MaxBytesError)):
 		status, err = http.StatusRequestEntityTooLarge, errLong
-	case errors.Is(err, errLong), errors.Is(err, inference.ErrLarge):
+	case errors.Is(err, errLong), errors.Is(err, errLarge):
 		status = http.StatusRequestEntityTooLarge
 	case errors.Is(err, errBusy):
 		status = http.StatusServiceUnavailable
