@@ -14,7 +14,6 @@ import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	reflect "reflect"
-	sync "sync"
 )
 
 const (
@@ -44,50 +43,6 @@ const (
 	AttributeProto_TYPE_PROTOS    AttributeProto_AttributeType = 14
 )
 
-// Enum value maps for AttributeProto_AttributeType.
-var (
-	AttributeProto_AttributeType_name = map[int32]string{
-		0:  "UNDEFINED",
-		1:  "FLOAT",
-		2:  "INT",
-		3:  "STRING",
-		4:  "TENSOR",
-		5:  "GRAPH",
-		6:  "FLOATS",
-		7:  "INTS",
-		8:  "STRINGS",
-		9:  "TENSORS",
-		10: "GRAPHS",
-		11: "SPARSE_TENSOR",
-		12: "SPARSE_TENSORS",
-		13: "TYPE_PROTO",
-		14: "TYPE_PROTOS",
-	}
-	AttributeProto_AttributeType_value = map[string]int32{
-		"UNDEFINED":      0,
-		"FLOAT":          1,
-		"INT":            2,
-		"STRING":         3,
-		"TENSOR":         4,
-		"GRAPH":          5,
-		"FLOATS":         6,
-		"INTS":           7,
-		"STRINGS":        8,
-		"TENSORS":        9,
-		"GRAPHS":         10,
-		"SPARSE_TENSOR":  11,
-		"SPARSE_TENSORS": 12,
-		"TYPE_PROTO":     13,
-		"TYPE_PROTOS":    14,
-	}
-)
-
-func (x AttributeProto_AttributeType) Enum() *AttributeProto_AttributeType {
-	p := new(AttributeProto_AttributeType)
-	*p = x
-	return p
-}
-
 func (x AttributeProto_AttributeType) String() string {
 	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
 }
@@ -102,11 +57,6 @@ func (AttributeProto_AttributeType) Type() protoreflect.EnumType {
 
 func (x AttributeProto_AttributeType) Number() protoreflect.EnumNumber {
 	return protoreflect.EnumNumber(x)
-}
-
-// Deprecated: Use AttributeProto_AttributeType.Descriptor instead.
-func (AttributeProto_AttributeType) EnumDescriptor() ([]byte, []int) {
-	return file_runtime_onnx_onnx_proto_rawDescGZIP(), []int{0, 0}
 }
 
 type TensorProto_DataType int32
@@ -138,68 +88,6 @@ const (
 	TensorProto_FLOAT4E2M1     TensorProto_DataType = 23
 )
 
-// Enum value maps for TensorProto_DataType.
-var (
-	TensorProto_DataType_name = map[int32]string{
-		0:  "UNDEFINED",
-		1:  "FLOAT",
-		2:  "UINT8",
-		3:  "INT8",
-		4:  "UINT16",
-		5:  "INT16",
-		6:  "INT32",
-		7:  "INT64",
-		8:  "STRING",
-		9:  "BOOL",
-		10: "FLOAT16",
-		11: "DOUBLE",
-		12: "UINT32",
-		13: "UINT64",
-		14: "COMPLEX64",
-		15: "COMPLEX128",
-		16: "BFLOAT16",
-		17: "FLOAT8E4M3FN",
-		18: "FLOAT8E4M3FNUZ",
-		19: "FLOAT8E5M2",
-		20: "FLOAT8E5M2FNUZ",
-		21: "UINT4",
-		22: "INT4",
-		23: "FLOAT4E2M1",
-	}
-	TensorProto_DataType_value = map[string]int32{
-		"UNDEFINED":      0,
-		"FLOAT":          1,
-		"UINT8":          2,
-		"INT8":           3,
-		"UINT16":         4,
-		"INT16":          5,
-		"INT32":          6,
-		"INT64":          7,
-		"STRING":         8,
-		"BOOL":           9,
-		"FLOAT16":        10,
-		"DOUBLE":         11,
-		"UINT32":         12,
-		"UINT64":         13,
-		"COMPLEX64":      14,
-		"COMPLEX128":     15,
-		"BFLOAT16":       16,
-		"FLOAT8E4M3FN":   17,
-		"FLOAT8E4M3FNUZ": 18,
-		"FLOAT8E5M2":     19,
-		"FLOAT8E5M2FNUZ": 20,
-		"UINT4":          21,
-		"INT4":           22,
-		"FLOAT4E2M1":     23,
-	}
-)
-
-func (x TensorProto_DataType) Enum() *TensorProto_DataType {
-	p := new(TensorProto_DataType)
-	*p = x
-	return p
-}
-
 func (x TensorProto_DataType) String() string {
 	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
 }
@@ -216,35 +104,12 @@ func (x TensorProto_DataType) Number() protoreflect.EnumNumber {
 	return protoreflect.EnumNumber(x)
 }
 
-// Deprecated: Use TensorProto_DataType.Descriptor instead.
-func (TensorProto_DataType) EnumDescriptor() ([]byte, []int) {
-	return file_runtime_onnx_onnx_proto_rawDescGZIP(), []int{8, 0}
-}
-
 type TensorProto_DataLocation int32
 
 const (
 	TensorProto_DEFAULT  TensorProto_DataLocation = 0
 	TensorProto_EXTERNAL TensorProto_DataLocation = 1
 )
-
-// Enum value maps for TensorProto_DataLocation.
-var (
-	TensorProto_DataLocation_name = map[int32]string{
-		0: "DEFAULT",
-		1: "EXTERNAL",
-	}
-	TensorProto_DataLocation_value = map[string]int32{
-		"DEFAULT":  0,
-		"EXTERNAL": 1,
-	}
-)
-
-func (x TensorProto_DataLocation) Enum() *TensorProto_DataLocation {
-	p := new(TensorProto_DataLocation)
-	*p = x
-	return p
-}
 
 func (x TensorProto_DataLocation) String() string {
 	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
@@ -260,11 +125,6 @@ func (TensorProto_DataLocation) Type() protoreflect.EnumType {
 
 func (x TensorProto_DataLocation) Number() protoreflect.EnumNumber {
 	return protoreflect.EnumNumber(x)
-}
-
-// Deprecated: Use TensorProto_DataLocation.Descriptor instead.
-func (TensorProto_DataLocation) EnumDescriptor() ([]byte, []int) {
-	return file_runtime_onnx_onnx_proto_rawDescGZIP(), []int{8, 1}
 }
 
 type AttributeProto struct {
@@ -314,11 +174,6 @@ func (x *AttributeProto) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use AttributeProto.ProtoReflect.Descriptor instead.
-func (*AttributeProto) Descriptor() ([]byte, []int) {
-	return file_runtime_onnx_onnx_proto_rawDescGZIP(), []int{0}
-}
-
 func (x *AttributeProto) GetName() string {
 	if x != nil {
 		return x.Name
@@ -326,25 +181,11 @@ func (x *AttributeProto) GetName() string {
 	return ""
 }
 
-func (x *AttributeProto) GetF() float32 {
-	if x != nil {
-		return x.F
-	}
-	return 0
-}
-
 func (x *AttributeProto) GetI() int64 {
 	if x != nil {
 		return x.I
 	}
 	return 0
-}
-
-func (x *AttributeProto) GetS() []byte {
-	if x != nil {
-		return x.S
-	}
-	return nil
 }
 
 func (x *AttributeProto) GetT() *TensorProto {
@@ -361,74 +202,11 @@ func (x *AttributeProto) GetG() *GraphProto {
 	return nil
 }
 
-func (x *AttributeProto) GetFloats() []float32 {
-	if x != nil {
-		return x.Floats
-	}
-	return nil
-}
-
-func (x *AttributeProto) GetInts() []int64 {
-	if x != nil {
-		return x.Ints
-	}
-	return nil
-}
-
-func (x *AttributeProto) GetStrings() [][]byte {
-	if x != nil {
-		return x.Strings
-	}
-	return nil
-}
-
-func (x *AttributeProto) GetTensors() []*TensorProto {
-	if x != nil {
-		return x.Tensors
-	}
-	return nil
-}
-
-func (x *AttributeProto) GetGraphs() []*GraphProto {
-	if x != nil {
-		return x.Graphs
-	}
-	return nil
-}
-
-func (x *AttributeProto) GetDocString() string {
-	if x != nil {
-		return x.DocString
-	}
-	return ""
-}
-
 func (x *AttributeProto) GetType() AttributeProto_AttributeType {
 	if x != nil {
 		return x.Type
 	}
 	return AttributeProto_UNDEFINED
-}
-
-func (x *AttributeProto) GetRefAttrName() string {
-	if x != nil {
-		return x.RefAttrName
-	}
-	return ""
-}
-
-func (x *AttributeProto) GetSparseTensor() *SparseTensorProto {
-	if x != nil {
-		return x.SparseTensor
-	}
-	return nil
-}
-
-func (x *AttributeProto) GetSparseTensors() []*SparseTensorProto {
-	if x != nil {
-		return x.SparseTensors
-	}
-	return nil
 }
 
 type ValueInfoProto struct {
@@ -465,11 +243,6 @@ func (x *ValueInfoProto) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use ValueInfoProto.ProtoReflect.Descriptor instead.
-func (*ValueInfoProto) Descriptor() ([]byte, []int) {
-	return file_runtime_onnx_onnx_proto_rawDescGZIP(), []int{1}
-}
-
 func (x *ValueInfoProto) GetName() string {
 	if x != nil {
 		return x.Name
@@ -482,13 +255,6 @@ func (x *ValueInfoProto) GetType() *TypeProto {
 		return x.Type
 	}
 	return nil
-}
-
-func (x *ValueInfoProto) GetDocString() string {
-	if x != nil {
-		return x.DocString
-	}
-	return ""
 }
 
 type NodeProto struct {
@@ -530,11 +296,6 @@ func (x *NodeProto) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use NodeProto.ProtoReflect.Descriptor instead.
-func (*NodeProto) Descriptor() ([]byte, []int) {
-	return file_runtime_onnx_onnx_proto_rawDescGZIP(), []int{2}
-}
-
 func (x *NodeProto) GetInput() []string {
 	if x != nil {
 		return x.Input
@@ -556,39 +317,11 @@ func (x *NodeProto) GetName() string {
 	return ""
 }
 
-func (x *NodeProto) GetOpType() string {
-	if x != nil {
-		return x.OpType
-	}
-	return ""
-}
-
 func (x *NodeProto) GetAttribute() []*AttributeProto {
 	if x != nil {
 		return x.Attribute
 	}
 	return nil
-}
-
-func (x *NodeProto) GetDocString() string {
-	if x != nil {
-		return x.DocString
-	}
-	return ""
-}
-
-func (x *NodeProto) GetDomain() string {
-	if x != nil {
-		return x.Domain
-	}
-	return ""
-}
-
-func (x *NodeProto) GetOverload() string {
-	if x != nil {
-		return x.Overload
-	}
-	return ""
 }
 
 type ModelProto struct {
@@ -633,70 +366,9 @@ func (x *ModelProto) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use ModelProto.ProtoReflect.Descriptor instead.
-func (*ModelProto) Descriptor() ([]byte, []int) {
-	return file_runtime_onnx_onnx_proto_rawDescGZIP(), []int{3}
-}
-
-func (x *ModelProto) GetIrVersion() int64 {
-	if x != nil {
-		return x.IrVersion
-	}
-	return 0
-}
-
-func (x *ModelProto) GetProducerName() string {
-	if x != nil {
-		return x.ProducerName
-	}
-	return ""
-}
-
-func (x *ModelProto) GetProducerVersion() string {
-	if x != nil {
-		return x.ProducerVersion
-	}
-	return ""
-}
-
-func (x *ModelProto) GetDomain() string {
-	if x != nil {
-		return x.Domain
-	}
-	return ""
-}
-
-func (x *ModelProto) GetModelVersion() int64 {
-	if x != nil {
-		return x.ModelVersion
-	}
-	return 0
-}
-
-func (x *ModelProto) GetDocString() string {
-	if x != nil {
-		return x.DocString
-	}
-	return ""
-}
-
 func (x *ModelProto) GetGraph() *GraphProto {
 	if x != nil {
 		return x.Graph
-	}
-	return nil
-}
-
-func (x *ModelProto) GetOpsetImport() []*OperatorSetIdProto {
-	if x != nil {
-		return x.OpsetImport
-	}
-	return nil
-}
-
-func (x *ModelProto) GetMetadataProps() []*StringStringEntryProto {
-	if x != nil {
-		return x.MetadataProps
 	}
 	return nil
 }
@@ -748,18 +420,6 @@ func (x *StringStringEntryProto) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use StringStringEntryProto.ProtoReflect.Descriptor instead.
-func (*StringStringEntryProto) Descriptor() ([]byte, []int) {
-	return file_runtime_onnx_onnx_proto_rawDescGZIP(), []int{4}
-}
-
-func (x *StringStringEntryProto) GetKey() string {
-	if x != nil {
-		return x.Key
-	}
-	return ""
-}
-
 func (x *StringStringEntryProto) GetValue() string {
 	if x != nil {
 		return x.Value
@@ -806,11 +466,6 @@ func (x *GraphProto) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use GraphProto.ProtoReflect.Descriptor instead.
-func (*GraphProto) Descriptor() ([]byte, []int) {
-	return file_runtime_onnx_onnx_proto_rawDescGZIP(), []int{5}
-}
-
 func (x *GraphProto) GetNode() []*NodeProto {
 	if x != nil {
 		return x.Node
@@ -832,13 +487,6 @@ func (x *GraphProto) GetInitializer() []*TensorProto {
 	return nil
 }
 
-func (x *GraphProto) GetDocString() string {
-	if x != nil {
-		return x.DocString
-	}
-	return ""
-}
-
 func (x *GraphProto) GetInput() []*ValueInfoProto {
 	if x != nil {
 		return x.Input
@@ -849,13 +497,6 @@ func (x *GraphProto) GetInput() []*ValueInfoProto {
 func (x *GraphProto) GetOutput() []*ValueInfoProto {
 	if x != nil {
 		return x.Output
-	}
-	return nil
-}
-
-func (x *GraphProto) GetValueInfo() []*ValueInfoProto {
-	if x != nil {
-		return x.ValueInfo
 	}
 	return nil
 }
@@ -898,11 +539,6 @@ func (x *TrainingInfoProto) ProtoReflect() protoreflect.Message {
 		return ms
 	}
 	return mi.MessageOf(x)
-}
-
-// Deprecated: Use TrainingInfoProto.ProtoReflect.Descriptor instead.
-func (*TrainingInfoProto) Descriptor() ([]byte, []int) {
-	return file_runtime_onnx_onnx_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *TrainingInfoProto) GetInitialization() *GraphProto {
@@ -953,28 +589,9 @@ func (x *SparseTensorProto) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use SparseTensorProto.ProtoReflect.Descriptor instead.
-func (*SparseTensorProto) Descriptor() ([]byte, []int) {
-	return file_runtime_onnx_onnx_proto_rawDescGZIP(), []int{7}
-}
-
 func (x *SparseTensorProto) GetValues() *TensorProto {
 	if x != nil {
 		return x.Values
-	}
-	return nil
-}
-
-func (x *SparseTensorProto) GetIndices() *TensorProto {
-	if x != nil {
-		return x.Indices
-	}
-	return nil
-}
-
-func (x *SparseTensorProto) GetDims() []int64 {
-	if x != nil {
-		return x.Dims
 	}
 	return nil
 }
@@ -1023,18 +640,6 @@ func (x *TensorProto) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use TensorProto.ProtoReflect.Descriptor instead.
-func (*TensorProto) Descriptor() ([]byte, []int) {
-	return file_runtime_onnx_onnx_proto_rawDescGZIP(), []int{8}
-}
-
-func (x *TensorProto) GetDims() []int64 {
-	if x != nil {
-		return x.Dims
-	}
-	return nil
-}
-
 func (x *TensorProto) GetDataType() int32 {
 	if x != nil {
 		return x.DataType
@@ -1042,23 +647,9 @@ func (x *TensorProto) GetDataType() int32 {
 	return 0
 }
 
-func (x *TensorProto) GetFloatData() []float32 {
-	if x != nil {
-		return x.FloatData
-	}
-	return nil
-}
-
 func (x *TensorProto) GetInt32Data() []int32 {
 	if x != nil {
 		return x.Int32Data
-	}
-	return nil
-}
-
-func (x *TensorProto) GetStringData() [][]byte {
-	if x != nil {
-		return x.StringData
 	}
 	return nil
 }
@@ -1077,32 +668,11 @@ func (x *TensorProto) GetName() string {
 	return ""
 }
 
-func (x *TensorProto) GetRawData() []byte {
-	if x != nil {
-		return x.RawData
-	}
-	return nil
-}
-
-func (x *TensorProto) GetDoubleData() []float64 {
-	if x != nil {
-		return x.DoubleData
-	}
-	return nil
-}
-
 func (x *TensorProto) GetUint64Data() []uint64 {
 	if x != nil {
 		return x.Uint64Data
 	}
 	return nil
-}
-
-func (x *TensorProto) GetDocString() string {
-	if x != nil {
-		return x.DocString
-	}
-	return ""
 }
 
 func (x *TensorProto) GetExternalData() []*StringStringEntryProto {
@@ -1151,11 +721,6 @@ func (x *TensorShapeProto) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use TensorShapeProto.ProtoReflect.Descriptor instead.
-func (*TensorShapeProto) Descriptor() ([]byte, []int) {
-	return file_runtime_onnx_onnx_proto_rawDescGZIP(), []int{9}
-}
-
 func (x *TensorShapeProto) GetDim() []*TensorShapeProto_Dimension {
 	if x != nil {
 		return x.Dim
@@ -1199,11 +764,6 @@ func (x *TypeProto) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use TypeProto.ProtoReflect.Descriptor instead.
-func (*TypeProto) Descriptor() ([]byte, []int) {
-	return file_runtime_onnx_onnx_proto_rawDescGZIP(), []int{10}
-}
-
 func (x *TypeProto) GetValue() isTypeProto_Value {
 	if x != nil {
 		return x.Value
@@ -1218,13 +778,6 @@ func (x *TypeProto) GetTensorType() *TypeProto_Tensor {
 		}
 	}
 	return nil
-}
-
-func (x *TypeProto) GetDenotation() string {
-	if x != nil {
-		return x.Denotation
-	}
-	return ""
 }
 
 type isTypeProto_Value interface {
@@ -1268,18 +821,6 @@ func (x *OperatorSetIdProto) ProtoReflect() protoreflect.Message {
 		return ms
 	}
 	return mi.MessageOf(x)
-}
-
-// Deprecated: Use OperatorSetIdProto.ProtoReflect.Descriptor instead.
-func (*OperatorSetIdProto) Descriptor() ([]byte, []int) {
-	return file_runtime_onnx_onnx_proto_rawDescGZIP(), []int{11}
-}
-
-func (x *OperatorSetIdProto) GetDomain() string {
-	if x != nil {
-		return x.Domain
-	}
-	return ""
 }
 
 func (x *OperatorSetIdProto) GetVersion() int64 {
@@ -1330,11 +871,6 @@ func (x *FunctionProto) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use FunctionProto.ProtoReflect.Descriptor instead.
-func (*FunctionProto) Descriptor() ([]byte, []int) {
-	return file_runtime_onnx_onnx_proto_rawDescGZIP(), []int{12}
-}
-
 func (x *FunctionProto) GetName() string {
 	if x != nil {
 		return x.Name
@@ -1368,41 +904,6 @@ func (x *FunctionProto) GetNode() []*NodeProto {
 		return x.Node
 	}
 	return nil
-}
-
-func (x *FunctionProto) GetDocString() string {
-	if x != nil {
-		return x.DocString
-	}
-	return ""
-}
-
-func (x *FunctionProto) GetOpsetImport() []*OperatorSetIdProto {
-	if x != nil {
-		return x.OpsetImport
-	}
-	return nil
-}
-
-func (x *FunctionProto) GetDomain() string {
-	if x != nil {
-		return x.Domain
-	}
-	return ""
-}
-
-func (x *FunctionProto) GetAttributeProto() []*AttributeProto {
-	if x != nil {
-		return x.AttributeProto
-	}
-	return nil
-}
-
-func (x *FunctionProto) GetOverload() string {
-	if x != nil {
-		return x.Overload
-	}
-	return ""
 }
 
 type TensorShapeProto_Dimension struct {
@@ -1442,11 +943,6 @@ func (x *TensorShapeProto_Dimension) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use TensorShapeProto_Dimension.ProtoReflect.Descriptor instead.
-func (*TensorShapeProto_Dimension) Descriptor() ([]byte, []int) {
-	return file_runtime_onnx_onnx_proto_rawDescGZIP(), []int{9, 0}
-}
-
 func (x *TensorShapeProto_Dimension) GetValue() isTensorShapeProto_Dimension_Value {
 	if x != nil {
 		return x.Value
@@ -1468,13 +964,6 @@ func (x *TensorShapeProto_Dimension) GetDimParam() string {
 		if x, ok := x.Value.(*TensorShapeProto_Dimension_DimParam); ok {
 			return x.DimParam
 		}
-	}
-	return ""
-}
-
-func (x *TensorShapeProto_Dimension) GetDenotation() string {
-	if x != nil {
-		return x.Denotation
 	}
 	return ""
 }
@@ -1526,11 +1015,6 @@ func (x *TypeProto_Tensor) ProtoReflect() protoreflect.Message {
 		return ms
 	}
 	return mi.MessageOf(x)
-}
-
-// Deprecated: Use TypeProto_Tensor.ProtoReflect.Descriptor instead.
-func (*TypeProto_Tensor) Descriptor() ([]byte, []int) {
-	return file_runtime_onnx_onnx_proto_rawDescGZIP(), []int{10, 0}
 }
 
 func (x *TypeProto_Tensor) GetElemType() int32 {
@@ -1740,19 +1224,6 @@ const file_runtime_onnx_onnx_proto_rawDesc = "" +
 	" \x01(\tR\x06domain\x12=\n" +
 	"\x0fattribute_proto\x18\v \x03(\v2\x14.onnx.AttributeProtoR\x0eattributeProto\x12\x1a\n" +
 	"\boverload\x18\r \x01(\tR\boverloadB\x18Z\x16promptfed/runtime/onnxb\x06proto3"
-
-var (
-	file_runtime_onnx_onnx_proto_rawDescOnce sync.Once
-	file_runtime_onnx_onnx_proto_rawDescData []byte
-)
-
-func file_runtime_onnx_onnx_proto_rawDescGZIP() []byte {
-	file_runtime_onnx_onnx_proto_rawDescOnce.Do(func() {
-		file_runtime_onnx_onnx_proto_rawDescData = protoimpl.X.CompressGZIP(
-			[]byte(file_runtime_onnx_onnx_proto_rawDesc))
-	})
-	return file_runtime_onnx_onnx_proto_rawDescData
-}
 
 var file_runtime_onnx_onnx_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
 var file_runtime_onnx_onnx_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
