@@ -148,7 +148,9 @@ func (l *lowering) lower(node *NodeProto, data []string) {
 
 // keep adds a node that computes in float32.
 func (l *lowering) keep(n *NodeProto) {
-	eachOuterName(n, l.high)
+	for _, name := range slices.Concat(n.Input, OuterNames(n)) {
+		l.high(name)
+	}
 	l.out = append(l.out, n)
 }
 
@@ -204,27 +206,11 @@ func UsedNodes(nodes []*NodeProto, outputs []*ValueInfoProto) []*NodeProto {
 			continue
 		}
 		kept = append(kept, n)
-		eachOuterName(n, func(name string) { need[name] = true })
+		for _, name := range slices.Concat(n.Input, OuterNames(n)) {
+			need[name] = true
+		}
 	}
 
 	slices.Reverse(kept)
 	return kept
-}
-
-// eachOuterName calls visit with the names that a node and its subgraphs take.
-func eachOuterName(n *NodeProto, visit func(name string)) {
-	for _, name := range n.Input {
-		visit(name)
-	}
-
-	for _, a := range n.Attribute {
-		for _, g := range append(slices.Clone(a.Graphs), a.G) {
-			for _, inner := range g.GetNode() {
-				eachOuterName(inner, visit)
-			}
-			for _, v := range g.GetOutput() {
-				visit(v.Name)
-			}
-		}
-	}
 }
