@@ -1,9 +1,13 @@
 package bundle
 
 import (
+	"bytes"
 	"cmp"
+	"crypto/sha256"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -70,17 +74,13 @@ func openSpec(spec Spec) (*Bundle, error) {
 		return nil, fmt.Errorf("%s was converted and has no variant %q", abs, spec.Variant)
 	}
 
-	name := spec.Name
-	if spec.Folder = abs; !format.Parts {
-		spec.Name = ""
-	}
-
+	spec.Folder = abs
 	b, err := format.Open(spec)
 	if err != nil {
 		return nil, err
 	}
 
-	b.Name, b.LogitScale = cmp.Or(name, b.Name), cmp.Or(spec.LogitScale, b.LogitScale)
+	b.Name, b.LogitScale = cmp.Or(spec.Name, b.Name), cmp.Or(spec.LogitScale, b.LogitScale)
 	b.LogitBias = cmp.Or(spec.LogitBias, b.LogitBias)
 	return b, nil
 }
@@ -150,6 +150,36 @@ const (
 // ReadManifest reads the bundle.json of a folder.
 func ReadManifest(dir string) ([]byte, error) {
 	return atomicfile.ReadAtMost(filepath.Join(dir, ManifestFile), maxManifest)
+}
+
+// DecodeManifest decodes a bundle.json, in which unknown keys are errors.
+func DecodeManifest(data []byte, into any) error {
+	dec := json.NewDecoder(bytes.NewReader(data))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(into); err != nil {
+		return fmt.Errorf("not the JSON of a bundle: %w", err)
+	}
+
+	if _, err := dec.Token(); err != io.EOF {
+		return errors.New("not the JSON of a bundle: text follows it")
+	}
+
+	return nil
+}
+
+// ListsWeights reports whether a bundle.json is that of a conversion: it lists weights, or is not JSON.
+func ListsWeights(data []byte) bool {
+	var keys map[string]json.RawMessage
+	return json.Unmarshal(data, &keys) != nil || keys["weights"] != nil || keys["vision"] != nil
+}
+
+// DigestOf returns the SHA-256, in hex, of the JSON of a description.
+func DigestOf(description any) string {
+	text, err := json.Marshal(description)
+	if err != nil { // every description can be written as JSON
+		panic(err)
+	}
+	return fmt.Sprintf("%x", sha256.Sum256(text))
 }
 
 // CheckName returns an error if a name cannot be the name of a file.

@@ -146,7 +146,7 @@ func TestOpen(t *testing.T) {
 	plain, parts, none := made(t, dir, "a/plain", "n"), made(t, dir, "b/parts", "n"), made(t, dir, "c/file", "")
 	b, err := openSpec(Spec{Folder: plain, Name: "given", LogitScale: 50})
 	if err != nil || b.Name != "given" || b.LogitScale != 50 || b.LogitBias != -10 ||
-		b.Source != fmt.Sprintf("%+v", Spec{Folder: plain, LogitScale: 50}) {
+		b.Source != fmt.Sprintf("%+v", Spec{Folder: plain, Name: "given", LogitScale: 50}) {
 		t.Errorf("%+v, %v", b, err)
 	}
 	b, err = openSpec(Spec{Folder: parts, Name: "given", Variant: "fp16", LogitBias: -5})

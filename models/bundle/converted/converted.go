@@ -1,9 +1,6 @@
 package converted
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"os"
@@ -34,12 +31,7 @@ func Format(run bundle.Runner) bundle.Format {
 
 func nameOf(dir string) (string, bool) {
 	data, err := bundle.ReadManifest(dir)
-	if err != nil {
-		return "", false
-	}
-
-	var keys map[string]json.RawMessage
-	if json.Unmarshal(data, &keys) == nil && keys["weights"] == nil && keys["vision"] == nil {
+	if err != nil || !bundle.ListsWeights(data) {
 		return "", false
 	}
 
@@ -230,13 +222,7 @@ func (t towers) Digest() string {
 	m.Origin = bundle.Origin{}
 	m.Files = maps.Clone(m.Files)
 	delete(m.Files, TextFile)
-	text, err := json.Marshal(m)
-	if err != nil { // a manifest can always be written as JSON
-		panic(err)
-	}
-
-	sum := sha256.Sum256(text)
-	return hex.EncodeToString(sum[:])
+	return bundle.DigestOf(m)
 }
 
 func (t towers) Report(r *bundle.Report) {

@@ -1,11 +1,8 @@
 package converted
 
 import (
-	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"math"
 	"path/filepath"
@@ -80,14 +77,8 @@ func parseManifest(data []byte) (Manifest, error) {
 			"convert the checkpoint again", manifest.Version, bundle.Version, bundle.GradientVersion)
 	}
 
-	dec := json.NewDecoder(bytes.NewReader(data))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(&manifest); err != nil {
-		return manifest, fmt.Errorf("not the JSON of a bundle: %w", err)
-	}
-
-	if _, err := dec.Token(); err != io.EOF {
-		return manifest, errors.New("not the JSON of a bundle: text follows it")
+	if err := bundle.DecodeManifest(data, &manifest); err != nil {
+		return manifest, err
 	}
 
 	return manifest, manifest.check()

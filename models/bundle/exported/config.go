@@ -1,12 +1,9 @@
 package exported
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"path/filepath"
 	"strings"
 
@@ -69,8 +66,7 @@ func readConfig(dir string) (config config, ok bool, err error) {
 		return config, false, nil
 	}
 
-	var keys map[string]json.RawMessage
-	if json.Unmarshal(data, &keys) != nil || keys["weights"] != nil || keys["vision"] != nil {
+	if bundle.ListsWeights(data) {
 		return config, false, nil
 	}
 
@@ -88,18 +84,12 @@ func readConfig(dir string) (config config, ok bool, err error) {
 
 func parseConfig(data []byte) (config, error) {
 	var config config
-	dec := json.NewDecoder(bytes.NewReader(data))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(&config); err != nil {
-		return config, fmt.Errorf("not the JSON of a bundle: %w; without weights the keys are name, architecture, "+
+	if err := bundle.DecodeManifest(data, &config); err != nil {
+		return config, fmt.Errorf("%w; without weights the keys are name, architecture, "+
 			"source, text_width, embed_dim, image_size, context_length, logit_scale, logit_bias, logit_scale_log, "+
 			"preprocess, tokenizer, texts {clean}, model, variant, image {file, input, output, patches}, text {file, "+
 			"embeddings, ids, eot, attention_mask, position_ids, output, causal}, token_embedding {file, tensor}, "+
 			"files, notes", err)
-	}
-
-	if _, err := dec.Token(); err != io.EOF {
-		return config, errors.New("not the JSON of a bundle: text follows it")
 	}
 
 	if config.Version < 0 || config.Version > bundle.GradientVersion {

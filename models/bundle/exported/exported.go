@@ -38,6 +38,11 @@ type model struct {
 	imageDir, textDir string   // folders in which each tower's files are searched, relative to the folder
 }
 
+// path returns the path of a file or folder whose name is relative to the folder of the bundle, with slashes.
+func (m *model) path(name string) string {
+	return filepath.Join(m.bundle.Dir, filepath.FromSlash(name))
+}
+
 // decided records a derived property and its source.
 func (m *model) decided(what, format string, a ...any) {
 	m.found = append(m.found, bundle.Finding{What: what, Value: fmt.Sprintf(format, a...)})
@@ -159,7 +164,7 @@ func (m *model) open() error {
 		}
 
 		file, err := graph.OpenFile(m.bundle.Dir, name)
-		if _, missing := os.Stat(filepath.Join(m.bundle.Dir, filepath.FromSlash(name))); err != nil &&
+		if _, missing := os.Stat(m.path(name)); err != nil &&
 			errors.Is(missing, os.ErrNotExist) {
 			return fmt.Errorf("%s is missing from %s: put it there, or name the file in %s as \"model\" (both "+
 				"towers), \"image\": {\"file\": ...} or \"text\": {\"file\": ...}",
@@ -207,7 +212,7 @@ func (m *model) towerFiles() (image, text string, err error) {
 			if *tower.to != "" {
 				continue
 			}
-			e, origin, err := findTower(filepath.Join(m.bundle.Dir, filepath.FromSlash(tower.dir)), tower.image,
+			e, origin, err := findTower(m.path(tower.dir), tower.image,
 				m.config.Variant)
 			if err != nil {
 				return "", "", err

@@ -1,9 +1,6 @@
 package exported
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"os"
 	"path"
@@ -46,7 +43,7 @@ func (m *model) list() error {
 	slices.Sort(m.files)
 	m.files = slices.Compact(m.files)
 	for _, name := range m.files {
-		if _, err := os.Stat(filepath.Join(m.bundle.Dir, filepath.FromSlash(name))); err != nil {
+		if _, err := os.Stat(m.path(name)); err != nil {
 			return err
 		}
 	}
@@ -87,13 +84,7 @@ func (m *model) sum() string {
 		}
 	}
 
-	text, err := json.Marshal(config)
-	if err != nil { // it was read from JSON
-		panic(err)
-	}
-
-	sum := sha256.Sum256(text)
-	return hex.EncodeToString(sum[:])
+	return bundle.DigestOf(config)
 }
 
 // tokenizer reads the vocabulary: the file that bundle.json names, or the one nearest to the text tower.
@@ -104,7 +95,7 @@ func (m *model) tokenizer() (*tokenizer.Tokenizer, error) {
 	}
 
 	regular := func(file string) bool {
-		st, err := os.Stat(filepath.Join(m.bundle.Dir, filepath.FromSlash(file)))
+		st, err := os.Stat(m.path(file))
 		return err == nil && st.Mode().IsRegular()
 	}
 
@@ -134,7 +125,7 @@ func (m *model) tokenizer() (*tokenizer.Tokenizer, error) {
 	}
 
 	m.bundle.Vocabulary = name
-	t, err := tokenizer.Load(filepath.Join(m.bundle.Dir, filepath.FromSlash(name)))
+	t, err := tokenizer.Load(m.path(name))
 	if err != nil {
 		return nil, err
 	}

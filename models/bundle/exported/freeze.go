@@ -26,7 +26,7 @@ func WriteRecorded(b *bundle.Bundle, out string, gradients bool) error {
 	config, read := model.settled(), bundle.Hashes{}
 	err := atomicfile.Folder(out, bundle.ManifestFile, func(dir string) error {
 		for _, name := range model.files {
-			from, to := filepath.Join(model.bundle.Dir, filepath.FromSlash(name)), filepath.Join(dir,
+			from, to := model.path(name), filepath.Join(dir,
 				filepath.FromSlash(name))
 			if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
 				return err

@@ -11,25 +11,33 @@ import (
 
 // proveBoxes compares the features of gradient files with those of the towers' files.
 func (m *model) proveBoxes(run bundle.Runner) error {
-	i, textTower := *m.image, *m.text
-	i.box, i.batch = nil, staticAxis(i.input, 0)
-	textTower.box, textTower.batch = nil, staticAxis(textTower.inputs()[0], 0)
-	if b := m.image.box; b != nil {
-		f, err := i.bothForms(m.image, max(2, i.batch))
-		if err == nil {
-			err = b.Prove(m.bundle.Dir, run, f, bundle.PixelsInput)
+	image, text := *m.image, *m.text // as exported
+	image.box, image.batch = nil, staticAxis(image.input, 0)
+	text.box, text.batch = nil, staticAxis(text.inputs()[0], 0)
+	for _, tower := range []struct {
+		box       *bundle.Box
+		input     string
+		bothForms func() (bundle.TwoForms, error)
+	}{
+		{m.image.box, bundle.PixelsInput, func() (bundle.TwoForms, error) {
+			return image.bothForms(m.image, max(2, image.batch))
+		}},
+		{m.text.box, bundle.EmbeddingsInput, func() (bundle.TwoForms, error) {
+			return text.bothForms(m.text, max(2, text.batch))
+		}},
+	} {
+		if tower.box == nil {
+			continue
 		}
+
+		forms, err := tower.bothForms()
+		if err == nil {
+			err = tower.box.Prove(m.bundle.Dir, run, forms, tower.input)
+		}
+
 		if err != nil {
 			return err
 		}
-	}
-
-	if b := m.text.box; b != nil {
-		f, err := textTower.bothForms(m.text, max(2, textTower.batch))
-		if err == nil {
-			err = b.Prove(m.bundle.Dir, run, f, bundle.EmbeddingsInput)
-		}
-		return err
 	}
 
 	return nil
@@ -46,13 +54,11 @@ func (m *model) writeGradients(dir string) (names []string, err error) {
 			graph.Output{Name: output, Node: features.Cast(graph.Float)}, input)
 	}
 
-	if i := m.image; i.box == nil && isFloat(i.input) {
-		if _, rounded := rounds(i.output); !rounded {
-			g := graph.New()
-			feed := map[graph.Node]graph.Node{i.input: again(g, i.input, i.open)}
-			out := i.open.inline(g, []graph.Node{i.output}, feed, 0)
-			err = write(i.name, bundle.ImageGradientFile, nameIn(i.file, i.output), out[0], i.input.Name())
-		}
+	if i := m.image; i.box == nil && isFloat(i.input) && rounds(i.output) == nil {
+		g := graph.New()
+		feed := map[graph.Node]graph.Node{i.input: again(g, i.input, i.open)}
+		out := i.open.inline(g, []graph.Node{i.output}, feed, 0)
+		err = write(i.name, bundle.ImageGradientFile, nameIn(i.file, i.output), out[0], i.input.Name())
 	}
 
 	if textTower := *m.text; textTower.box == nil && err == nil {

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"os"
 	"path"
-	"path/filepath"
 	"slices"
 
 	"promptfed/models/bundle"
@@ -114,7 +113,7 @@ func (m *model) beside(at []string, file string) (name string, data []byte, err 
 func (m *model) look(at []string, file string) (name string, data []byte, err error) {
 	for _, dir := range at {
 		name = path.Join(dir, file)
-		data, err = atomicfile.ReadAtMost(filepath.Join(m.bundle.Dir, filepath.FromSlash(name)), 1<<24)
+		data, err = atomicfile.ReadAtMost(m.path(name), 1<<24)
 		if !errors.Is(err, os.ErrNotExist) {
 			return name, data, err
 		}

@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"os"
-	"path/filepath"
+	"slices"
 	"strings"
 
 	"promptfed/models/bundle"
@@ -14,10 +14,8 @@ import (
 
 func (m *model) Report(report *bundle.Report) {
 	textTower, i := m.text, m.image
-	report.Found = append(report.Found, m.found...)
-	found := func(what, format string, a ...any) {
-		report.Found = append(report.Found, bundle.Finding{What: what, Value: fmt.Sprintf(format, a...)})
-	}
+	all := model{found: slices.Clone(m.found)}
+	found := all.decided
 	found("image tower", "%s: images of %d, features of size %d", i.name, i.size, i.embedDim)
 	found("pixels", "%s", describe(i.input))
 	found("image features", "%s", describe(i.output))
@@ -55,9 +53,10 @@ func (m *model) Report(report *bundle.Report) {
 	table := textTower.table
 	found("token embedding", "[%d,%d] %s in %s", table.rows, table.width, table.dtype,
 		cmp.Or(table.file, table.model, textTower.name))
+	report.Found = append(report.Found, all.found...)
 	for _, name := range m.files {
 		size := int64(-1)
-		if st, err := os.Stat(filepath.Join(m.bundle.Dir, filepath.FromSlash(name))); err == nil {
+		if st, err := os.Stat(m.path(name)); err == nil {
 			size = st.Size()
 		}
 		report.Files = append(report.Files, bundle.FileReport{Name: name, Size: size})

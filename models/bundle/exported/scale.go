@@ -90,7 +90,7 @@ func (m *model) scaleBeside() (scale, bias float64, from string) {
 	}
 
 	for _, dir := range places(m.imageDir, m.image.name) {
-		c, err := checkpoint.Open(filepath.Join(m.bundle.Dir, filepath.FromSlash(dir)), checkpoint.Options{})
+		c, err := checkpoint.Open(m.path(dir), checkpoint.Options{})
 		if err != nil {
 			continue
 		}

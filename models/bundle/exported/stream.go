@@ -40,7 +40,7 @@ func (t *imageTower) findStream(dir string, run bundle.Runner) (*stream, error) 
 		return nil, errors.New("its batch was fixed by the export")
 	}
 
-	if op, ok := rounds(t.output); ok {
+	if op := rounds(t.output); op != nil {
 		return nil, fmt.Errorf("%s rounds activations", op.Label())
 	}
 

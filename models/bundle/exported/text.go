@@ -208,20 +208,20 @@ func tableBehind(n graph.Node) graph.Node {
 var rounding = []string{"DynamicQuantizeLinear", "QuantizeLinear", "MatMulInteger", "ConvInteger", "QLinearMatMul",
 	"QLinearConv", "DynamicQuantizeMatMul", "MatMulIntegerToFloat", "DynamicQuantizeLSTM", "QAttention", "QGemm"}
 
-// rounds returns the first operator before a value that rounds activations.
-func rounds(output graph.Node) (op *graph.Op, ok bool) {
-	list := graph.Reachable(output)
-	i := slices.IndexFunc(list, func(op *graph.Op) bool { return slices.Contains(rounding, op.Kind) })
-	if i < 0 {
-		return nil, false
+// rounds returns the first operator before a value that rounds activations, or nil.
+func rounds(output graph.Node) *graph.Op {
+	for _, op := range graph.Reachable(output) {
+		if slices.Contains(rounding, op.Kind) {
+			return op
+		}
 	}
-	return list[i], true
+	return nil
 }
 
 // checkRounding returns an error if prompts have no gradients through the text tower.
 func (t *textTower) checkRounding() error {
-	op, ok := rounds(t.output)
-	if !ok {
+	op := rounds(t.output)
+	if op == nil {
 		return nil
 	}
 	return fmt.Errorf("it is quantised (%s), and prompts need gradients through it: take the float32 or float16 "+

@@ -26,10 +26,8 @@ func outputs(list []graph.Output) []graph.Node {
 
 // namedInput looks up an input that bundle.json names.
 func namedInput(f *graph.File, key, name string) (graph.Node, error) {
-	for _, n := range f.Inputs() {
-		if n.Name() == name {
-			return n, nil
-		}
+	if n, ok := f.Graph.InputNamed(name); ok {
+		return n, nil
 	}
 	return graph.Node{}, fmt.Errorf("%s %q in %s is none of its inputs %s", key, name, bundle.ManifestFile,
 		describe(f.Inputs()...))
@@ -290,14 +288,7 @@ walk:
 // reached lists the inputs that n depends on, in the order of the file.
 func reached(f *graph.File, n graph.Node) []graph.Node {
 	behind := graph.Inputs(n)
-	var out []graph.Node
-	for _, in := range f.Inputs() {
-		if slices.Contains(behind, in) {
-			out = append(out, in)
-		}
-	}
-
-	return out
+	return slices.DeleteFunc(f.Inputs(), func(in graph.Node) bool { return !slices.Contains(behind, in) })
 }
 
 func isFloat(n graph.Node) bool { return n.DType() != 0 && graph.Differentiable(n.DType()) }
