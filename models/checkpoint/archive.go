@@ -105,12 +105,11 @@ func (a *archive) persistent(id any) (any, error) {
 		return nil, err
 	}
 
-	f := a.members[a.prefix+"data/"+st.key]
+	f, need := a.member(st)
 	if f == nil {
 		return nil, fmt.Errorf("storage %q is missing from the archive", st.key)
 	}
 
-	need := st.count * int64(elementSize(st.dtype))
 	if f.UncompressedSize64 < uint64(need) {
 		return nil, fmt.Errorf("storage %q holds %d bytes, but %d are used", st.key, f.UncompressedSize64, need)
 	}
@@ -118,6 +117,7 @@ func (a *archive) persistent(id any) (any, error) {
 	return st, nil
 }
 
+// member returns the file of a storage, nil if there is none, and the number of its bytes that are used.
 func (a *archive) member(st *storage) (f *zip.File, size int64) {
 	return a.members[a.prefix+"data/"+st.key], st.count * int64(elementSize(st.dtype))
 }

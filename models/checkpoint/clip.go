@@ -10,10 +10,8 @@ import (
 
 // Weights are the tensors of a CLIP, unread. Their names, shapes and order are the same for all naming schemes.
 type Weights struct {
-	Arch       Arch
-	Tensors    []Tensor // of both towers
-	LogitScale *Handle  // the natural logarithm of Arch.LogitScale
-	LogitBias  *Handle  // of a sigmoid loss, or nil
+	Arch    Arch
+	Tensors []Tensor // of both towers
 }
 
 // TokenEmbedding is the name of the token embedding [vocabulary,width].
@@ -64,10 +62,11 @@ func find(ckpt *Checkpoint) (*Weights, error) {
 	}
 
 	finder := &finder{ckpt: ckpt, used: map[string]bool{}}
-	weights := &Weights{LogitScale: finder.find("logit_scale")}
-	arch := &weights.Arch
+	weights := &Weights{}
+	arch, logScale := &weights.Arch, finder.find("logit_scale")
+	var bias *Handle // of a sigmoid loss
 	if ckpt.Has("logit_bias") {
-		weights.LogitBias = finder.find("logit_bias")
+		bias = finder.find("logit_bias")
 	}
 
 	finder.text(scheme, arch)
@@ -90,9 +89,9 @@ func find(ckpt *Checkpoint) (*Weights, error) {
 		return nil, err
 	}
 
-	scale, err := weights.LogitScale.Number()
-	if err == nil && weights.LogitBias != nil {
-		arch.LogitBias, err = weights.LogitBias.Number()
+	scale, err := logScale.Number()
+	if err == nil && bias != nil {
+		arch.LogitBias, err = bias.Number()
 	}
 
 	if err != nil {
@@ -101,12 +100,11 @@ func find(ckpt *Checkpoint) (*Weights, error) {
 
 	arch.LogitScale = math.Exp(scale)
 	if err := clip.CheckScale(arch.LogitScale, 0); err != nil {
-		return nil, fmt.Errorf("tensor %q holds %g, the logarithm of the scale: %w", weights.LogitScale.Name, scale,
-			err)
+		return nil, fmt.Errorf("tensor %q holds %g, the logarithm of the scale: %w", logScale.Name, scale, err)
 	}
 
 	if err := clip.CheckScale(arch.LogitScale, arch.LogitBias); err != nil {
-		return nil, fmt.Errorf("tensor %q: %w", weights.LogitBias.Name, err)
+		return nil, fmt.Errorf("tensor %q: %w", bias.Name, err)
 	}
 
 	return weights, nil
