@@ -1,6 +1,7 @@
 package bundle
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -68,11 +69,8 @@ type Origin struct {
 
 // String returns the origin on one line.
 func (o Origin) String() string {
-	license := o.License
-	if license == "" {
-		license = "not stated in the model card"
-	}
-	return fmt.Sprintf("%s at %s, licence: %s", o.Source, o.Revision, license)
+	return fmt.Sprintf("%s at %s, licence: %s", o.Source, o.Revision,
+		cmp.Or(o.License, "not stated in the model card"))
 }
 
 // OriginOf returns the origin of the bundle in a folder; ok is false if there is no bundle, or it records none.

@@ -35,21 +35,13 @@ type snapshot struct {
 	local   error    // why the hub was not asked: the cache alone is used; nil else
 }
 
-// mainBranch is the revision of a name without one.
-const mainBranch = "main"
-
 func (s *snapshot) folder() string {
 	return filepath.Join(s.hub.cache, "models--"+strings.ReplaceAll(s.name.Repository, "/", "--"))
 }
 
 func (s *snapshot) dir() string { return filepath.Join(s.folder(), "snapshots", s.commit) }
 
-func (s *snapshot) revision() string {
-	if s.name.Revision == "" {
-		return mainBranch
-	}
-	return s.name.Revision
-}
+func (s *snapshot) revision() string { return cmp.Or(s.name.Revision, "main") }
 
 func (s *snapshot) ref() string {
 	return filepath.Join(s.folder(), "refs", filepath.FromSlash(s.revision()))
