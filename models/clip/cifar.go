@@ -1,8 +1,17 @@
 package clip
 
+import (
+	"slices"
+
+	"promptfed/runtime/convert"
+)
+
 // NamedClasses are class names with their token ids in CLIP's tokenizer, so that a measurement on a published set of
 // classes needs no vocabulary.
-type NamedClasses []struct {
+type NamedClasses []NamedClass
+
+// NamedClass is a class name with its token ids.
+type NamedClass struct {
 	Name string
 	IDs  []int
 }
@@ -16,20 +25,12 @@ const (
 
 // Names returns the names of the classes.
 func (n NamedClasses) Names() []string {
-	out := make([]string, len(n))
-	for i, c := range n {
-		out[i] = c.Name
-	}
-	return out
+	return convert.Slice(n, func(c NamedClass) string { return c.Name })
 }
 
 // Suffixes returns the tokens [name . EOT] of every class.
 func (n NamedClasses) Suffixes() [][]int {
-	out := make([][]int, len(n))
-	for i, c := range n {
-		out[i] = append(append([]int{}, c.IDs...), StopID, EndID)
-	}
-	return out
+	return convert.Slice(n, func(c NamedClass) []int { return append(slices.Clone(c.IDs), StopID, EndID) })
 }
 
 // CIFAR10 are the classes of CIFAR-10 (Krizhevsky 2009).
