@@ -30,11 +30,7 @@ func Decode(r io.Reader) (image.Image, error) { return DecodeIf(r, func(int) err
 
 // DecodeIf is Decode with a condition: allow gets the number of pixels before any pixel is decoded, and DecodeIf
 // returns its error.
-func DecodeIf(r io.Reader, allow func(pixels int) error) (image.Image, error) {
-	return decode(r, maxPixels, allow)
-}
-
-func decode(r io.Reader, pixels int, allow func(pixels int) error) (img image.Image, err error) {
+func DecodeIf(r io.Reader, allow func(pixels int) error) (img image.Image, err error) {
 	data, err := io.ReadAll(io.LimitReader(r, maxBytes+1))
 	if err != nil {
 		return nil, fmt.Errorf("image: %w", err)
@@ -65,7 +61,7 @@ func decode(r io.Reader, pixels int, allow func(pixels int) error) (img image.Im
 			"save it without compression")
 	}
 
-	if err := fits(config.Width, config.Height, pixels); err != nil {
+	if err := fits(config.Width, config.Height); err != nil {
 		return nil, err
 	}
 
@@ -79,7 +75,7 @@ func decode(r io.Reader, pixels int, allow func(pixels int) error) (img image.Im
 	}
 
 	size := decoded.Bounds()
-	if err := fits(size.Dx(), size.Dy(), pixels); err != nil {
+	if err := fits(size.Dx(), size.Dy()); err != nil {
 		return nil, err
 	}
 
@@ -112,12 +108,12 @@ func faxInverted(file []byte) bool {
 	return (compression == 3 || compression == 4) && photometric != 0
 }
 
-func fits(w, h, pixels int) error {
+func fits(w, h int) error {
 	if w <= 0 || h <= 0 {
 		return fmt.Errorf("image: %d x %d: no pixels", w, h)
 	}
-	if w > pixels/h {
-		return fmt.Errorf("image: %d x %d pixels, the limit is %d in all: scale it down", w, h, pixels)
+	if w > maxPixels/h {
+		return fmt.Errorf("image: %d x %d pixels, the limit is %d in all: scale it down", w, h, maxPixels)
 	}
 	if max(w, h) > maxSide {
 		return fmt.Errorf("image: %d x %d pixels, the limit of a side is %d: scale it down", w, h, maxSide)

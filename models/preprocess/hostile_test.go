@@ -3,6 +3,7 @@ package preprocess
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"hash/crc32"
 	"image"
 	"image/color"
@@ -85,7 +86,9 @@ func FuzzDecode(f *testing.F) {
 	f.Add(pngHeader(1<<31-1, 1<<31-1))
 	p := CLIP(8)
 	f.Fuzz(func(t *testing.T, data []byte) {
-		img, err := decode(bytes.NewReader(data), 1<<16, func(int) error { return nil })
+		img, err := DecodeIf(bytes.NewReader(data), func(pixels int) error {
+			return map[bool]error{true: errors.New("large")}[pixels > 1<<16]
+		})
 		if err != nil {
 			return
 		}
@@ -99,18 +102,17 @@ func FuzzDecode(f *testing.F) {
 // The limit counts pixels; one more is refused, and so are pictures without any. Outside there is nothing.
 func TestFits(t *testing.T) {
 	for _, c := range []struct {
-		w, h, pixels int
-		want         string
+		w, h int
+		want string
 	}{
-		{3, 4, 12, ""}, {1, 12, 12, ""}, {13, 1, 12, "13 x 1 pixels, the limit is 12 in all"},
-		{1, 13, 12, "1 x 13 pixels, the limit is 12"}, {4, 4, 15, "4 x 4 pixels, the limit is 15"},
-		{0, 4, 12, "0 x 4: no pixels"}, {4, 0, 12, "4 x 0: no pixels"}, {-1, 4, 12, "-1 x 4: no pixels"},
-		{math.MaxInt, math.MaxInt, 1 << 26, "the limit is"}, {1, 1 << 20, 1 << 26, ""},
-		{1<<20 + 1, 1, 1 << 26, "1048577 x 1 pixels, the limit of a side is 1048576"},
+		{8192, 8192, ""}, {64, 1 << 20, ""}, {8193, 8192, "8193 x 8192 pixels, the limit is 67108864 in all"},
+		{8192, 8193, "8192 x 8193 pixels, the limit is"}, {0, 4, "0 x 4: no pixels"}, {4, 0, "4 x 0: no pixels"},
+		{-1, 4, "-1 x 4: no pixels"}, {math.MaxInt, math.MaxInt, "the limit is"}, {1, 1 << 20, ""},
+		{1<<20 + 1, 1, "1048577 x 1 pixels, the limit of a side is 1048576"},
 	} {
-		err := fits(c.w, c.h, c.pixels)
+		err := fits(c.w, c.h)
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%d x %d of %d: %v, want %q", c.w, c.h, c.pixels, err, c.want)
+			t.Errorf("%d x %d: %v, want %q", c.w, c.h, err, c.want)
 		}
 	}
 	r := newRaster(2, 3)
