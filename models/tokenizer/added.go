@@ -64,14 +64,9 @@ func (a *addedTokens) split(input string, first bool) (out []part) {
 		}
 
 		start, end := i, i+len(addedToken.text)
-		if before, _ := utf8.DecodeLastRuneInString(input[:start]); addedToken.singleWord && start > 0 &&
-			isWord(before) {
-			i = end - 1
-			continue
-		}
-
-		if after, _ := utf8.DecodeRuneInString(input[end:]); addedToken.singleWord && end < len(input) &&
-			isWord(after) {
+		before, _ := utf8.DecodeLastRuneInString(input[:start]) // U+FFFD, which is in no word, at the ends
+		after, _ := utf8.DecodeRuneInString(input[end:])
+		if addedToken.singleWord && (isWord(before) || isWord(after)) {
 			i = end - 1
 			continue
 		}
