@@ -24,8 +24,8 @@ func (v *scene) tile(x0, y0, x1, y1 int, grout rgb) {
 	var sum rgb
 	for y := y0; y < y1; y++ {
 		for x := x0; x < x1; x++ {
-			for i := range sum {
-				sum[i] += int32(v.img.Pix[4*(y*v.size+x)+i])
+			for i, level := range v.at(x, y) {
+				sum[i] += level
 			}
 		}
 	}
@@ -43,8 +43,7 @@ func (v *scene) tile(x0, y0, x1, y1 int, grout rgb) {
 			if x == x1-1 || y == y1-1 {
 				k = mix(c, grout, 110)
 			}
-			pix := v.img.Pix[4*(y*v.size+x):][:3]
-			pix[0], pix[1], pix[2] = clamp(k[0]), clamp(k[1]), clamp(k[2])
+			v.put(x, y, k)
 		}
 	}
 }
@@ -64,8 +63,7 @@ func silhouette(scene *scene) {
 		mask := scene.raster.cover(op)
 		if op.role == ink || op.role == light {
 			scene.paint(mask, 220, func(x, y int) rgb {
-				pix := scene.img.Pix[4*(y*scene.size+x):]
-				if (rgb{int32(pix[0]), int32(pix[1]), int32(pix[2])}).luma() < bright.luma()/2 {
+				if scene.at(x, y).luma() < bright.luma()/2 {
 					return bright
 				}
 				return dark

@@ -158,6 +158,18 @@ func refine(c contour, closed bool) contour {
 	return out
 }
 
+// at returns the colour of a pixel.
+func (v *scene) at(x, y int) rgb {
+	pix := v.img.Pix[4*(y*v.size+x):][:3]
+	return rgb{int32(pix[0]), int32(pix[1]), int32(pix[2])}
+}
+
+// put sets the colour of a pixel.
+func (v *scene) put(x, y int, c rgb) {
+	pix := v.img.Pix[4*(y*v.size+x):][:4]
+	pix[0], pix[1], pix[2], pix[3] = clamp(c[0]), clamp(c[1]), clamp(c[2]), 255
+}
+
 // paint blends a colour into the image where mask covers it; strength is 0..256.
 func (v *scene) paint(mask []uint8, strength int32, colour func(x, y int) rgb) {
 	for y := range v.size {
@@ -167,9 +179,7 @@ func (v *scene) paint(mask []uint8, strength int32, colour func(x, y int) rgb) {
 				continue
 			}
 			a := int32(m) + int32(m>>7)
-			pix := v.img.Pix[4*(y*v.size+x):][:3]
-			c := mix(rgb{int32(pix[0]), int32(pix[1]), int32(pix[2])}, colour(x, y), a*strength>>8)
-			pix[0], pix[1], pix[2] = clamp(c[0]), clamp(c[1]), clamp(c[2])
+			v.put(x, y, mix(v.at(x, y), colour(x, y), a*strength>>8))
 		}
 	}
 }
@@ -178,9 +188,7 @@ func (v *scene) paint(mask []uint8, strength int32, colour func(x, y int) rgb) {
 func (v *scene) each(f func(x, y int, old rgb) rgb) {
 	for y := range v.size {
 		for x := range v.size {
-			pix := v.img.Pix[4*(y*v.size+x):][:4]
-			c := f(x, y, rgb{int32(pix[0]), int32(pix[1]), int32(pix[2])})
-			pix[0], pix[1], pix[2], pix[3] = clamp(c[0]), clamp(c[1]), clamp(c[2]), 255
+			v.put(x, y, f(x, y, v.at(x, y)))
 		}
 	}
 }
