@@ -64,9 +64,7 @@ func FactOf(t *tensor.Tensor) Fact {
 func JSON(t testing.TB, v any) []byte {
 	t.Helper()
 	text, err := json.Marshal(v)
-	if err != nil {
-		t.Fatal(err)
-	}
+	NoError(t, err)
 	return text
 }
 
@@ -74,10 +72,7 @@ func JSON(t testing.TB, v any) []byte {
 func Module(t testing.TB) string {
 	t.Helper()
 	dir, err := os.Getwd()
-	if err != nil {
-		t.Fatal(err)
-	}
-
+	NoError(t, err)
 	for {
 		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
 			return dir

@@ -1,4 +1,5 @@
-// Package bundletest builds the models of bundles for tests that must not fail there. It imports models/bundle.
+// Package bundletest builds the models of bundles for tests that must not fail there. It imports models/bundle and
+// runtime/goldentest.
 package bundletest
 
 import (
@@ -7,6 +8,7 @@ import (
 	"promptfed/models/bundle"
 	"promptfed/models/clip"
 	"promptfed/runtime/convert"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/onnx"
 )
@@ -15,9 +17,7 @@ import (
 func ImageModel(t testing.TB, b *bundle.Bundle) *onnx.ModelProto {
 	t.Helper()
 	m, err := b.ImageModel()
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	return m
 }
 
@@ -25,9 +25,7 @@ func ImageModel(t testing.TB, b *bundle.Bundle) *onnx.ModelProto {
 func Sentences(t testing.TB, b *bundle.Bundle, g *graph.Graph, texts ...string) graph.Node {
 	t.Helper()
 	features, err := b.Sentences(g, texts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	return features
 }
 
@@ -36,10 +34,7 @@ func Templates(t testing.TB, b *bundle.Bundle, g *graph.Graph, classes, template
 	t.Helper()
 	return convert.Slice(templates, func(template string) clip.Prompt {
 		words, own, err := b.SplitTemplate(classes, template)
-		if err != nil {
-			t.Fatal(err)
-		}
-
+		goldentest.NoError(t, err)
 		p := clip.Prompt{Own: own}
 		if words != nil {
 			p.Ctx = g.Const(words)
@@ -52,8 +47,6 @@ func Templates(t testing.TB, b *bundle.Bundle, g *graph.Graph, classes, template
 func Prompts(t testing.TB, b *bundle.Bundle, g *graph.Graph, classes []string, prompts ...clip.Prompt) []graph.Node {
 	t.Helper()
 	features, err := b.Prompts(g, classes, prompts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	return features
 }
