@@ -34,9 +34,9 @@ var builders = map[string]func(Config) ([]Transform, error){"sgd": sgd, "adam": 
 // Names lists the optimizers in sorted order.
 func Names() []string { return slices.Sorted(maps.Keys(builders)) }
 
-// Optimizer applies a chain of transforms. It is not safe for concurrent use.
+// Optimizer applies transforms one after another. It is not safe for concurrent use.
 type Optimizer struct {
-	chain  Transform
+	parts  []Transform
 	slots  []string // of the state of a parameter
 	state  tensor.Map
 	shapes map[string][]int // of the parameters whose state fits
@@ -74,15 +74,52 @@ func (c Config) clips() (parts []Transform) {
 // Clipped returns a copy of grads after clipping, the input of momentum or moments.
 func (c Config) Clipped(grads tensor.Map) tensor.Map {
 	out := grads.Clone()
-	Chain(c.clips()...).Update(out, nil, nil)
+	With(c.clips()...).pass(out, nil)
 	return out
 }
 
 // With returns an optimizer of the given transforms, in that order.
 func With(parts ...Transform) *Optimizer {
-	o := &Optimizer{chain: Chain(parts...), state: tensor.Map{}, shapes: map[string][]int{}}
+	o := &Optimizer{parts: parts, state: tensor.Map{}, shapes: map[string][]int{}}
 	o.slots = o.Slots()
 	return o
+}
+
+// fresh returns new state of a parameter, whose floats have no values yet, with a step count for each transform.
+func (o *Optimizer) fresh(name string, param *tensor.Tensor) tensor.Map {
+	state := tensor.Map{}
+	for _, t := range o.parts {
+		for _, slot := range t.Slots {
+			state[t.key(slot, name)] = tensor.Reuse(param.Shape...)
+			state[t.key("step", name)] = tensor.OfInts([]int64{0}, 1)
+		}
+	}
+
+	return state
+}
+
+// pass passes the updates of whole parameters through all transforms.
+func (o *Optimizer) pass(updates, params tensor.Map) {
+	for _, t := range o.parts {
+		if t.Joint != nil {
+			t.Joint(updates)
+			continue
+		}
+		for name, update := range updates {
+			o.apply(t, name, update, params[name], func(slot *tensor.Tensor) *tensor.Tensor { return slot })
+		}
+	}
+}
+
+// apply passes the update of a parameter, or of a part of it, through one transform; part returns this part of a slot.
+func (o *Optimizer) apply(t Transform, name string, update, param *tensor.Tensor,
+	part func(slot *tensor.Tensor) *tensor.Tensor) {
+	step := int64(0)
+	slots := make([]*tensor.Tensor, len(t.Slots))
+	for i, slot := range t.Slots {
+		slots[i], step = part(o.state[t.key(slot, name)]), o.state[t.key("step", name)].Ints[0]
+	}
+	t.Update(update, param, slots, step)
 }
 
 // Step computes updates u from grads and subtracts lr u from the parameters of the same names, in place. Parameters
@@ -132,7 +169,7 @@ func (o *Optimizer) StepFrom(before, params, grads tensor.Map, lr float64, own m
 	}
 
 	var updates tensor.Map // where an element of an update depends on others
-	if o.chain.joint {
+	if slices.ContainsFunc(o.parts, func(t Transform) bool { return t.Joint != nil }) {
 		for _, name := range grads.Names() {
 			if i := grads[name].NonFinite(); i >= 0 {
 				return fmt.Errorf(badGradient, name, grads[name].Data[i], i)
@@ -147,7 +184,7 @@ func (o *Optimizer) StepFrom(before, params, grads tensor.Map, lr float64, own m
 		updates = grads.Clone()
 		now := maps.Clone(params)
 		maps.Copy(now, before)
-		o.chain.Update(updates, o.state, now)
+		o.pass(updates, now)
 	}
 
 	var mu sync.Mutex
@@ -184,8 +221,8 @@ var ErrParameter = errors.New("parameter")
 
 const badGradient = "the gradient of %s holds %v at element %d"
 
-// update updates elements [from,to) of a parameter, at most a part: they pass through the chain, unless their update
-// is known, and are checked in a core's cache. The parameter has no values yet where before has them, and its state has
+// update updates elements [from,to) of a parameter, at most a part: they pass all transforms, unless their update is
+// known, and are checked in a core's cache. The parameter has no values yet where before has them, and its state has
 // none where it was created. A gradient or an update that is not finite makes a parameter that is not finite.
 func (o *Optimizer) update(name string, before, param, grad, update *tensor.Tensor, rate float64, created bool,
 	from, to int) error {
@@ -205,14 +242,14 @@ func (o *Optimizer) update(name string, before, param, grad, update *tensor.Tens
 		room := rooms.Get().(*tensor.Tensor)
 		defer rooms.Put(room)
 		now = &tensor.Tensor{Shape: gradient.Shape, Data: room.Data[:copy(room.Data, gradient.Data)]}
-		state := tensor.Map{}
 		for _, slot := range o.slots {
-			t := part(o.state[slot+name])
-			if state[slot+name] = t; created {
-				clear(t.Data)
+			if created {
+				clear(part(o.state[slot+name]).Data)
 			}
 		}
-		o.chain.Update(tensor.Map{name: now}, state, tensor.Map{name: parameter})
+		for _, t := range o.parts {
+			o.apply(t, name, now, parameter, part)
+		}
 	}
 
 	parameter.Axpy(-rate, now)
@@ -241,7 +278,7 @@ var rooms = sync.Pool{New: func() any { return tensor.New(tensor.Part) }}
 func (o *Optimizer) start(params tensor.Map) (map[string]bool, error) {
 	fresh, created := tensor.Map{}, map[string]bool{}
 	for _, name := range params.Names() {
-		state := o.chain.Init(tensor.Map{name: params[name]})
+		state := o.fresh(name, params[name])
 		for _, key := range state.Names() {
 			if old, ok := o.state[key]; !ok {
 				fresh[key], created[name] = state[key], true
@@ -277,7 +314,7 @@ func (o *Optimizer) State() tensor.Map { return o.state.Clone() }
 // are the same, bit for bit, as without the interruption. After an error the state is unchanged.
 func (o *Optimizer) Load(state tensor.Map) error {
 	names := tensor.Map{}
-	known := o.chain.Init(tensor.Map{"": tensor.New()})
+	known := o.fresh("", tensor.New())
 	for _, key := range state.Names() {
 		saved := state[key]
 		slot, name, ok := splitKey(key, known)
@@ -314,7 +351,7 @@ func (o *Optimizer) Load(state tensor.Map) error {
 }
 
 // Slots returns the prefixes of state names, such as "momentum/b/", before the name of a parameter; none without state.
-func (o *Optimizer) Slots() []string { return o.chain.Init(tensor.Map{"": tensor.New()}).Names() }
+func (o *Optimizer) Slots() []string { return o.fresh("", tensor.New()).Names() }
 
 // splitKey returns the slot in known that is a prefix of key, such as "adam/m/", and the parameter name after it.
 func splitKey(key string, known tensor.Map) (slot, name string, ok bool) {

@@ -122,23 +122,6 @@ func must(t *testing.T, cfg Config) *Optimizer {
 	return o
 }
 
-// TestChainTwice checks that a repeated transform has two states. By hand: gradient 1 twice, momentum .5 after momentum
-// .5; first step: b1=1, b2=1; second: b1=1.5, b2=.5+1.5=2. Parameter 0 - 1 - 2 = -3.
-func TestChainTwice(t *testing.T) {
-	o := With(Momentum(.5, 0, false), Momentum(.5, 0, false))
-	p := tensor.Map{"x": tensor.New(1)}
-	for range 2 {
-		goldentest.NoError(t, o.Step(p, tensor.Map{"x": tensor.Of([]float32{1}, 1)}, 1))
-	}
-	if p["x"].Data[0] != -3 {
-		t.Errorf("parameter %v, want -3", p["x"].Data[0])
-	}
-	if want := []string{"momentum.2/b/x", "momentum.2/step/x", "momentum/b/x",
-		"momentum/step/x"}; !slices.Equal(o.State().Names(), want) {
-		t.Errorf("state %v, want %v", o.State().Names(), want)
-	}
-}
-
 // By hand: [3,4] 1e-6 has norm 5e-6, so a limit of 1e-6 scales by 1e-6/(5e-6+1e-6) = 1/6. A norm below the limit stays.
 func TestClipByGlobalNorm(t *testing.T) {
 	for limit, want := range map[float64][]float64{1e-6: {.5e-6, 4e-6 / 6}, 7e-6: {3e-6, 4e-6}} {

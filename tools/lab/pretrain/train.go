@@ -187,14 +187,13 @@ func (t *trainer) learn(ctx context.Context, batch tensor.Map) (loss float64, er
 
 // decayMatrices adds decay times the parameter to the updates of parameters with two or more axes.
 func decayMatrices(decay float64) optim.Transform {
-	all := optim.AddDecayedWeights(decay)
-	return optim.Transform{Name: all.Name, Update: func(updates, state, params tensor.Map) {
-		matrices := tensor.Map{}
-		for name, u := range updates {
-			if len(u.Shape) > 1 {
-				matrices[name] = u
-			}
+	matrices := optim.AddDecayedWeights(decay)
+	all := matrices.Update
+	matrices.Update = func(update, param *tensor.Tensor, slots []*tensor.Tensor, step int64) {
+		if len(update.Shape) > 1 {
+			all(update, param, slots, step)
 		}
-		all.Update(matrices, state, params)
-	}}
+	}
+
+	return matrices
 }
