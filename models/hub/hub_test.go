@@ -140,9 +140,7 @@ func paths(t *testing.T, dir string) (out []string) {
 		out = append(out, rel)
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	return out
 }
 
@@ -155,13 +153,9 @@ func TestPull(t *testing.T) {
 	s := serve(t)
 	h := client(t)
 	b, err := pull(t, h, "ORG/NAME")
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	want, err := converted.Convert(checkpointDir, filepath.Join(t.TempDir(), "small"), converted.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	if b.Digest() != want.Digest() {
 		t.Error("the bundle differs from that of the folder")
 	}
@@ -174,9 +168,7 @@ func TestPull(t *testing.T) {
 	var layout []string
 	for _, name := range []string{"config.json", weights} {
 		to, err := os.Readlink(filepath.Join(h.cache, "models--ORG--NAME/snapshots", hubtest.Commit, name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, err)
 		layout = append(layout, fmt.Sprint(name, " ", filepath.Dir(to), " ", len(filepath.Base(to))))
 	}
 	if d := cmp.Diff([]string{"config.json ../../blobs 40", weights + " ../../blobs 64"}, layout); d != "" {
@@ -186,14 +178,10 @@ func TestPull(t *testing.T) {
 		t.Errorf("ref %q, %v", ref, err)
 	}
 	plain, err := os.Create(filepath.Join(t.TempDir(), "plain"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	defer plain.Close()
 	usual, err := plain.Stat()
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	locks, _ := filepath.Glob(filepath.Join(h.cache, ".locks/models--ORG--NAME/*.lock"))
 	for _, path := range locks {
 		if st, err := os.Stat(path); err != nil || st.Mode() != usual.Mode() {
@@ -309,9 +297,7 @@ func blobOf(t *testing.T, s *hubtest.Server, h *Hub, name string) string {
 	n, _ := bundle.ParseHubName("ORG/NAME")
 	snap := &snapshot{hub: h, name: n, commit: hubtest.Commit}
 	f, err := snap.ask(context.Background(), name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	return filepath.Join(snap.folder(), "blobs", f.sum)
 }
 
@@ -367,9 +353,7 @@ func TestDamage(t *testing.T) {
 	s.Content = nil
 	h := client(t)
 	b, err := pull(t, h, "ORG/NAME")
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	goldentest.NoError(t, os.RemoveAll(b.Dir))
 	blob := blobOf(t, s, h, weights)
 	filetest.Write(t, blob, "damaged")
@@ -565,18 +549,14 @@ func TestNoNetwork(t *testing.T) {
 	serve(t)
 	h := client(t)
 	first, err := pull(t, h, "ORG/NAME")
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	t.Setenv("HF_ENDPOINT", "http://"+busytest.Address(t, "127.0.0.1"))
 	for _, offline := range []string{"", "1"} {
 		t.Setenv("HF_HUB_OFFLINE", offline)
 		goldentest.NoError(t, os.RemoveAll(first.Dir))
 		for _, name := range []string{"ORG/NAME", "ORG/NAME@" + hubtest.Commit} {
 			m, err := Parse(name)
-			if err != nil {
-				t.Fatal(err)
-			}
+			goldentest.NoError(t, err)
 			b, local, err := client(t).Pull(context.Background(), m, silent)
 			if err != nil || !isUnreachable(local) || b.Digest() != first.Digest() ||
 				!strings.Contains(b.Origin.String(), "licence: unknown") {
@@ -654,13 +634,9 @@ func TestCancelled(t *testing.T) {
 	}
 	s.Refuse = nil
 	cache, err := bundle.CacheDir()
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	release, err := lock(context.Background(), filepath.Join(cache, "bundles", ".ORG--NAME.lock"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	ctx, stop = context.WithCancelCause(context.Background())
 	go func() {
 		busytest.Delay(200 * time.Millisecond)
@@ -688,9 +664,7 @@ func TestArchive(t *testing.T) {
 	h := client(t)
 	h.archives = s.CDN.URL
 	m, err := Parse("RN50")
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	from := h.archive(m)
 	_, err = from.fetch(context.Background(), silent)
 	refused(t, err, "RN50.pt: wrong content: SHA-256", "expected "+sum)
@@ -722,9 +696,7 @@ func TestInTheWay(t *testing.T) {
 	serve(t)
 	h := client(t)
 	cache, err := bundle.CacheDir()
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	own := filepath.Join(cache, "bundles", "ORG--NAME")
 	if _, err := converted.Convert(checkpointDir, own, converted.Options{}); err != nil {
 		t.Fatal(err)

@@ -216,9 +216,7 @@ func (a architecture) compare(t *testing.T, all architectures, b *bundle.Bundle)
 func (a architecture) image(t *testing.T, b *bundle.Bundle, in tensor.Map) *tensor.Tensor {
 	g := graph.New()
 	n, _, err := b.Image(g, bundle.AddPixelsInput(g, 0, b.Preprocess.Size), clip.VisionPrompts{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	model := orttest.Model(t, graph.Output{Name: "image", Node: n})
 	return orttest.Run(t, model, b.WeightsDir(), in)["image"]
 }

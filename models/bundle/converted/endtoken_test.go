@@ -64,9 +64,7 @@ func TestEndToken(t *testing.T) {
 				goldentest.WantErrorOf(t, c.name, err, c.mistaken, "--vocab")
 				return
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			goldentest.NoError(t, err)
 			notes := strings.Join(b.Notes, "; ")
 			if strings.Contains(notes, "token") != (c.note != "") || !strings.Contains(notes, c.note) {
 				t.Errorf("notes %q, want one with %q", notes, c.note)

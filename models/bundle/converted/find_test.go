@@ -35,9 +35,7 @@ func TestFind(t *testing.T) {
 		if err == nil {
 			err = os.Rename(path, filepath.Join(c.dir, c.folder))
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, err)
 	}
 	for _, c := range []struct {
 		name  string
@@ -90,9 +88,7 @@ func TestRegisteredChild(t *testing.T) {
 	if err == nil {
 		err = b.Verify()
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	fmt.Println("bundle at", b.WeightsDir())
 }
 
@@ -100,9 +96,7 @@ func TestRegisteredInTwoProcesses(t *testing.T) {
 	cache, _ := environment(t)
 	t.Setenv("PROMPTFED_TEST_CHILD", "1")
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	out := make([]string, 4)
 	var wg sync.WaitGroup
 	for i := range out {
@@ -134,9 +128,7 @@ func TestRegisteredInTwoProcesses(t *testing.T) {
 func TestRegisteredHeals(t *testing.T) {
 	environment(t)
 	b, err := bundle.Find("test-registered")
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	for _, damage := range []func(path string) error{flip, func(path string) error { return os.Truncate(path, 100) }} {
 		goldentest.NoError(t, damage(filepath.Join(b.WeightsDir(), "model.safetensors")))
 		if b, err = bundle.Find("test-registered"); err != nil {

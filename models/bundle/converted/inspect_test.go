@@ -33,9 +33,7 @@ func TestInspect(t *testing.T) {
 			"weights.safetensors"}},
 	} {
 		r, err := bundle.Inspect(c.path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, err)
 		var files []string
 		for _, f := range r.Files {
 			files = append(files, f.Name)
@@ -56,9 +54,7 @@ func TestInspect(t *testing.T) {
 		t.Errorf("arch %+v, problem %q, %v", r.Arch, r.Problem, err)
 	}
 	r, err = bundle.Inspect(filepath.Join(b.WeightsDir(), converted.ImageFile))
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	in := []bundle.ValueReport{{Name: "pixels", DType: "F32", Shape: []string{"B", "3", "16", "16"}}}
 	out := []bundle.ValueReport{{Name: "image", DType: "F32", Shape: []string{"B", "6"}}, {Name: "patches",
 		DType: "F32",

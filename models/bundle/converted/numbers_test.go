@@ -18,9 +18,7 @@ import (
 func setNumber(t *testing.T, path, name string, value float64) {
 	t.Helper()
 	f, err := safetensors.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	info, err := f.Info(name)
 	f.Close()
 	if err != nil || info.DType != "F32" || info.Length != 4 {

@@ -49,14 +49,10 @@ func sameRanks(t *testing.T, what string, got, want *tensor.Tensor, tolerance fl
 func grey(t *testing.T, path string) image.Image {
 	t.Helper()
 	f, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	defer f.Close()
 	img, err := jpeg.Decode(f)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	planes, ok := img.(*image.YCbCr)
 	if !ok {
 		t.Fatalf("%s is decoded as a %T", path, img)

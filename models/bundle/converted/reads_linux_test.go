@@ -32,9 +32,7 @@ func TestOpenReadsOnce(t *testing.T) {
 	src := filetest.Copy(t, t.TempDir(), "testdata/huggingface")
 	weights := filepath.Join(src, "model.safetensors")
 	tensors, _, err := safetensors.ReadFile(weights)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	more := map[string]string{"format": "pt", "comment": strings.Repeat("x", comment)}
 	goldentest.NoError(t, safetensors.WriteFile(weights, tensors, more))
 	dir := filepath.Join(t.TempDir(), "small")

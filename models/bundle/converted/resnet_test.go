@@ -50,16 +50,12 @@ func resnetGolden(t *testing.T) tensor.Map {
 func stored(t *testing.T, path string) tensor.Map {
 	t.Helper()
 	c, err := checkpoint.Open(path, checkpoint.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	defer c.Close()
 	m := tensor.Map{}
 	for _, name := range c.Names() {
 		h, err := c.Tensor(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, err)
 		if m[name], err = h.Load(); err != nil {
 			t.Fatal(err)
 		}
@@ -126,9 +122,7 @@ func TestResNetSameAsPyTorch(t *testing.T) {
 					continue
 				}
 				here, err := os.Stat(filepath.Join(b.WeightsDir(), name))
-				if err != nil {
-					t.Fatal(err)
-				}
+				goldentest.NoError(t, err)
 				if there, err := os.Stat(filepath.Join(c.src, name)); err != nil || !os.SameFile(here, there) {
 					t.Errorf("%s is not the checkpoint's own", name)
 				}

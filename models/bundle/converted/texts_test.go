@@ -63,17 +63,13 @@ func TestTreatedTexts(t *testing.T) {
 	for _, c := range all.Cases {
 		t.Run(c.Name, func(t *testing.T) {
 			b, err := withConfig(t, c.Config, vocabularies+c.Tokenizer)
-			if err != nil {
-				t.Fatal(err)
-			}
+			goldentest.NoError(t, err)
 			g := graph.New()
 			whole := bundletest.Sentences(t, b, g, all.Sentences...)
 			outputs := []graph.Output{{Name: "sentences", Node: whole}}
 			prompts := bundletest.Templates(t, b, g, all.Classes, all.Templates)
 			words, err := b.Words("a photo of a")
-			if err != nil {
-				t.Fatal(err)
-			}
+			goldentest.NoError(t, err)
 			// Without the first template, as for learned prompts.
 			prompts = append(prompts, clip.Prompt{Ctx: g.Const(words)})
 			f := bundletest.Prompts(t, b, g, all.Classes, prompts...)
@@ -101,17 +97,13 @@ func TestTreatedPlaces(t *testing.T) {
 			continue
 		}
 		b, err := withConfig(t, c.Config, vocabularies+c.Tokenizer)
-		if err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, err)
 		words, err := b.Words("the dog")
 		if err != nil || words.Shape[0] != 2 {
 			t.Fatal(words, err)
 		}
 		alone, err := b.EmptySuffix()
-		if err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, err)
 		g := graph.New()
 		ctx := g.Const(words)
 		f := bundletest.Prompts(t, b, g, []string{"cat", "sea_lion"}, clip.Prompt{Ctx: ctx, Class: clip.Front},
@@ -143,9 +135,7 @@ func TestTreatmentOfBundle(t *testing.T) {
 		{`"tokenizer_kwargs":{"clean":"canonicalize"}`, `"texts": {"clean": "canonicalize"}`},
 	} {
 		b, err := withConfig(t, small(c.text), vocabularies+"bert")
-		if err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, err)
 		data := filetest.Read(t, filepath.Join(b.Dir, bundle.ManifestFile))
 		text := strings.Join(strings.Fields(string(data)), " ")
 		for _, bracket := range []string{"{", "}"} {
@@ -200,9 +190,7 @@ func TestTreatmentErrorsOfBundles(t *testing.T) {
 	}
 	b, err := withConfig(t, small(`"hf_tokenizer_name":"x","tokenizer_kwargs":{"strip_sep_token":true}`),
 		vocabularies+"bert")
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	path := filepath.Join(b.Dir, bundle.ManifestFile)
 	data := filetest.Read(t, path)
 	for old, change := range map[string][2]string{

@@ -40,9 +40,7 @@ func TestOtherTowers(t *testing.T) {
 	for _, c := range otherTowers {
 		t.Run(c.name, func(t *testing.T) {
 			want, _, err := safetensors.ReadFile("testdata/" + c.name + ".golden.safetensors")
-			if err != nil {
-				t.Fatal(err)
-			}
+			goldentest.NoError(t, err)
 			b := convert(t, "testdata/"+c.name, c.o)
 			if bias := want["logit_bias"]; bias != nil && math.Abs(b.LogitBias-float64(bias.Data[0])) > 1e-6 ||
 				math.Abs(b.LogitScale/float64(want["logit_scale"].Data[0])-1) > 1e-6 {
@@ -111,9 +109,7 @@ func TestSigLIPTokens(t *testing.T) {
 	goldentest.ReadJSON(t, "testdata/siglip.tokens.json", &golden)
 	b := convert(t, "testdata/siglip", converted.Options{})
 	tok, err := b.Tokenizer()
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	for text, want := range golden {
 		if strings.HasPrefix(text, " ") {
 			text, want = strings.TrimSpace(text), want[1:]

@@ -82,9 +82,7 @@ func bothForms(t *testing.T, spec string, want tensor.Map) {
 func openBundle(t testing.TB, spec string) *bundle.Bundle {
 	t.Helper()
 	b, err := bundle.Find(spec)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	return b
 }
 
@@ -114,9 +112,7 @@ func sameAs(t *testing.T, b *bundle.Bundle, want tensor.Map) {
 	pixels, d := g.Input("pixels", graph.Float, graph.Static(2, 3, 16, 16)), g.Input("d", graph.Float, graph.Static(2,
 		6))
 	image, _, err := b.Image(g, pixels, clip.VisionPrompts{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	dx = orttest.Gradients(t, image.L2Normalize().Mul(d).Sum(), pixels)
 	model = orttest.Model(t, graph.Output{Name: "image", Node: image.L2Normalize()}, graph.Output{
 		Name: "pixels_grad", Node: dx[0]})
@@ -150,9 +146,7 @@ func TestExportedTowersTakeNoDeepPrompts(t *testing.T) {
 		t.Fatal("no towers")
 	}
 	b, err := bundle.Open(filepath.Dir(list[0]))
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	for name, build := range map[string]func(g *graph.Graph, ctx graph.Node) clip.Prompt{
 		"deep": func(g *graph.Graph, ctx graph.Node) clip.Prompt {
 			return clip.Prompt{Ctx: ctx, Deep: []graph.Node{ctx}}
@@ -166,9 +160,7 @@ func TestExportedTowersTakeNoDeepPrompts(t *testing.T) {
 		},
 		"own": func(g *graph.Graph, ctx graph.Node) clip.Prompt {
 			_, own, err := b.SplitTemplate([]string{"cat"}, "{} texture.")
-			if err != nil {
-				t.Fatal(err)
-			}
+			goldentest.NoError(t, err)
 			return clip.Prompt{Own: own}
 		},
 	} {

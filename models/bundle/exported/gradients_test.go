@@ -57,9 +57,7 @@ func step(t *testing.T, b *bundle.Bundle, images *tensor.Tensor) func(ctx *tenso
 	s := orttest.Open(t, model, ort.Options{WeightsDir: b.WeightsDir()})
 	return func(ctx *tensor.Tensor) *tensor.Tensor {
 		out, err := s.Run(context.Background(), tensor.Map{"ctx": ctx})
-		if err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, err)
 		return out["grad"]
 	}
 }
@@ -128,14 +126,10 @@ func loop(t *testing.T, x, w graph.Node) graph.Node {
 			Initializer: []*onnx.TensorProto{{Name: "turns", DataType: int32(graph.Int64), Int64Data: []int64{3}},
 				{Name: "yes", DataType: int32(graph.Bool), Int32Data: []int32{1}}},
 			Output: []*onnx.ValueInfoProto{value("y", graph.Float, 3)}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	in := f.Inputs()
 	out, err := graph.Inline(x.Graph(), []graph.Node{f.Outputs[0].Node}, map[graph.Node]graph.Node{in[0]: x, in[1]: w})
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	return out[0].Reshape(-1, 32, 8)
 }
 
@@ -187,9 +181,7 @@ func TestLoop(t *testing.T) {
 	x, rules := loopTower(unrolled, g)
 	cotangent := g.Input("cotangent/text", graph.Float, graph.Shape{graph.Sym("C"), graph.StaticDim(6)})
 	dx, err := grad.VJP([]graph.Node{rules}, []graph.Node{cotangent}, x)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	write(boxed, bundle.TextGradientFile, graph.Output{Name: "text", Node: text},
 		graph.Output{Name: "grad/embeddings", Node: dx[0]})
 	got := trained(t, openBundle(t, boxed), want)
@@ -285,9 +277,7 @@ func TestFiniteDifferencesOfAGradientFile(t *testing.T) {
 		outputs := []graph.Output{{Name: "text", Node: text[0].L2Normalize()}}
 		results, err := gradtest.Check(context.Background(), outputs, []string{"ctx"},
 			tensor.Map{"ctx": bundle.Noise(4, 8)}, gradtest.Options{Session: ort.Options{WeightsDir: b.WeightsDir()}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, err)
 		// Two opposite derivatives differ by twice either of them.
 		if e := results[0].RelErr; turned && math.Abs(e-2) > 0.1 || !turned && e > 1e-2 {
 			t.Errorf("turned %t: error %g", turned, e)

@@ -58,9 +58,7 @@ func changed(t *testing.T, dir, file string, change func(*onnx.ModelProto)) {
 	t.Helper()
 	path := filepath.Join(dir, file)
 	m, err := onnx.Unmarshal(filetest.Read(t, path))
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	change(m)
 	filetest.Write(t, path, onnxtest.Marshal(t, m))
 }
@@ -96,9 +94,7 @@ func TestSumsOfOtherRanksAreNoBlocks(t *testing.T) {
 	tokens := x.Unsqueeze(0).Mul(g.Const(tensor.New(4, 1, 6))).Softmax(-1)
 	putTower(t, dir, "image.onnx", x.Add(tokens).Mean(0))
 	b, err := bundle.Open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	if b.TakesPromptTokens() {
 		t.Error("it takes prompt tokens")
 	}
@@ -167,9 +163,7 @@ func TestTokenTableThatEndsEarly(t *testing.T) {
 		t.Fatal("the tower has no table [530,8]")
 	}
 	b, err := bundle.Open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	if _, err := b.Embed([]int{529}); err != nil {
 		t.Fatal(err)
 	}

@@ -203,9 +203,7 @@ func TestTokensOfEightBits(t *testing.T) {
 func TestTableOfInspect(t *testing.T) {
 	mayRun(t)
 	list, err := filepath.Glob(layouts + "/*")
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	page := string(filetest.Read(t, "testdata/inspect.md"))
 	for _, dir := range append(list, "testdata/siglip", "testdata/chinese-clip", "testdata/roberta") {
 		b := openBundle(t, specOf(dir))

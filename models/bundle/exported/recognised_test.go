@@ -49,9 +49,7 @@ func TestPromptTokensOfAnExport(t *testing.T) {
 		}
 		image, _, err := b.Image(g, in["pixels"], clip.VisionPrompts{Tokens: in["tokens"], Normed: true,
 			Deep: []graph.Node{in["deep"]}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, err)
 		dx := orttest.Gradients(t, image.L2Normalize().Mul(in["d"]).Sum(), in["tokens"], in["deep"])
 		model := orttest.Model(t, graph.Output{Name: "image", Node: image.L2Normalize()}, graph.Output{
 			Name: "tokens_grad", Node: dx[0]}, graph.Output{Name: "deep_grad", Node: dx[1]})
@@ -143,13 +141,9 @@ func TestFormIsSaid(t *testing.T) {
 // towerIn returns the features of a tower's file, and the values that prompts could replace.
 func towerIn(t *testing.T, dir, file string) (features graph.Node, rows []graph.Node) {
 	m, err := onnx.ReadFile(filepath.Join(dir, file))
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	f, err := graph.ReadModel(m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	return f.Outputs[0].Node, exported.Gathers(f)
 }
 
@@ -207,9 +201,7 @@ func TestOtherBlocks(t *testing.T) {
 			Attribute: []*onnx.AttributeProto{larger}}, false},
 	} {
 		m, err := onnx.ReadFile("testdata/hf-sdpa-mask-dynamo-18/text.onnx")
-		if err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, err)
 		i := slices.IndexFunc(m.Graph.Node, func(n *onnx.NodeProto) bool { return n.Name == c.node.Name })
 		c.node.Output, m.Graph.Node[i] = m.Graph.Node[i].Output, c.node
 		file, err := graph.ReadModel(m)

@@ -45,9 +45,7 @@ func TestRoundedImageTower(t *testing.T) {
 	g := graph.New()
 	pixels := g.Input("pixels", graph.Float, graph.Static(1, 3, 16, 16))
 	image, _, err := b.Image(g, pixels, clip.VisionPrompts{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	_, err = grad.Of(image.L2Normalize().Sum(), pixels)
 	goldentest.WantErrorOf(t, "a gradient through rounding", err, "DynamicQuantizeLinear (node")
 	_, _, err = b.Image(g, pixels, clip.VisionPrompts{Tokens: g.Input("tokens", graph.Float, graph.Static(1, 12))})

@@ -17,13 +17,9 @@ import (
 // converts "A_b." to a, _, b and . with its own cleaning, and to a and b with canonicalize.
 func TestTextsOfExports(t *testing.T) {
 	plain, err := bundle.Open(layouts + "/immich")
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	own, err := plain.Tokenizer()
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	digests := []string{plain.Digest()}
 	const text, config, manifest = "A_b.", "config.json", bundle.ManifestFile
 	head := func(more string) string {
@@ -66,20 +62,14 @@ func TestTextsOfExports(t *testing.T) {
 			t.Fatal(c.what, err)
 		}
 		want, err := own.Encode(c.same)
-		if err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, err)
 		frozen := filepath.Join(t.TempDir(), "frozen")
 		goldentest.NoError(t, exported.WriteRecorded(b, frozen, false))
 		again, err := bundle.Open(frozen)
-		if err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, err)
 		for _, b := range []*bundle.Bundle{b, again} {
 			tok, err := b.Tokenizer()
-			if err != nil {
-				t.Fatal(err)
-			}
+			goldentest.NoError(t, err)
 			if got, err := tok.Encode(text); err != nil || !slices.Equal(got, want) || b.Texts.Clean != c.want {
 				t.Errorf("%s: %v of %+v, %v, want %v", c.what, got, b.Texts, err, want)
 			}
