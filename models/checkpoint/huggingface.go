@@ -104,7 +104,7 @@ func fromHuggingFace(ckpt *Checkpoint, scheme scheme, arch *Arch) error {
 	case arch.Vision.ResNet():
 		arch.imageTower().set(headsOf(arch.Vision.Width), "", normEpsilon)
 		vision.usual()
-		arch.margin(vision, "image_size", arch.Vision.Image)
+		arch.margin(vision, arch.Vision.Image)
 		vision.stages("layers", arch)
 		vision.stages("depths", arch)
 	case scheme.siglip:
@@ -118,7 +118,7 @@ func fromHuggingFace(ckpt *Checkpoint, scheme scheme, arch *Arch) error {
 
 	if !arch.Vision.ResNet() {
 		vision.same("patch_size", arch.Vision.Patch, patch)
-		arch.margin(vision, "image_size", 224)
+		arch.margin(vision, 224)
 	}
 
 	switch {

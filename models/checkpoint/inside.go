@@ -152,7 +152,7 @@ func (f *fields) timm(arch *Arch) {
 
 	vision := &arch.Vision
 	arch.imageTower().set(known.Heads, known.Activation, known.Epsilon)
-	arch.margin(f, "image_size", 224)
+	arch.margin(f, 224)
 	f.only("timm_proj", "linear", "none", "")
 	pool, attention := read(f, "timm_pool", "avg"), vision.Pool == clip.AttentionPool
 	ok := false

@@ -108,7 +108,7 @@ func (f *fields) vit(a *Arch, act string) {
 	f.same("width", arch.Width, 768)
 	f.same("layers", arch.Layers, 12)
 	f.same("patch_size", arch.Patch, 16)
-	a.margin(f, "image_size", 224)
+	a.margin(f, 224)
 	f.towerBlocks(a.imageTower(), act)
 	f.headWidth(a)
 	f.only("attentional_pool", "false")
@@ -131,7 +131,7 @@ func (f *fields) vit(a *Arch, act string) {
 func (f *fields) resnet(a *Arch) {
 	f.same("width", a.Vision.Width/32, 64)
 	f.stages("layers", a)
-	a.margin(f, "image_size", 224)
+	a.margin(f, 224)
 	f.headWidth(a)
 	a.Vision.Eps = normEpsilon
 	f.ignore("patch_size", "mlp_ratio") // belong to transformers

@@ -138,7 +138,8 @@ func headsOf(width int) int { return max(1, width/64) }
 
 // margin checks that an image of the configured size has the patches for which the weights have positions. Pixels
 // beyond the last whole patch are ignored, as in a convolution without padding.
-func (a *Arch) margin(fields *fields, key string, def int) {
+func (a *Arch) margin(fields *fields, def int) {
+	const key = "image_size"
 	arch := &a.Vision
 	if arch.ResNet() || arch.Patch == 0 {
 		fields.same(key, arch.Image, def)
