@@ -58,11 +58,15 @@ func (f hfModel) bpe() (*bpe, error) {
 	return bpe, nil
 }
 
-// byteTokens returns the ids of <0x00> to <0xFF> for the bytes of a text; nil if one is missing.
-func byteTokens(ids map[string]int, s string) []int {
-	var out []int
-	for i := range len(s) {
-		id, ok := ids[fmt.Sprintf("<0x%02X>", s[i])]
+// spelled returns the id of a text that is a token or, with fallback, the ids of <0x00> to <0xFF> for its bytes; nil if
+// one is missing.
+func spelled(ids map[string]int, text string, fallback bool) (out []int) {
+	if id, ok := ids[text]; ok {
+		return []int{id}
+	}
+
+	for i := 0; fallback && i < len(text); i++ {
+		id, ok := ids[fmt.Sprintf("<0x%02X>", text[i])]
 		if !ok {
 			return nil
 		}
@@ -94,17 +98,9 @@ func (b *bpe) symbols(s string) (out []int, err error) {
 			character += b.suffix
 		}
 
-		id, ok := b.ids[character]
-		var bytes []int
-		if !ok && b.fallback {
-			bytes = byteTokens(b.ids, character)
-		}
-
-		switch {
-		case ok:
-			out, pending = append(out, id), false
-		case bytes != nil:
-			out, pending = append(out, bytes...), false
+		switch some := spelled(b.ids, character, b.fallback); {
+		case some != nil:
+			out, pending = append(out, some...), false
 		case b.unknown >= 0 && !(pending && b.fuse):
 			out, pending = append(out, b.unknown), true
 		case b.strict:

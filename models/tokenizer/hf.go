@@ -58,6 +58,24 @@ type hfModel struct {
 	Vocab        vocabulary      `json:"-"`
 }
 
+// object is a part of a tokenizer.json that another file is converted to.
+type object = map[string]any
+
+// special returns the entry of a special token among the added tokens.
+func special(id int, token string) object {
+	return object{"id": id, "content": token, "special": true, "normalized": false}
+}
+
+// fromParts reads the tokenizer.json with these parts.
+func fromParts(added []any, normalizer, pre, post, model object) (*Tokenizer, error) {
+	text, err := json.Marshal(object{"version": "1.0", "truncation": nil, "padding": nil, "added_tokens": added,
+		"decoder": nil, "normalizer": normalizer, "pre_tokenizer": pre, "post_processor": post, "model": model})
+	if err != nil {
+		return nil, err
+	}
+	return readHF(bytes.NewReader(text))
+}
+
 // maxTokens limits the tokens of a vocabulary. The largest of a published text tower has 262,144.
 const maxTokens = 1 << 20
 

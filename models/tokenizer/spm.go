@@ -1,12 +1,10 @@
 package tokenizer
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"math"
-	"strings"
 
 	"google.golang.org/protobuf/encoding/protowire"
 )
@@ -124,13 +122,12 @@ func readSPM(r io.Reader, canonical bool) (*Tokenizer, error) {
 		return nil, errors.New("SentencePiece's model has no token for unknown characters")
 	}
 
-	type object = map[string]any
 	var added, steps, vocab []any
 	eos := -1
 	for id, p := range spmModel.pieces {
 		vocab = append(vocab, []any{p.token, p.score})
 		if spmModel.kinds[id] == spmUnknown || spmModel.kinds[id] == spmControl {
-			added = append(added, object{"id": id, "content": p.token, "special": true, "normalized": false})
+			added = append(added, special(id, p.token))
 		}
 		if p.token == "</s>" {
 			eos = id
@@ -161,23 +158,18 @@ func readSPM(r io.Reader, canonical bool) (*Tokenizer, error) {
 		scheme = "always"
 	}
 
-	text, err := json.Marshal(object{
-		"version": "1.0", "truncation": nil, "padding": nil, "added_tokens": added, "decoder": nil,
-		"normalizer": object{"type": "Sequence", "normalizers": steps},
-		"pre_tokenizer": object{"type": "Metaspace", "replacement": "▁", "prepend_scheme": scheme,
-			"split": true},
-		"post_processor": object{"type": "TemplateProcessing",
+	tokenizer, err := fromParts(added,
+		object{"type": "Sequence", "normalizers": steps},
+		object{"type": "Metaspace", "replacement": "▁", "prepend_scheme": scheme, "split": true},
+		object{"type": "TemplateProcessing",
 			"single": []any{object{"Sequence": object{"id": "A", "type_id": 0}},
 				object{"SpecialToken": object{"id": "</s>", "type_id": 0}}},
 			"pair":           []any{},
 			"special_tokens": object{"</s>": object{"id": "</s>", "ids": []int{eos}, "tokens": []string{"</s>"}}}},
-		"model": object{"type": "Unigram", "unk_id": spmModel.unknown, "vocab": vocab,
-			"byte_fallback": spmModel.fallback},
-	})
-
+		object{"type": "Unigram", "unk_id": spmModel.unknown, "vocab": vocab, "byte_fallback": spmModel.fallback})
 	if err != nil {
 		return nil, fmt.Errorf("SentencePiece's model: %w", err)
 	}
 
-	return readHF(strings.NewReader(string(text)))
+	return tokenizer, nil
 }

@@ -180,19 +180,11 @@ func (u *unigram) encode(text string) ([]int, error) {
 
 	var out []int
 	for i := len(cuts) - 1; i >= 0; i-- {
-		id, ok := u.ids[cuts[i]]
-		var bytes []int
-		if !ok && u.fallback {
-			bytes = byteTokens(u.ids, cuts[i])
+		some := spelled(u.ids, cuts[i], u.fallback)
+		if some == nil {
+			some = []int{u.unknown}
 		}
-		switch {
-		case ok:
-			out = append(out, id)
-		case bytes != nil:
-			out = append(out, bytes...)
-		default:
-			out = append(out, u.unknown)
-		}
+		out = append(out, some...)
 	}
 
 	return out, nil

@@ -2,8 +2,6 @@ package tokenizer
 
 import (
 	"bufio"
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
@@ -71,7 +69,6 @@ func (w *wordPiece) encode(s string) ([]int, error) {
 
 // readBERT reads BERT's list of tokens, one per line, by converting it to an equivalent tokenizer.json.
 func readBERT(r io.Reader, lower *bool) (*Tokenizer, error) {
-	type object = map[string]any
 	vocab := map[string]int{}
 	lines := bufio.NewScanner(bounded(r, maxFile))
 	for id := 0; lines.Scan(); id++ {
@@ -88,28 +85,19 @@ func readBERT(r io.Reader, lower *bool) (*Tokenizer, error) {
 	var added []any
 	for _, name := range []string{"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"} {
 		if id, ok := vocab[name]; ok {
-			added = append(added, object{"id": id, "content": name, "special": true, "normalized": false})
+			added = append(added, special(id, name))
 		} else if name != "[PAD]" && name != "[MASK]" {
 			return nil, fmt.Errorf("no token %s: not BERT's vocabulary", name)
 		}
 	}
 
-	text, err := json.Marshal(object{
-		"version": "1.0", "truncation": nil, "padding": nil, "added_tokens": added, "decoder": nil,
-		"normalizer": object{"type": "BertNormalizer", "clean_text": true, "handle_chinese_chars": true,
+	return fromParts(added,
+		object{"type": "BertNormalizer", "clean_text": true, "handle_chinese_chars": true,
 			"strip_accents": nil, "lowercase": orTrue(lower)},
-		"pre_tokenizer": object{"type": "BertPreTokenizer"},
-		"post_processor": object{"type": "BertProcessing", "sep": []any{"[SEP]", vocab["[SEP]"]},
-			"cls": []any{"[CLS]", vocab["[CLS]"]}},
-		"model": object{"type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##",
-			"max_input_chars_per_word": 100, "vocab": vocab},
-	})
-
-	if err != nil {
-		return nil, err
-	}
-
-	return readHF(bytes.NewReader(text))
+		object{"type": "BertPreTokenizer"},
+		object{"type": "BertProcessing", "sep": []any{"[SEP]", vocab["[SEP]"]}, "cls": []any{"[CLS]", vocab["[CLS]"]}},
+		object{"type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##",
+			"max_input_chars_per_word": 100, "vocab": vocab})
 }
 
 // wordLevel has one token for every word.
