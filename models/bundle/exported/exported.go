@@ -267,7 +267,7 @@ func (m *model) finish() error {
 		return err
 	}
 
-	if err := textTower.findTable(m.bundle.Dir, config.Tokens, tokens.VocabSize(), config.TextWidth); err != nil {
+	if err := m.findTable(tokens.VocabSize()); err != nil {
 		return err
 	}
 
@@ -309,6 +309,5 @@ func (m *model) finish() error {
 	backbone.TokenRows = textTower.table.rows
 	backbone.Text = clip.TextArch{Width: textTower.table.width, Context: textTower.context,
 		EmbedDim: textTower.embedDim, Pad: textTower.pad}
-	backbone.Notes = append(backbone.Notes, textTower.notes...)
 	return nil
 }

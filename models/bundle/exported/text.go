@@ -31,7 +31,6 @@ type textTower struct {
 	causal             *bool // whether tokens after the end token have no influence; nil if it is not known
 	sos, eotID, filler int   // sos is -1 if no token starts a text
 	pad                int
-	notes              []string
 }
 
 func newTextTower(dir string, file *graph.File, name string, config textConfig) (*textTower, error) {

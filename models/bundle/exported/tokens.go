@@ -42,7 +42,8 @@ type embeddingTable struct {
 
 // findTable finds the token embedding: the table of the graph's look-up of token ids, the location in bundle.json, or
 // the only tensor in text.onnx with a fitting shape.
-func (t *textTower) findTable(dir string, said *tokenTable, vocabulary, width int) error {
+func (m *model) findTable(vocabulary int) error {
+	t, dir, said, width := m.text, m.bundle.Dir, m.config.Tokens, m.config.TextWidth
 	if !t.embeddings.OK() {
 		if err := t.table.of(dir, t.table.source); err != nil {
 			return fmt.Errorf("%s: %w", t.name, err)
@@ -74,7 +75,8 @@ func (t *textTower) findTable(dir string, said *tokenTable, vocabulary, width in
 	}
 
 	if len(fit) == 1 {
-		t.notes = append(t.notes, fmt.Sprintf("token_embedding is not given: tensor %s of %s", fit[0].Name(), t.name))
+		m.bundle.Notes = append(m.bundle.Notes, fmt.Sprintf("token_embedding is not given: tensor %s of %s",
+			fit[0].Name(), t.name))
 		return t.table.of(dir, fit[0])
 	}
 
