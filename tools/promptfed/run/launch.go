@@ -1,6 +1,7 @@
 package run
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"log/slog"
 	"math"
 	"net"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -203,24 +205,44 @@ func (f launchFlags) work(ctx context.Context, args []string) error {
 	return err
 }
 
-// find waits for the address of task 0.
+// find waits until task 0 answers at the address that it wrote. A job that was killed leaves its address in the folder.
 func (f launchFlags) find(ctx context.Context) (at meeting, err error) {
 	if f.idle == 0 { // as for promptfed work: without end
 		f.idle = math.MaxInt64
 	}
 
-	ctx, stop := context.WithTimeoutCause(ctx, f.idle, fmt.Errorf("task 0 of job %s did not write its address into "+
-		"%s within %v; --meet must be a folder that all tasks share", f.member.job, f.meet, f.idle))
+	limited, stop := context.WithTimeout(ctx, f.idle)
 	defer stop()
+	why := fmt.Errorf("task 0 of job %s did not write its address into %s within %v; --meet must be a folder that all "+
+		"tasks share", f.member.job, f.meet, f.idle)
 	for {
 		there, err := atomicfile.ReadJSON(f.meetingFile(), &at)
 		if err == nil && there && at.Job == f.member.job && at.Restarts == f.member.restarts {
-			return at, nil
+			if err = at.answers(limited); err == nil {
+				return at, nil
+			}
+			why = fmt.Errorf("task 0 of job %s does not answer at the address in %s within %v: %w; start task 0 with "+
+				"the same --meet", f.member.job, f.meet, f.idle, err)
 		}
-		if wait.For(ctx, 200*time.Millisecond) != nil {
-			return at, context.Cause(ctx)
+		if wait.For(limited, 200*time.Millisecond) != nil {
+			return at, cmp.Or(ctx.Err(), why)
 		}
 	}
+}
+
+// answers returns an error unless a server listens at the address.
+func (m meeting) answers(ctx context.Context) error {
+	address, err := url.Parse(m.URL)
+	if err != nil {
+		return err
+	}
+
+	connection, err := (&net.Dialer{Timeout: 5 * time.Second}).DialContext(ctx, "tcp", address.Host)
+	if err != nil {
+		return err
+	}
+
+	return connection.Close()
 }
 
 // here returns the folders of data and the runtime of this task. They come from the first configuration and from Slurm.
