@@ -20,7 +20,7 @@ func requirements(text string) ([]facts.Requirement, error) {
 	for _, r := range list {
 		_, fact := facts.Find(r.Key)
 		if _, key := keys[r.Key]; !fact && !key && !strings.HasPrefix(r.Key, optionKeys) {
-			return nil, experiment.AllFacts().Unknown(r.Key)
+			return nil, facts.Unknown(r.Key)
 		}
 	}
 
