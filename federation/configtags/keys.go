@@ -43,19 +43,29 @@ func Keys(value reflect.Value) []Key {
 	return out
 }
 
-// Flatten returns the values of a configuration by dotted key, with maps as values.
-func Flatten(c any) map[string]any {
-	out := map[string]any{}
-	flatten("", reflect.Indirect(reflect.ValueOf(c)), out)
+// Leaves lists the keys of a configuration that hold values, with dotted names, in the order of the fields. Keys below
+// its sections are among them, the sections are not.
+func Leaves(c any) []Key { return leaves(reflect.Indirect(reflect.ValueOf(c))) }
+
+func leaves(section reflect.Value) (out []Key) {
+	for _, key := range Keys(section) {
+		if key.Value.Kind() != reflect.Struct || len(Keys(key.Value)) == 0 {
+			out = append(out, key)
+			continue
+		}
+		for _, below := range leaves(key.Value) {
+			below.Name = key.Name + "." + below.Name
+			out = append(out, below)
+		}
+	}
 	return out
 }
 
-func flatten(at string, v reflect.Value, out map[string]any) {
-	for _, k := range Keys(v) {
-		if k.Value.Kind() == reflect.Struct {
-			flatten(at+k.Name+".", k.Value, out)
-		} else {
-			out[at+k.Name] = k.Value.Interface()
-		}
+// Flatten returns the values of Leaves by their names.
+func Flatten(c any) map[string]any {
+	out := map[string]any{}
+	for _, key := range Leaves(c) {
+		out[key.Name] = key.Value.Interface()
 	}
+	return out
 }

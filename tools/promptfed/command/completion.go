@@ -2,6 +2,7 @@ package command
 
 import (
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -15,7 +16,7 @@ import (
 	"promptfed/federation/engine/record"
 	"promptfed/federation/experiment"
 	"promptfed/federation/methods"
-	"promptfed/runtime/ort"
+	"promptfed/runtime/convert"
 	"promptfed/tools/lab/pretrain"
 	"promptfed/tools/promptfed/runfolder"
 )
@@ -123,23 +124,23 @@ func valuesOf(key string) (out []string) {
 				out = append(out, d.Name)
 			}
 		}
+		return out
 	case "data.set":
-		for _, k := range sets.Kinds() {
-			out = append(out, k.Name)
-		}
+		return convert.Slice(sets.Kinds(), func(k sets.Kind) string { return k.Name })
 	case "partition.kind":
-		for _, k := range partition.Kinds() {
-			out = append(out, k.Name)
-		}
-	case "eval.view":
-		return record.Views()
-	case "runtime.provider":
-		return []string{ort.CPU, ort.CUDA, ort.Auto}
-	default:
-		if _, ok := configtags.Flatten(experiment.Defaults())[key].(bool); ok {
+		return convert.Slice(partition.Kinds(), func(k partition.Kind) string { return k.Name })
+	}
+
+	for _, leaf := range configtags.Leaves(experiment.Defaults()) {
+		words := leaf.Field.Tag.Get("in")
+		switch kind := leaf.Value.Kind(); {
+		case leaf.Name != key:
+		case kind == reflect.Bool:
 			return []string{"true", "false"}
+		case kind == reflect.String && words != "":
+			return strings.Split(words, "|")
 		}
 	}
 
-	return out
+	return nil
 }
