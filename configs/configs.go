@@ -31,17 +31,11 @@ type Loaded struct {
 // command line or the environment names another method than the file, Open ignores the options of the file that this
 // method does not have.
 func Open(path string, sets []string) (Loaded, error) {
-	f, err := read(path)
+	file, err := read(path)
 	if err != nil {
-		return Loaded{Config: experiment.Defaults()}, err
+		return Loaded{}, err
 	}
-	return load(f, sets)
-}
-
-// Load returns the configuration of Open without origins.
-func Load(path string, sets []string) (experiment.Config, error) {
-	l, err := Open(path, sets)
-	return l.Config, err
+	return load(file, sets)
 }
 
 // LoadRun reads the configuration of a finished run, of which only keys under runtime may change: the environment
@@ -49,7 +43,7 @@ func Load(path string, sets []string) (experiment.Config, error) {
 func LoadRun(path string, sets []string) (experiment.Config, error) {
 	file, err := read(path)
 	if err != nil {
-		return experiment.Defaults(), err
+		return experiment.Config{}, err
 	}
 
 	file.finished = true
@@ -57,32 +51,26 @@ func LoadRun(path string, sets []string) (experiment.Config, error) {
 	return l.Config, err
 }
 
-// ParseText is Load for a text from another machine: no file that its options name is read. name stands for the file in
-// errors.
+// ParseText reads a text from another machine, over the defaults: no file that its options name is read. name stands
+// for the file in errors.
 func ParseText(name string, text []byte) (experiment.Config, error) {
-	l, err := openText(name, text, nil, true)
+	file, err := parse(name, text)
+	if err != nil {
+		return experiment.Config{}, err
+	}
+
+	file.foreign = true
+	l, err := load(file, nil)
 	return l.Config, err
 }
 
 // OpenText is Open for a text; name stands for the file in errors.
 func OpenText(name string, text []byte, sets []string) (Loaded, error) {
-	return openText(name, text, sets, false)
-}
-
-func openText(name string, text []byte, sets []string, foreign bool) (Loaded, error) {
-	if len(text) > maxFile {
-		return Loaded{Config: experiment.Defaults()}, fmt.Errorf("%s: larger than %d bytes, too large for a "+
-			"configuration",
-			name, maxFile)
-	}
-
-	f, err := parse(name, text)
+	file, err := parse(name, text)
 	if err != nil {
-		return Loaded{Config: experiment.Defaults()}, err
+		return Loaded{}, err
 	}
-
-	f.foreign = foreign
-	return load(f, sets)
+	return load(file, sets)
 }
 
 func load(f parsed, sets []string) (Loaded, error) {
@@ -203,6 +191,10 @@ func readText(path string) ([]byte, error) {
 
 func parse(path string, text []byte) (parsed, error) {
 	file := parsed{path: path, keys: map[string]any{}, lines: map[string]int{}}
+	if len(text) > maxFile {
+		return file, fmt.Errorf("%s: larger than %d bytes, too large for a configuration", path, maxFile)
+	}
+
 	if err := file.scan(text, &file.keys); err != nil {
 		switch {
 		case errors.As(err, new(*placedError)):
@@ -258,25 +250,11 @@ func unknownBelow(at string, m map[string]any, t, root reflect.Type) error {
 
 func unknownKey(at, key string, fields map[string]reflect.Type, root reflect.Type) error {
 	here := slices.Sorted(maps.Keys(fields))
-	if similar := configtags.Similar(at+key, leaves("", root)); len(similar) > 0 {
+	known := slices.Sorted(maps.Keys(configtags.Flatten(reflect.Zero(root).Interface())))
+	if similar := configtags.Similar(at+key, known); len(similar) > 0 {
 		return fmt.Errorf("unknown key %s: did you mean %s?", at+key, configtags.Alternatives(similar))
 	}
 	return fmt.Errorf("unknown key %s; known here: %s", at+key, strings.Join(here, ", "))
-}
-
-// leaves returns the keys that hold values, with their sections.
-func leaves(at string, t reflect.Type) []string {
-	fields := fieldsOf(t)
-	var out []string
-	for _, name := range slices.Sorted(maps.Keys(fields)) {
-		if f := fields[name]; f.Kind() == reflect.Struct && len(fieldsOf(f)) > 0 {
-			out = append(out, leaves(at+name+".", f)...)
-		} else {
-			out = append(out, at+name)
-		}
-	}
-
-	return out
 }
 
 // fieldMaps caches the results of fieldsOf by type: every cell of a sweep needs them.

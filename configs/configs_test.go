@@ -28,11 +28,11 @@ func file(t *testing.T, text string) string {
 // loaded returns the configuration of a text and of changes to it.
 func loaded(t *testing.T, text string, sets ...string) experiment.Config {
 	t.Helper()
-	c, err := Load(file(t, text), sets)
+	c, err := Open(file(t, text), sets)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return c
+	return c.Config
 }
 
 // Flags override the environment, which overrides the file, which overrides the defaults.
@@ -41,7 +41,7 @@ func TestOrder(t *testing.T) {
 	t.Setenv("PROMPTFED_TRAIN_LR", "0.25")
 	t.Setenv("PROMPTFED_TRAIN_EPOCHS", "5")
 	t.Setenv("PROMPTFED_BACKBONES", "x,y,z")
-	c, err := Load(path, []string{"train.epochs=9", "options.tokens=8", "data.generator.classes=[heart, key]"})
+	c, err := Open(path, []string{"train.epochs=9", "options.tokens=8", "data.generator.classes=[heart, key]"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,7 +90,7 @@ func TestErrors(t *testing.T) {
 		{"name: x", []string{"train.foo=1"}, []string{"train.foo"}},
 		{"name: x", []string{"train.lr=["}, []string{"train.lr"}},
 	} {
-		_, err := Load(file(t, c.text), c.sets)
+		_, err := Open(file(t, c.text), c.sets)
 		t.Run(c.text, func(t *testing.T) { goldentest.WantError(t, err, c.say...) })
 	}
 }

@@ -2,13 +2,9 @@ package configs
 
 import (
 	"fmt"
-	"reflect"
-
-	"go.yaml.in/yaml/v3"
 
 	"promptfed/federation/data/sets"
 	"promptfed/federation/experiment"
-	"promptfed/runtime/oneline"
 )
 
 // CountsFile is the section of a file that lists sizes of data sets, which promptfed partition compares with the data.
@@ -55,16 +51,10 @@ func LoadCounts(path string, sets []string) (Counts, experiment.Config, error) {
 	}
 
 	var countsFile CountsFile
-	if err := unknown(map[string]any{"counts": plain(file.keys["counts"])}, reflect.TypeOf(countsFile)); err != nil {
-		from := settings{path: path, from: file.origins(nil, false)}
-		return countsFile.Counts, config, from.blame(err)
+	if _, err := file.sections(text, &countsFile); err != nil {
+		return countsFile.Counts, config, err
 	}
 
-	if err := yaml.Unmarshal(text, &countsFile); err != nil {
-		return countsFile.Counts, config, fmt.Errorf("%s: %s", path, oneline.Error(err))
-	}
-
-	delete(file.keys, "counts")
 	if _, _, err := into(&config, file, sets); err != nil {
 		return countsFile.Counts, config, err
 	}

@@ -18,7 +18,8 @@ func TestFilesOfOptions(t *testing.T) {
 	const name = "my_method.onnx sha256:ed7002b439e9ac845f22357d822bac1444730fbdb6016d3ec9432297b9ec9f73"
 	for _, options := range []string{"{file: " + file + "}", "{onnx: {file: " + file + "}}"} {
 		path := filetest.Write(t, filepath.Join(dir, "c.yaml"), "method: onnx\noptions: "+options)
-		c, err := Load(path, nil)
+		opened, err := Open(path, nil)
+		c := opened.Config
 		files := methods.Files(c.Options)
 		if err != nil || len(files) != 1 || files[0].String() != name {
 			t.Fatalf("%s: %v, %v", options, files, err)
@@ -50,7 +51,7 @@ func TestFilesOfOptions(t *testing.T) {
 			}
 		}
 	}
-	if _, err := Load(filepath.Join(dir, "c.yaml"), []string{"options={file: nowhere}"}); err == nil ||
+	if _, err := Open(filepath.Join(dir, "c.yaml"), []string{"options={file: nowhere}"}); err == nil ||
 		!strings.HasPrefix(err.Error(), "--set options={file: nowhere}: options.file: ") {
 		t.Errorf("no such file: %v", err)
 	}

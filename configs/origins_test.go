@@ -114,7 +114,7 @@ func TestVariables(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Setenv(name, "3")
-			_, err := Load(file(t, three), nil)
+			_, err := Open(file(t, three), nil)
 			if say == "" && err != nil || say != "" && (err == nil || !strings.Contains(err.Error(), name) ||
 				!strings.Contains(err.Error(), say)) {
 				t.Errorf("%v, want %q", err, say)

@@ -90,12 +90,13 @@ func loadSweep(path string, text []byte, options SweepOptions) (*Sweep, error) {
 		return nil, err
 	}
 
-	sections, there, err := readSections(parsed, text)
+	var sections SweepFile
+	there, err := parsed.sweepSections(text, &sections)
 	if err != nil {
 		return nil, err
 	}
 
-	if options.Smoke && !there["smoke"] {
+	if _, ok := there["smoke"]; options.Smoke && !ok {
 		return nil, fmt.Errorf("%s has no section smoke, which --smoke needs", path)
 	}
 
@@ -105,10 +106,6 @@ func loadSweep(path string, text []byte, options SweepOptions) (*Sweep, error) {
 			return nil, err
 		}
 		sections.Sweep.Axes = append(sections.Sweep.Axes, axis)
-	}
-
-	for _, name := range sectionNames() {
-		delete(parsed.keys, name)
 	}
 
 	start := experiment.Defaults()
@@ -132,7 +129,7 @@ func loadSweep(path string, text []byte, options SweepOptions) (*Sweep, error) {
 	}
 
 	sweep.Notes = notes
-	if there["card"] {
+	if _, ok := there["card"]; ok {
 		sweep.Card = &sections.Card
 	}
 
@@ -167,9 +164,7 @@ func expand(base settings, file SweepFile, options SweepOptions) (*Sweep, error)
 
 	if options.Smoke {
 		axes = smoked
-	}
-
-	if !options.Smoke {
+	} else {
 		smoke = SmokeSection{}
 	}
 

@@ -142,43 +142,50 @@ func sectionNames() []string {
 	return slices.Sorted(maps.Keys(fieldsOf(reflect.TypeFor[SweepFile]())))
 }
 
-// readSections reads the sections of a parsed sweep file, and returns the names of those that the file has.
-func readSections(file parsed, text []byte) (SweepFile, map[string]bool, error) {
-	var sweepFile SweepFile
-	there, only := map[string]bool{}, map[string]any{}
-	for _, name := range sectionNames() {
-		if v, ok := file.keys[name]; ok {
-			there[name], only[name] = true, plain(v)
+// sections moves the sections of a parsed file that the struct out points to has into the struct. It returns those that
+// the file has, as they are in the file.
+func (f parsed) sections(text []byte, out any) (there map[string]any, err error) {
+	there = map[string]any{}
+	for name := range fieldsOf(reflect.TypeOf(out).Elem()) {
+		if section, ok := f.keys[name]; ok {
+			there[name] = plain(section)
+			delete(f.keys, name)
 		}
 	}
 
-	if err := unknown(only, reflect.TypeOf(sweepFile)); err != nil {
-		from := settings{path: file.path, from: file.origins(nil, false)}
-		return sweepFile, there, from.blame(err)
+	if err := unknown(there, reflect.TypeOf(out).Elem()); err != nil {
+		return nil, settings{path: f.path, from: f.origins(nil, false)}.blame(err)
 	}
 
-	if err := yaml.Unmarshal(text, &sweepFile); err != nil {
-		return sweepFile, there, fmt.Errorf("%s: %s", file.path, oneline.Error(err))
+	if err := yaml.Unmarshal(text, out); err != nil {
+		return nil, fmt.Errorf("%s: %s", f.path, oneline.Error(err))
+	}
+
+	return there, nil
+}
+
+// sweepSections moves the sections of a parsed sweep file into sweepFile, and returns those that the file has.
+func (f parsed) sweepSections(text []byte, sweepFile *SweepFile) (there map[string]any, err error) {
+	if there, err = f.sections(text, sweepFile); err != nil {
+		return nil, err
 	}
 
 	for i := range sweepFile.Sweep.Axes {
-		if err := sweepFile.Sweep.Axes[i].read(filepath.Dir(file.path)); err != nil {
-			return sweepFile, there, fmt.Errorf("%s: axis %s: %w", file.path, sweepFile.Sweep.Axes[i].Name, err)
+		axis := &sweepFile.Sweep.Axes[i]
+		if err := axis.read(filepath.Dir(f.path)); err != nil {
+			return nil, fmt.Errorf("%s: axis %s: %w", f.path, axis.Name, err)
 		}
 	}
 
 	for _, name := range []string{"sweep", "smoke"} {
-		section, _ := only[name].(map[string]any)
-		if seeds, ok := section["seeds"]; ok {
-			if list, _ := seeds.([]any); len(list) == 0 {
-				return sweepFile, there, fmt.Errorf("%s: %s.seeds is empty; list at least one seed, or leave the key "+
-					"out",
-					file.path, name)
-			}
+		section, _ := there[name].(map[string]any)
+		seeds, given := section["seeds"]
+		if list, _ := seeds.([]any); given && len(list) == 0 {
+			return nil, fmt.Errorf("%s: %s.seeds is empty; list at least one seed, or leave the key out", f.path, name)
 		}
 	}
 
-	return sweepFile, there, nil
+	return there, nil
 }
 
 // HasSection reports whether a configuration file has a section, such as sweep or counts.

@@ -145,7 +145,7 @@ func TestMethodOfAFileInAGrid(t *testing.T) {
 			t.Errorf("cell %d is %s, want %s", i, c.Labels["method"], label)
 		}
 	}
-	alone, err := Load(file(t, text), []string{"method=onnx", "options={file: " + two + "}"})
+	alone, err := Open(file(t, text), []string{"method=onnx", "options={file: " + two + "}"})
 	if got := methods.Called(alone.Method, alone.Options); err != nil || got != "Mine" {
 		t.Errorf("a run of two.onnx has the method %s, %v", got, err)
 	}
@@ -219,14 +219,14 @@ sweep:
 	if len(s.Hidden) != 1 {
 		t.Errorf("hidden: %q", s.Hidden)
 	}
-	c, err := Load(file(t, text), []string{"options.local_tokens[3]=5"})
+	c, err := Open(file(t, text), []string{"options.local_tokens[3]=5"})
 	if err != nil || fmt.Sprint(c.Options["local_tokens"]) != "[4 4 4 5]" {
 		t.Errorf("%v, %v", c.Options, err)
 	}
 	for set, say := range map[string]string{"options.local_tokens[4]=5": "length of the list is 4",
 		"options.local_tokens[x]=5": "no such index",
 		"options.lengths[0]=5":      "list options.lengths has no value", "name[0]=5": "list name has no value"} {
-		_, err := Load(file(t, text), []string{set})
+		_, err := Open(file(t, text), []string{set})
 		goldentest.WantError(t, err, "--set", set[:strings.Index(set, "=")], say)
 	}
 }
@@ -249,7 +249,7 @@ func TestExampleOfTheDocument(t *testing.T) {
 
 // The reader of configurations reads the base of a sweep file.
 func TestLoadReadsTheBase(t *testing.T) {
-	c, err := Load(file(t, grid), []string{"train.lr=0.7"})
+	c, err := Open(file(t, grid), []string{"train.lr=0.7"})
 	if err != nil || c.Name != "table" || c.Seed != 9 || c.Train.LR != 0.7 || c.Train.Batch != 32 {
 		t.Errorf("%+v, %v", c, err)
 	}

@@ -38,11 +38,11 @@ func TestUnambiguous(t *testing.T) {
 		{"data: {class_names: {bond: 007}}", nil, []string{"007 begins with 0"}},
 		{"data: {class_names: {a: 1.10}}", nil, []string{"data.class_names", "text is expected"}},
 	} {
-		_, err := Load(file(t, c.text), c.sets)
+		_, err := Open(file(t, c.text), c.sets)
 		t.Run(c.text, func(t *testing.T) { goldentest.WantError(t, err, c.say...) })
 	}
 	t.Setenv("PROMPTFED_SEED", "010")
-	if _, err := Load(file(t, "name: x"), nil); err == nil || !strings.Contains(err.Error(), "seed") {
+	if _, err := Open(file(t, "name: x"), nil); err == nil || !strings.Contains(err.Error(), "seed") {
 		t.Errorf("a variable of 010: %v", err)
 	}
 }
@@ -50,12 +50,12 @@ func TestUnambiguous(t *testing.T) {
 // Unambiguous texts are read as they are: sections whose lines are all comments, and words that YAML takes for truth
 // values.
 func TestOneWay(t *testing.T) {
-	c, err := Load(file(t, "data:\n  class_names: {a: true, b: no, c: 7}\ntrain:\n  # lr: 1\noptions:\n"), nil)
+	c, err := Open(file(t, "data:\n  class_names: {a: true, b: no, c: 7}\ntrain:\n  # lr: 1\noptions:\n"), nil)
 	want := map[string]string{"a": "true", "b": "no", "c": "7"}
 	if err != nil || !maps.Equal(c.Data.ClassNames, want) || c.Train.LR != experiment.Defaults().Train.LR {
 		t.Errorf("%v %q %v", err, c.Data.ClassNames, c.Train.LR)
 	}
-	c, err = Load(file(t, "seed: 0\ntrain: {lr: 0.5, weight_decay: 0}\nname: \"007\""), nil)
+	c, err = Open(file(t, "seed: 0\ntrain: {lr: 0.5, weight_decay: 0}\nname: \"007\""), nil)
 	if err != nil || c.Seed != 0 || c.Name != "007" || c.Train.WeightDecay != 0 {
 		t.Errorf("%v %v %q", err, c.Seed, c.Name)
 	}

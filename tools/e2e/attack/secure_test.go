@@ -61,9 +61,9 @@ func newLyingServer(t *testing.T) *lyingServer {
 	call(t, "convert", "../../../models/bundle/converted/testdata/huggingface", "--out", s.at("bundle"))
 	path := filetest.Write(t, s.at("attack.yaml"), strings.ReplaceAll(secureConfig, "DIR", s.dir))
 	call(t, "certs", s.at("certs"), "--clients", "5")
-	conf, err := configs.Load(path, nil)
+	conf, err := configs.Open(path, nil)
 	goldentest.NoError(t, err)
-	if s.run, err = experiment.OpenServer(conf, false); err != nil {
+	if s.run, err = experiment.OpenServer(conf.Config, false); err != nil {
 		t.Fatal(err)
 	}
 	log := slog.New(slog.NewTextHandler(&s.heard, nil))

@@ -167,7 +167,7 @@ func serveAt(t *testing.T, address, certs string, rounds int, flags ...string) *
 			sets = append(sets, flags[i+1])
 		}
 	}
-	conf, err := configs.Load(path, sets)
+	conf, err := configs.Open(path, sets)
 	goldentest.NoError(t, err)
 	if certs != "" {
 		err = os.Symlink(certs, s.at("certs"))
@@ -175,7 +175,7 @@ func serveAt(t *testing.T, address, certs string, rounds int, flags ...string) *
 		call(t, "certs", s.at("certs"), "--clients", fmt.Sprint(conf.Partition.Clients))
 	}
 	goldentest.NoError(t, err)
-	p, err := experiment.OpenServer(conf, slices.Contains(flags, "--insecure-dp"))
+	p, err := experiment.OpenServer(conf.Config, slices.Contains(flags, "--insecure-dp"))
 	goldentest.NoError(t, err)
 	s.terms = p.Experiment.RunSpec()
 	s.terms.Classes, s.terms.Template = []string{"circle", "square"}, "a {}."

@@ -97,11 +97,11 @@ func (s *scale) start() *process {
 	s.address = busytest.Address(s.t, "127.0.0.1")
 	text := fill(scaleConfig, "CLIENTS", strconv.Itoa(s.clients), "ROUNDS", strconv.Itoa(s.rounds))
 	filetest.Write(s.t, s.config(), text)
-	conf, err := configs.Load(s.config(), nil)
+	conf, err := configs.Open(s.config(), nil)
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	p, err := experiment.OpenServer(conf, false)
+	p, err := experiment.OpenServer(conf.Config, false)
 	if err != nil {
 		s.t.Fatal(err)
 	}

@@ -274,12 +274,12 @@ func (s *site) learned() tensor.Map {
 // the records arrive.
 func (s *site) expected(records []record.Record) tensor.Map {
 	s.t.Helper()
-	conf, err := configs.Load(s.at("chaos.yaml"), nil)
+	conf, err := configs.Open(s.at("chaos.yaml"), nil)
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	ctx := context.Background()
-	task, err := experiment.Open(ctx, conf, nil)
+	task, err := experiment.Open(ctx, conf.Config, nil)
 	if err != nil {
 		s.t.Fatal(err)
 	}

@@ -99,12 +99,12 @@ func TestEndures(t *testing.T) {
 		{"secure_aggregation.threshold=0.7 secure_aggregation.clip=3", serveFlags{quorum: 0.5},
 			"3 may be silent at its deadline, and 3 after", "by up to 3 (secure_aggregation.clip)"},
 	} {
-		conf, err := configs.Load(filepath.Join("..", "..", "..", "configs", "methods", "promptfl.yaml"),
+		conf, err := configs.Open(filepath.Join("..", "..", "..", "configs", "methods", "promptfl.yaml"),
 			append(strings.Fields(c.set), "partition.clients=10"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		p, err := experiment.OpenServer(conf, false)
+		p, err := experiment.OpenServer(conf.Config, false)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -132,9 +132,9 @@ func TestJoinWithTheServersFile(t *testing.T) {
 	paths, _ := filepath.Glob(filepath.Join("..", "..", "..", "configs", "methods", "*.yaml"))
 	for _, path := range append(paths, filetest.Write(t, filepath.Join(t.TempDir(), "nested.yaml"),
 		"method: promptfl\nwith: [dp]\noptions: {promptfl: {tokens: 2}, dp: {noise: 2, delta: 0.01}}")) {
-		conf, err := configs.Load(path, nil)
+		conf, err := configs.Open(path, nil)
 		goldentest.NoError(t, err)
-		p, err := experiment.OpenServer(conf, false)
+		p, err := experiment.OpenServer(conf.Config, false)
 		if err != nil {
 			continue // it runs in one process alone
 		}
@@ -142,9 +142,9 @@ func TestJoinWithTheServersFile(t *testing.T) {
 		text, err := configs.YAML(p.Config.Invitation())
 		goldentest.NoError(t, err)
 		f := joinFlags{config: path, state: t.TempDir()}
-		conf, err = f.configuration(&netclient.Invitation{Config: text, Clients: 8})
+		conf.Config, err = f.configuration(&netclient.Invitation{Config: text, Clients: 8})
 		goldentest.NoError(t, err)
-		p, err = experiment.OpenServer(conf, false)
+		p, err = experiment.OpenServer(conf.Config, false)
 		if err != nil || fmt.Sprint(p.Config.Options) != want {
 			t.Errorf("%s: not %s: %v", path, want, err)
 		}

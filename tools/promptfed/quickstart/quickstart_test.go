@@ -60,7 +60,7 @@ func TestLayouts(t *testing.T) {
 				t.Fatal(err)
 			}
 			path := filetest.Write(t, filepath.Join(t.TempDir(), "x.yaml"), p.Text)
-			conf, err := configs.Load(path, nil) // the values of the file
+			conf, err := configs.Open(path, nil) // the values of the file
 			if err != nil {
 				t.Fatal(err)
 			}
