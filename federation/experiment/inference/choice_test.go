@@ -70,8 +70,8 @@ func TestExportIsTheRunsTest(t *testing.T) {
 					if choice.Client < 0 {
 						said = last.Global.Accuracy()
 					}
-					if !slices.Contains(facts, Fact{MetaAccuracy, fmt.Sprint(said)}) ||
-						choice.Client < 0 == slices.Contains(facts, Fact{MetaClient, fmt.Sprint(k)}) {
+					if !slices.Contains(facts, Fact{"accuracy", fmt.Sprint(said)}) ||
+						choice.Client < 0 == slices.Contains(facts, Fact{"client", fmt.Sprint(k)}) {
 						t.Errorf("%v: %v, want accuracy %v", choice, facts, said)
 					}
 				}

@@ -39,8 +39,14 @@ func (f *Classifier) Export(ctx context.Context, pixels, out string) (int64, err
 		return 0, fmt.Errorf("%s of %s: %w", f.Choice, f.dir, err)
 	}
 
-	if model.MetadataProps, err = f.metadata(pixels); err != nil {
+	about, err := f.metadata(pixels)
+	if err != nil {
 		return 0, err
+	}
+
+	for _, fact := range about {
+		model.MetadataProps = append(model.MetadataProps, &onnx.StringStringEntryProto{Key: fact.Key,
+			Value: fact.Value})
 	}
 
 	encoded, err := onnx.Marshal(model)
@@ -94,57 +100,24 @@ func (f *Classifier) try(ctx context.Context, model *onnx.ModelProto) error {
 	return nil
 }
 
-const (
-	MetaTask       = "task"            // image-classification
-	MetaClasses    = "classes"         // JSON list of names, in the order of the output's columns
-	MetaInput      = "input"           // layout of the input
-	MetaPreprocess = "preprocess"      // JSON object: what the graph does with the pixels, as in bundle.json
-	MetaBackbone   = "backbone"        // name of the frozen encoders
-	MetaDigest     = "backbone_sha256" // SHA-256 of its files
-	MetaMethod     = "method"          // that the client learned with
-	MetaWith       = "with"            // JSON list of the method's wrappers, inner to outer
-	MetaOptions    = "options"         // JSON object: options of the method and its wrappers
-	MetaRun        = "run"             // name of the run
-	MetaEvaluation = "evaluation"      // global or personal: with whose parameters it classifies
-	MetaClient     = "client"          // number, from 0; absent of a classifier for all
-	MetaClients    = "clients"         // how many there were
-	MetaRounds     = "rounds"          // that made it: with eval.select: best-val those up to the selected one
-	MetaSeed       = "seed"            // of the run
-	MetaData       = "data"            // name of the data set; only where the run folder has it
-	MetaDataDigest = "data_sha256"     // as in provenance.json
-	// of this client on its own test data, in [0,1], or the mean over all clients; only where the run has it
-	MetaAccuracy   = "accuracy"
-	MetaAccuracyAt = "accuracy_round" // the round, from 0, that it was measured after
-	MetaVersion    = "promptfed"      // version of the program
-)
+// MetaClasses is the key of the metadata with the names of the classes: a JSON list, in the order of the output's
+// columns.
+const MetaClasses = "classes"
 
 var inputLayouts = map[string]string{
 	PixelsUint8: "uint8 [B,H,W,3], RGB from 0 to 255, images of any one size",
 	PixelsFloat: "float32 [B,3,H,W], RGB in [0,1], images of any one size; values are rounded to 8 bits",
 }
 
-// Fact is one entry of the metadata of an exported file, with one of the keys above.
+// Fact is one entry of the metadata of an exported file. A value that is no text is JSON.
 type Fact struct{ Key, Value string }
 
-func facts(list []*onnx.StringStringEntryProto) []Fact {
-	out := make([]Fact, len(list))
-	for i, p := range list {
-		out[i] = Fact{p.Key, p.Value}
-	}
-	return out
-}
-
 // About returns the metadata that an exported file would have.
-func (f *Classifier) About() ([]Fact, error) {
-	list, err := f.metadata(PixelsUint8)
-	return facts(list), err
-}
+func (f *Classifier) About() ([]Fact, error) { return f.metadata(PixelsUint8) }
 
 // metadata returns the origin of an exported classifier.
-func (f *Classifier) metadata(pixels string) ([]*onnx.StringStringEntryProto, error) {
+func (f *Classifier) metadata(pixels string) (list []Fact, err error) {
 	config := f.config
-	var list []*onnx.StringStringEntryProto
-	var err error
 	put := func(key string, value any) {
 		text, isText := value.(string)
 		if !isText {
@@ -154,25 +127,25 @@ func (f *Classifier) metadata(pixels string) ([]*onnx.StringStringEntryProto, er
 			}
 			text = string(b)
 		}
-		list = append(list, &onnx.StringStringEntryProto{Key: key, Value: text})
+		list = append(list, Fact{key, text})
 	}
 
-	put(MetaTask, "image-classification")
+	put("task", "image-classification")
 	put(MetaClasses, f.classes)
-	put(MetaInput, inputLayouts[pixels])
-	put(MetaPreprocess, f.bundle.Preprocess)
-	put(MetaBackbone, f.bundle.Name)
-	put(MetaDigest, f.bundle.Digest())
-	put(MetaMethod, methods.Called(config.Method, config.Options))
-	put(MetaWith, append([]string{}, config.With...)) // never null
-	put(MetaOptions, methods.ShortOptions(config.Options))
-	put(MetaRun, config.Name)
-	put(MetaEvaluation, f.Choice.view().String())
+	put("input", inputLayouts[pixels])
+	put("preprocess", f.bundle.Preprocess) // what the graph does with the pixels, as in bundle.json
+	put("backbone", f.bundle.Name)
+	put("backbone_sha256", f.bundle.Digest())
+	put("method", methods.Called(config.Method, config.Options))
+	put("with", append([]string{}, config.With...)) // never null
+	put("options", methods.ShortOptions(config.Options))
+	put("run", config.Name)
+	put("evaluation", f.Choice.view().String()) // global or personal: with whose parameters it classifies
 	if f.Client >= 0 {
-		put(MetaClient, f.Client)
+		put("client", f.Client)
 	}
 
-	put(MetaClients, f.clients)
+	put("clients", f.clients)
 	records, recordsErr := record.Records(f.dir)
 	if recordsErr != nil && !errors.Is(recordsErr, fs.ErrNotExist) {
 		return nil, recordsErr
@@ -182,24 +155,24 @@ func (f *Classifier) metadata(pixels string) ([]*onnx.StringStringEntryProto, er
 		if best := record.BestVal(records, f.headline); config.Eval.Select == experiment.BestVal && best >= 0 {
 			records = records[:best+1]
 		}
-		put(MetaRounds, len(records))
+		put("rounds", len(records)) // that made it
 	}
 
-	put(MetaSeed, strconv.FormatUint(config.Seed, 10))
+	put("seed", strconv.FormatUint(config.Seed, 10))
 	if f.Data != (DataSet{}) {
-		put(MetaData, f.Data.Name)
-		put(MetaDataDigest, f.Data.Digest)
+		put("data", f.Data.Name)
+		put("data_sha256", f.Data.Digest) // as in provenance.json
 	}
 
 	for _, r := range slices.Backward(records) {
 		if accuracy, ok := f.accuracy(r); ok {
-			put(MetaAccuracy, accuracy)
-			put(MetaAccuracyAt, r.Round)
+			put("accuracy", accuracy) // of this client on its own test data, or the mean over all clients
+			put("accuracy_round", r.Round)
 			break
 		}
 	}
 
-	put(MetaVersion, version.String())
+	put("promptfed", version.String())
 	return list, err
 }
 

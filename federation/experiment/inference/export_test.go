@@ -227,23 +227,23 @@ func TestExportStandsAlone(t *testing.T) {
 	b, err := findNamed("tiny-vit-b32", c)
 	goldentest.NoError(t, err)
 	accuracy, _ := json.Marshal(records[0].Evaluation.PerClient[1])
-	for key, want := range map[string]string{MetaTask: "image-classification",
-		MetaClasses:  `["circle","square","star","house"]`,
-		MetaBackbone: "tiny-vit-b32", MetaDigest: b.Digest(), MetaMethod: "fedpha", MetaWith: `["fedprox"]`,
-		MetaRun: "small", MetaData: "synthetic", MetaDataDigest: "d1", MetaEvaluation: "personal",
-		MetaClient: "1", MetaClients: "2", MetaRounds: "1", MetaSeed: "1", MetaAccuracy: string(accuracy),
-		MetaAccuracyAt: "0", MetaInput: inputLayouts[PixelsUint8]} {
+	for key, want := range map[string]string{"task": "image-classification",
+		MetaClasses: `["circle","square","star","house"]`,
+		"backbone":  "tiny-vit-b32", "backbone_sha256": b.Digest(), "method": "fedpha", "with": `["fedprox"]`,
+		"run": "small", "data": "synthetic", "data_sha256": "d1", "evaluation": "personal",
+		"client": "1", "clients": "2", "rounds": "1", "seed": "1", "accuracy": string(accuracy),
+		"accuracy_round": "0", "input": inputLayouts[PixelsUint8]} {
 		if meta[key] != want {
 			t.Errorf("%s is %q, expected %q", key, meta[key], want)
 		}
 	}
 	var options map[string]any
-	if err := json.Unmarshal([]byte(meta[MetaOptions]), &options); err != nil || options["global_tokens"] != 16.0 ||
+	if err := json.Unmarshal([]byte(meta["options"]), &options); err != nil || options["global_tokens"] != 16.0 ||
 		options["fedprox"] == nil {
 		t.Errorf("options %v: %v", options, err)
 	}
-	if meta[MetaVersion] == "" || !strings.Contains(meta[MetaPreprocess], `"size":64`) {
-		t.Errorf("version %q, preprocessing %q", meta[MetaVersion], meta[MetaPreprocess])
+	if meta["promptfed"] == "" || !strings.Contains(meta["preprocess"], `"size":64`) {
+		t.Errorf("version %q, preprocessing %q", meta["promptfed"], meta["preprocess"])
 	}
 }
 
@@ -280,16 +280,16 @@ func TestExportSaysTheSelectedRound(t *testing.T) {
 		t.Fatalf("round %d is selected: the test cannot tell it from the last", at)
 	}
 	accuracy, _ := json.Marshal(records[at].Evaluations.Global.PerClient[0])
-	if meta[MetaAccuracy] != string(accuracy) || meta[MetaAccuracyAt] != fmt.Sprint(at) ||
-		meta[MetaRounds] != fmt.Sprint(at+1) {
-		t.Errorf("accuracy %s of round %s after %s rounds, expected %s of round %d", meta[MetaAccuracy],
-			meta[MetaAccuracyAt], meta[MetaRounds], accuracy, at)
+	if meta["accuracy"] != string(accuracy) || meta["accuracy_round"] != fmt.Sprint(at) ||
+		meta["rounds"] != fmt.Sprint(at+1) {
+		t.Errorf("accuracy %s of round %s after %s rounds, expected %s of round %d", meta["accuracy"],
+			meta["accuracy_round"], meta["rounds"], accuracy, at)
 	}
 	// Without a selection the last round counts. Fine-tuning changes classifiers of clients alone.
 	exported.config.Eval.Select, exported.config.Eval.FineTune = "last", 1
 	facts, err := exported.About()
 	accuracy, _ = json.Marshal(records[3].Evaluations.Global.PerClient[0])
-	if !slices.Contains(facts, Fact{MetaRounds, "4"}) || !slices.Contains(facts, Fact{MetaAccuracy, string(accuracy)}) {
+	if !slices.Contains(facts, Fact{"rounds", "4"}) || !slices.Contains(facts, Fact{"accuracy", string(accuracy)}) {
 		t.Errorf("%v, %v, expected 4 rounds and accuracy %s", facts, err, accuracy)
 	}
 	filetest.Write(t, filepath.Join(dir, record.RoundsFile), `{"format":9,"round":0}`+"\n")

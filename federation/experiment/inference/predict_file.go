@@ -30,7 +30,11 @@ func OpenFile(path string, options ort.Options) (*File, error) {
 		return nil, fmt.Errorf("%w; give a run folder, or a classifier that promptfed export wrote", err)
 	}
 
-	file := &File{path: path, about: facts(model.MetadataProps)}
+	file := &File{path: path}
+	for _, entry := range model.MetadataProps {
+		file.about = append(file.about, Fact{entry.Key, entry.Value})
+	}
+
 	if file.classes, err = classifierClasses(model); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}

@@ -47,7 +47,7 @@ func brightness(t *testing.T) *inference.File {
 		t.Fatal(err)
 	}
 	m.MetadataProps = []*onnx.StringStringEntryProto{{Key: inference.MetaClasses, Value: `["red","blue"]`},
-		{Key: inference.MetaMethod, Value: "promptfl"}}
+		{Key: "method", Value: "promptfl"}}
 	path := filepath.Join(t.TempDir(), "c.onnx")
 	encoded, err := onnx.Marshal(m)
 	if err == nil {
