@@ -353,11 +353,7 @@ func (f serveFlags) train(ctx context.Context, server *server.Server, served ser
 	if err != nil {
 		return err
 	}
-	defer func() {
-		if e := end(err); err == nil {
-			err = e
-		}
-	}()
+	defer func() { err = cmp.Or(err, end(err)) }()
 
 	set := protocol.Config.Settings()
 	set.Dir, set.Resume, set.Remote, set.Wrap = dir, f.resume, server, wrap

@@ -340,11 +340,7 @@ func (t training) run(ctx context.Context, conf experiment.Config, monitor progr
 	if err != nil {
 		return nil, err
 	}
-	defer func() {
-		if e := end(err); err == nil {
-			err = e
-		}
-	}()
+	defer func() { err = cmp.Or(err, end(err)) }()
 
 	if err := errors.Join(cli.WriteConfig(dir, resolved), id.Write(dir), cli.WriteInfo(dir, runfolder.ClientsFile,
 		task.Clients()), cli.WriteInfo(dir, runfolder.DataFile, task.Info)); err != nil {
@@ -355,11 +351,7 @@ func (t training) run(ctx context.Context, conf experiment.Config, monitor progr
 	if err != nil {
 		return nil, err
 	}
-	defer func() {
-		if e := log.Close(err); err == nil {
-			err = e
-		}
-	}()
+	defer func() { err = cmp.Or(err, log.Close(err)) }()
 
 	set := federation.Settings()
 	set.Dir, set.Resume, set.OnWarning = dir, use.Resume, monitor.Warn

@@ -194,7 +194,7 @@ func Claim(dir string, use Use) (release func(), err error) {
 	}
 
 	for _, other := range use.Replaced {
-		release, err := claim(other, Use{}, clearSweep)
+		release, err := claim(other, Use{})
 		if err != nil {
 			return nil, err
 		}
@@ -203,12 +203,12 @@ func Claim(dir string, use Use) (release func(), err error) {
 		syscall.Rmdir(other) // unless it holds other files or is a link
 	}
 
-	return claim(dir, use, clearSweep)
+	return claim(dir, use)
 }
 
 // claim creates and locks a folder: for this process, or for processes that run different parts of a sweep. It clears
 // the folder unless use keeps its files.
-func claim(dir string, use Use, clear func(dir string) error) (release func(), err error) {
+func claim(dir string, use Use) (release func(), err error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("cannot make the run folder: %w; use another --out", err)
 	}
@@ -222,7 +222,7 @@ func claim(dir string, use Use, clear func(dir string) error) (release func(), e
 		return release, err
 	}
 
-	if err := clear(dir); err != nil {
+	if err := clearSweep(dir); err != nil {
 		release()
 		return nil, err
 	}

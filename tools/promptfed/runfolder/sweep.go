@@ -55,7 +55,7 @@ func ClaimSweep(sweep *configs.Sweep, dir string, use Use) (release func(), err 
 		return nil, err
 	}
 
-	if release, err = claim(dir, use, clearSweep); err != nil {
+	if release, err = claim(dir, use); err != nil {
 		return nil, err
 	}
 
