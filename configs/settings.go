@@ -367,7 +367,7 @@ func backboneText(from, to reflect.Type, value any) (any, error) {
 }
 
 // exact refuses conversions that weak typing allows: a fraction or a negative number for a whole number, true for 1, an
-// empty text for 0 or false, and a fraction for a text. true may be a text.
+// empty text for 0 or false, and a fraction for a text. true may be a text. It refuses numbers that are not finite.
 func exact(_, to reflect.Type, value any) (any, error) {
 	kind := to.Kind()
 	unsigned := kind >= reflect.Uint && kind <= reflect.Uint64
@@ -376,7 +376,10 @@ func exact(_, to reflect.Type, value any) (any, error) {
 	f, fraction := value.(float64)
 	text, isText := value.(string)
 	large, isLarge := value.(uint64)
+	number, err := strconv.ParseFloat(fmt.Sprint(value), 64)
 	switch {
+	case kind == reflect.Float64 && err == nil && (math.IsNaN(number) || math.IsInf(number, 0)):
+		return nil, fmt.Errorf("%v is not a finite number", value)
 	case kind == reflect.String && isTruth:
 		return strconv.FormatBool(truth), nil
 	case isTruth && (whole || kind == reflect.Float64), whole && !unsigned && isLarge && large > math.MaxInt64, whole &&

@@ -56,9 +56,7 @@ smoke:
 func sweep(t *testing.T, text string, o SweepOptions) *Sweep {
 	t.Helper()
 	s, err := LoadSweep(file(t, text), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	return s
 }
 
@@ -66,9 +64,7 @@ func sweep(t *testing.T, text string, o SweepOptions) *Sweep {
 func yamlOf(t *testing.T, s *Sweep) []byte {
 	t.Helper()
 	text, err := s.YAML()
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	return text
 }
 
@@ -76,9 +72,7 @@ func yamlOf(t *testing.T, s *Sweep) []byte {
 func planOf(t *testing.T, s *Sweep) []byte {
 	t.Helper()
 	text, err := s.Plan().JSON()
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	return text
 }
 
@@ -132,9 +126,7 @@ func TestMethodOfAFileInAGrid(t *testing.T) {
 			z := x.Mul(g.Input("param/p", graph.Float, graph.Shape{graph.Sym("D")})).MatMul(hand.Transpose(1, 0))
 			return []graph.Output{{Name: "logits", Node: z}, {Name: "loss", Node: z.Mean()}}
 		})
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	one, two := filepath.Join(t.TempDir(), "one.onnx"), filepath.Join(t.TempDir(), "two.onnx")
 	for _, path := range []string{one, two} {
 		filetest.Write(t, path, mine)
@@ -261,9 +253,7 @@ func TestCardViews(t *testing.T) {
 		"(ours): personal}, why: section 3}\n  numbers:", 1),
 		SweepOptions{})
 	plan, err := parsePlan("sweep.json", planOf(t, s))
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	for from, c := range map[string]*PaperTable{"file": s.Card, SweepYAML: sweep(t, string(yamlOf(t, s)),
 		SweepOptions{Still: true}).Card, PlanFile: plan.Card} {
 		for label, want := range map[string]string{"FedPHA (ours)": ViewPersonal, "PromptFL": ViewNotStated,
@@ -501,9 +491,7 @@ func TestAxisOfFile(t *testing.T) {
 	}
 	write("- {label: A, set: {method: promptfl}}\n- {label: B, set: {method: fedpha, train.lr: 0.5}}\n")
 	s, err := LoadSweep(path, SweepOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	if len(s.Cells) != 2 || s.Cells[1].Config.Method != "fedpha" || s.Cells[1].Config.Train.LR != 0.5 ||
 		s.Cells[1].Labels["method"] != "B" {
 		t.Errorf("%+v", s.Cells)
@@ -610,9 +598,7 @@ func TestPlan(t *testing.T) {
 	}
 	path := filetest.Write(t, filepath.Join(dir, PlanFile), b)
 	p, err := ReadPlan(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	if again, err := p.JSON(); err != nil || string(again) != string(b) {
 		t.Errorf("%v\n%s\n%s", err, again, b)
 	}
@@ -689,9 +675,7 @@ func FuzzPlan(f *testing.F) {
 			return
 		}
 		once, err := p.JSON()
-		if err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, err)
 		again, err := parsePlan("sweep.json", once)
 		if err != nil {
 			t.Fatalf("%v\n%s", err, once)

@@ -36,6 +36,8 @@ func TestUnambiguous(t *testing.T) {
 		{"name: x\n---\ntrain: {rounds: 5}", nil, []string{"c.yaml:2", "second document"}},
 		{"name: x", []string{"seed=010"}, []string{"--set seed=010", "begins with 0"}},
 		{"data: {class_names: {bond: 007}}", nil, []string{"007 begins with 0"}},
+		{"partition: {beta: .inf}", nil, []string{"c.yaml:1", "partition.beta: +Inf is not a finite number"}},
+		{"seed: 1", []string{"data.generator.difficulty=nan"}, []string{"--set", "nan is not a finite number"}},
 		{"data: {class_names: {a: 1.10}}", nil, []string{"data.class_names", "text is expected"}},
 	} {
 		_, err := Open(file(t, c.text), c.sets)

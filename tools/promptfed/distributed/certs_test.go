@@ -48,9 +48,7 @@ func copyFiles(t *testing.T, from, to string, names ...string) {
 func handshake(t *testing.T, server, client *tls.Config) (string, error) {
 	t.Helper()
 	l, err := tls.Listen("tcp", "127.0.0.1:0", server)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	defer l.Close()
 	done := make(chan error, 1)
 	go func() {
@@ -62,9 +60,7 @@ func handshake(t *testing.T, server, client *tls.Config) (string, error) {
 		done <- err
 	}()
 	c, err := l.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	defer c.Close()
 	if err := c.(*tls.Conn).Handshake(); err != nil {
 		c.Close()
@@ -86,9 +82,7 @@ func TestCertsRequest(t *testing.T) {
 		t.Helper()
 		out := mustCerts(t, append([]string{at(dir), "--request", name}, more...)...)
 		r, err := authority.ReadRequest(at(dir, name+".csr"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, err)
 		if !strings.Contains(out, r.Fingerprint) || strings.Count(out, "\n") != 1 {
 			t.Errorf("%q does not say %s in one line", out, r.Fingerprint)
 		}
@@ -124,13 +118,9 @@ func TestCertsRequest(t *testing.T) {
 	join := func(dir string) (string, error) {
 		t.Helper()
 		server, err := authority.ServerTLS(at("server"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, err)
 		client, err := authority.ClientTLS(at(dir), "client-3")
-		if err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, err)
 		return handshake(t, server, client)
 	}
 	if name, err := join("client"); err != nil || name != "client-3" {
@@ -162,9 +152,7 @@ func TestCertsRequest(t *testing.T) {
 
 	// The client loses its key: the old certificate is revoked with the approval of the new one.
 	old, err := tls.LoadX509KeyPair(at("client", "client-3.pem"), at("client", "client-3-key.pem"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	_, err = certs("--renew", "client-3")
 	goldentest.WantError(t, err, "--renew client-3", "--request client-3", "--approve")
 	goldentest.NoError(t, os.Remove(at("client", "client-3-key.pem")))
@@ -182,9 +170,7 @@ func TestCertsRequest(t *testing.T) {
 
 	for _, dir := range []string{at("certs"), at("certs-authority"), at("mail")} {
 		files, err := os.ReadDir(dir)
-		if err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, err)
 		for _, f := range files {
 			text := filetest.Read(t, dir, f.Name())
 			if bytes.Contains(text, []byte("PRIVATE")) && f.Name() != "ca-key.pem" {

@@ -101,19 +101,13 @@ func TestEndures(t *testing.T) {
 	} {
 		conf, err := configs.Open(filepath.Join("..", "..", "..", "configs", "methods", "promptfl.yaml"),
 			append(strings.Fields(c.set), "partition.clients=10"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, err)
 		p, err := experiment.OpenServer(conf.Config, false)
-		if err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, err)
 		f := c.flags
 		f.clients, f.quorum, f.deadline = 10, cmp.Or(f.quorum, 0.8), max(0, cmp.Or(f.deadline, time.Minute))
 		set, err := f.settings(t.TempDir(), p, slog.New(slog.DiscardHandler))
-		if err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, err)
 		set.Dir = t.TempDir()
 		secret := f.serverNoise(t.TempDir(), set, p)
 		first, err := secret()
