@@ -22,8 +22,7 @@ type Sweep struct {
 	screen
 	cells   int // of the sweep
 	over    int // finished or failed cells, including those of earlier calls
-	total   int // units of the cells to run
-	units   int // finished units
+	total   int // rounds of the cells to run
 	jobs    int // cells at a time
 	pace    pace
 	running []*Cell
@@ -39,7 +38,7 @@ func NewSweep(sweep *configs.Sweep, done int, todo []configs.Cell, jobs int) *Sw
 		failed: map[string]string{}}
 	display.name, display.began = sweep.Name, time.Now()
 	for _, c := range todo {
-		display.total += c.Config.Train.Rounds * roundUnits
+		display.total += c.Config.Train.Rounds
 		display.pace.rounds(c.Config).left += c.Config.Train.Rounds
 	}
 
@@ -58,7 +57,8 @@ func NewSweep(sweep *configs.Sweep, done int, todo []configs.Cell, jobs int) *Sw
 	}
 
 	if display.total > 0 {
-		display.bar = Bar(display.total, progressbar.OptionSetWidth(16), progressbar.OptionSetPredictTime(false))
+		display.bar = Bar(display.total*roundUnits, progressbar.OptionSetWidth(16),
+			progressbar.OptionSetPredictTime(false))
 	}
 
 	return display
@@ -72,11 +72,18 @@ func (d *Sweep) once(print func(format string, a ...any), line string) {
 	}
 }
 
-// show updates the bar. Without a terminal it prints a line each minute.
+// show updates the bar: rounds of earlier calls and of failed cells count as done. Without a terminal it prints a line
+// each minute.
 func (d *Sweep) show() {
 	var parts []string
+	done := d.total * roundUnits
+	for _, kind := range d.pace {
+		done -= kind.left * roundUnits
+	}
+
 	for _, c := range d.running {
 		parts = append(parts, c.folder+" "+c.at)
+		done += c.units
 	}
 
 	if d.bar == nil {
@@ -91,7 +98,7 @@ func (d *Sweep) show() {
 		text = append(text[:max(20, width-45)-1], '…')
 	}
 
-	d.draw(string(text), d.units)
+	d.draw(string(text), done)
 }
 
 // left describes the remaining time. Fewer cells than jobs may be left.
@@ -102,31 +109,21 @@ func (d *Sweep) Cell(c configs.Cell, features *FeatureLocks) *Cell {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	out := &Cell{all: d, wait: features, folder: c.Folder, rounds: c.Config.Train.Rounds, kind: d.pace.rounds(c.Config),
-		at:    "opening",
-		began: time.Now()}
+		at: "opening", began: time.Now()}
 	d.running = append(d.running, out)
 	d.show()
 	return out
 }
 
-// end removes a cell from the running cells, and its unfinished units from the total.
+// end removes a cell from the running cells, and its unfinished rounds from those that are left.
 func (d *Sweep) end(folder string) {
 	d.running = slices.DeleteFunc(d.running, func(c *Cell) bool {
 		if c.folder == folder {
-			d.less(c.rounds*roundUnits - c.units)
 			c.kind.left -= c.rounds - c.round0
 			d.over++
 		}
 		return c.folder == folder
 	})
-}
-
-// less removes units from the total.
-func (d *Sweep) less(units int) {
-	d.total -= units
-	if d.bar != nil && d.total > 0 {
-		d.bar.ChangeMax(d.total)
-	}
 }
 
 // Failed ends a cell and prints why it failed. A reason that another cell had is printed as that of the first.
@@ -158,13 +155,13 @@ type Cell struct {
 	folder string
 	began  time.Time
 
-	rounds, clients int
-	kind            *rounds
-	at              string // current work
-	units           int    // units of this cell in this call
-	round0          int    // rounds before the current one
-	turned          int    // clients that have trained in the current round
-	fresh           bool   // a client has worked in this call; earlier rounds are of earlier calls
+	rounds int
+	kind   *rounds
+	at     string // current work
+	units  int    // hundredths of the current round
+	round0 int    // rounds before the current one
+	turned int    // clients that have trained in the current round
+	fresh  bool   // a client has worked in this call; earlier rounds are of earlier calls
 }
 
 func (c *Cell) locked(do func()) {
@@ -205,8 +202,8 @@ func (c *Cell) Features(t *experiment.Task) func() {
 }
 
 // Start begins the rounds, of which the live line shows the number.
-func (c *Cell) Start(rounds, clients int) {
-	c.locked(func() { c.clients, c.at = clients, fmt.Sprintf("round 1/%d", rounds) })
+func (c *Cell) Start(rounds, _ int) {
+	c.locked(func() { c.at = fmt.Sprintf("round 1/%d", rounds) })
 }
 
 // Turn counts the training of one client as its part of a round.
@@ -215,33 +212,18 @@ func (c *Cell) Turn(instruction message.Instruction, _ int) {
 		c.fresh = true
 		if instruction.Kind == message.Train {
 			c.turned++
-			c.move(c.round0*roundUnits + roundUnits*c.turned/max(1, len(instruction.Clients)+1))
+			c.units = min(roundUnits, roundUnits*c.turned/(len(instruction.Clients)+1))
 		}
 	})
 }
 
-// move counts units up to a position in the cell.
-func (c *Cell) move(to int) {
-	if to > c.units {
-		c.all.units += to - c.units
-		c.units = to
-	}
-}
-
-// Round counts a finished round and prints its warnings. Rounds of an earlier call, which come without turns, are taken
-// out of the work to do.
+// Round counts a finished round and prints its warnings. Rounds of an earlier call come without turns.
 func (c *Cell) Round(result record.Record) {
 	c.locked(func() {
-		c.round0, c.turned = result.Round+1, 0
+		c.round0, c.turned, c.units = result.Round+1, 0, 0
 		c.kind.round(result.Seconds, !c.fresh)
 		for _, line := range result.Warnings {
 			c.all.once(c.all.warn, "warning: "+line)
-		}
-		if c.fresh {
-			c.move(c.round0 * roundUnits)
-		} else { // of an earlier call
-			c.all.less(c.round0*roundUnits - c.units)
-			c.units = c.round0 * roundUnits
 		}
 		c.at = fmt.Sprintf("round %d/%d", min(c.rounds, result.Round+2), c.rounds)
 		c.at += strings.TrimPrefix(accuracyOf(result), ",")
