@@ -61,8 +61,7 @@ func certsCommand() *cobra.Command {
 		"make the key of NAME (client-K, status, worker, server) in DIR, if it "+
 			"has none, and the signing request DIR/NAME.csr; the key stays on this machine")
 	flagSet.StringVar(&flags.approve, "approve", "",
-		"sign the request in this file with the authority, which is made at "+
-			"the first use")
+		"sign the request in this file with the authority, which is made at the first use")
 	flagSet.StringVar(&flags.fingerprint, "fingerprint", "",
 		"approve only the key with this fingerprint, or with its first 16 "+
 			"digits or more, without being asked on a terminal")
@@ -76,8 +75,7 @@ func certsCommand() *cobra.Command {
 		"with --approve, all that the server may have (default: those of the certificate that --renew replaces; else "+
 		"localhost,127.0.0.1,::1)")
 	flagSet.StringVar(&flags.signer, "authority", "",
-		"folder of the authority's private key, which neither server nor "+
-			"clients need (default DIR-authority)")
+		"folder of the authority's private key, which neither server nor clients need (default DIR-authority)")
 	flagSet.StringSliceVar(&flags.revoke, "revoke", nil, "revoke all certificates of NAME (client-K, server, status, "+
 		"worker), or the one in a file: add them to "+certs.RevocationFile+" in DIR, which a running server reads")
 

@@ -60,8 +60,7 @@ func joinCommand() *cobra.Command {
 	flagSet := command.Flags()
 	flagSet.IntVar(&flags.client, "client", -1, "number of this client, from 0")
 	flagSet.StringVar(&flags.config, "config", "",
-		"configuration of this client: data, backbones, runtime; keys that the "+
-			"server decides must agree")
+		"configuration of this client: data, backbones, runtime; keys that the server decides must agree")
 	flagSet.StringArrayVar(&flags.sets, "set", nil, "change a key, as in data.root=DIR or runtime.provider=cuda")
 	flagSet.StringVar(&flags.state, "state", "", "folder of this client's state and results (default runs/join-K, "+
 		"and runs/join-K-RUN if that one holds a run that is over)")
@@ -80,8 +79,7 @@ func joinCommand() *cobra.Command {
 			"the run's seed (serve --insecure-dp) and protects nothing")
 
 	flagSet.StringArrayVar(&flags.accept, "accept-method", nil,
-		"SHA-256 of a file of the server's with a method, whose graph "+
-			"may read this client's features and labels")
+		"SHA-256 of a file of the server's with a method, whose graph may read this client's features and labels")
 	flagSet.IntVar(&flags.largest, "largest", wire.DefaultLargest,
 		"most bytes that are accepted from the server at a time: "+
 			"of the configuration, or of the tensors of an instruction")

@@ -68,19 +68,16 @@ func serveCommand(o cli.Outputs) *cobra.Command {
 	flagSet.StringVar(&flags.out, "out", "", "run folder (default runs/NAME)")
 
 	flagSet.StringVar(&flags.listen, "listen", "",
-		"HOST:PORT that clients connect to; port 0 for any free one (default "+
-			":8443 with --tls, 127.0.0.1:8443 without)")
+		"HOST:PORT that clients connect to; port 0 for any free one (default :8443 with --tls, 127.0.0.1:8443 without)")
 	flags.link.Add(command, "secret that clients must have", "folder made by promptfed certs: only clients with its "+
 		"certificates are accepted, and each certificate names one client")
 	flagSet.StringVar(&flags.classes, "classes", "",
-		"file with the class names, one per line, in order (default: those of "+
-			"most clients that join before the start)")
+		"file with the class names, one per line, in order (default: those of most clients that join before the start)")
 	flagSet.IntVar(&flags.clients, "clients", 0, "number of clients (default partition.clients)")
 	flagSet.IntVar(&flags.wait, "wait", 0, "number of clients that must have joined before the start (default: all)")
 
 	flagSet.DurationVar(&flags.deadline, "deadline", 5*time.Minute,
-		"time that clients have for every instruction; 0 for no "+
-			"limit")
+		"time that clients have for every instruction; 0 for no limit")
 	flagSet.Float64Var(&flags.quorum, "quorum", 0.8, "share of the asked clients that must answer; with fewer, the "+
 		"instruction is sent again. If it is given, the server waits for it without end")
 	flagSet.StringVar(&flags.maxNorm, "max-norm", "auto",
@@ -93,11 +90,9 @@ func serveCommand(o cli.Outputs) *cobra.Command {
 	flagSet.IntVar(&flags.limit, "limit", server.DefaultLimit,
 		"bytes of tensors in a message; larger ones are sent in parts")
 	flagSet.IntVar(&flags.largest, "largest", wire.DefaultLargest,
-		"most bytes of tensors that are accepted from a client, "+
-			"or sent to one")
+		"most bytes of tensors that are accepted from a client, or sent to one")
 	flagSet.BoolVar(&flags.insecure, "insecure", false,
-		"without --tls, let clients on other machines join: whoever comes "+
-			"first as a client is that client")
+		"without --tls, let clients on other machines join: whoever comes first as a client is that client")
 	flagSet.BoolVar(&flags.insecureDP, "insecure-dp", false,
 		"draw the noise of differential privacy from the run's seed, to "+
 			"repeat a run byte for byte; whoever knows the seed can subtract it, so it protects nothing")
@@ -106,8 +101,7 @@ func serveCommand(o cli.Outputs) *cobra.Command {
 	flagSet.BoolVar(&flags.force, "force", false, cli.ForceHelp)
 	flagSet.StringVar(&flags.log, "log", "text", "format of the log on standard error: text or json")
 	flagSet.StringVar(&flags.metrics, "metrics", "",
-		"HOST:PORT that serves /metrics (Prometheus) and /healthz, which are "+
-			"not protected: use 127.0.0.1")
+		"HOST:PORT that serves /metrics (Prometheus) and /healthz, which are not protected: use 127.0.0.1")
 	command.RunE = func(cmd *cobra.Command, args []string) error {
 		flags.keepQuorum = flagSet.Changed("quorum")
 		return serve(cmd.Context(), args[0], flags)

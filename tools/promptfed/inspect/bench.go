@@ -30,58 +30,53 @@ func benchCommand() *cobra.Command {
 	command := &cobra.Command{Use: "bench", Args: cli.Exactly(0),
 		Short: "measure the speed of a training step against its unoptimised form and this machine's matrix " +
 			"products, or of experiments"}
-	command.Flags().BoolVar(&flags.Quick, "quick", false, "fewer repetitions; with --experiment, a tiny backbone")
-	command.Flags().StringSliceVar(&flags.Classes, "class-lists", nil,
+	flagSet := command.Flags()
+	flagSet.BoolVar(&flags.Quick, "quick", false, "fewer repetitions; with --experiment, a tiny backbone")
+	flagSet.StringSliceVar(&flags.Classes, "class-lists", nil,
 		"class lists: cifar10, cifar100, thousand (default "+
 			"cifar10 and cifar100); --methods and --experiment use the first")
 
-	command.Flags().IntSliceVar(&flags.Threads, "threads", nil,
+	flagSet.IntSliceVar(&flags.Threads, "threads", nil,
 		"numbers of threads (default 1 and one per core); --methods "+
 			"and --features use the first (default one per core)")
-	command.Flags().StringVar(&flags.backbone, "backbone", "",
-		"bundle to measure (default: ViT-B/16's text tower with random "+
-			"weights)")
-	command.Flags().BoolVar(&flags.experiment, "experiment", false,
-		"measure rounds of Table S5's protocol (FedAPPR) instead, "+
-			"and the overhead of up to 100,000 clients")
+	flagSet.StringVar(&flags.backbone, "backbone", "",
+		"bundle to measure (default: ViT-B/16's text tower with random weights)")
+	flagSet.BoolVar(&flags.experiment, "experiment", false,
+		"measure rounds of Table S5's protocol (FedAPPR) instead, and the overhead of up to 100,000 clients")
 
-	command.Flags().BoolVar(&flags.methods, "methods", false,
-		"measure one local step of a client with every method and "+
-			"wrapper instead")
-	command.Flags().Float64Var(&flags.memory, "memory-gb", 0,
+	flagSet.BoolVar(&flags.methods, "methods", false,
+		"measure one local step of a client with every method and wrapper instead")
+	flagSet.Float64Var(&flags.memory, "memory-gb", 0,
 		"train.memory_gb for --methods and --experiment (default 4)")
-	command.Flags().BoolVar(&flags.features, "features", false,
-		"measure images per second through full-size image towers "+
-			"instead, on a GPU also from JPEG files")
+	flagSet.BoolVar(&flags.features, "features", false,
+		"measure images per second through full-size image towers instead, on a GPU also from JPEG files")
 
-	command.Flags().BoolVar(&flags.svd, "svd", false, "measure the decomposition of a shared prompt, the projection "+
+	flagSet.BoolVar(&flags.svd, "svd", false, "measure the decomposition of a shared prompt, the projection "+
 		"and the aggregation instead, as FedPHA's Table 3 and SDFed's Table 5 do")
-	command.Flags().BoolVar(&flags.start, "start", false,
+	flagSet.BoolVar(&flags.start, "start", false,
 		"start the program with a tiny and a full-size backbone instead, and "+
 			"measure the seconds to the first training step")
-	command.Flags().StringSliceVar(&flags.Only, "only", nil,
+	flagSet.StringSliceVar(&flags.Only, "only", nil,
 		"methods for --methods (default all), the one for --experiment "+
 			"(default promptfl), or parts of --against pytorch on a GPU: text, image, features (default all)")
 
-	command.Flags().StringVar(&flags.Image, "image-tower", "",
+	flagSet.StringVar(&flags.Image, "image-tower", "",
 		"image tower for --methods (default vit-b32) or --experiment "+
 			"(default Table S5's four): rn50, rn101, vit-b32, vit-b16 or vit-l14")
-	command.Flags().IntVar(&flags.Rounds, "rounds", 0,
+	flagSet.IntVar(&flags.Rounds, "rounds", 0,
 		"rounds after a first one that compiles: of --experiment (default 3), or "+
 			"of --against flower and pfl (default 1500 on a tiny text tower, 20 on ViT-B/16's)")
-	command.Flags().StringVar(&flags.Against, "against", "",
+	flagSet.StringVar(&flags.Against, "against", "",
 		"compare with an opponent in Python (needs a source checkout): "+
 			"pytorch, steps written by hand, on a GPU also features and three precisions; or a simulation in flower "+
 			"or pfl (pfl-research)")
 
-	command.Flags().StringVar(&flags.Python, "python", "python3", "Python interpreter for --against, with the "+
+	flagSet.StringVar(&flags.Python, "python", "python3", "Python interpreter for --against, with the "+
 		"opponent's packages")
-	command.Flags().IntSliceVar(&flags.Clients, "batch-clients", nil,
-		"measure the steps of this many clients in one call, "+
-			"such as 1,8,32 (runtime.batch_clients)")
-	command.Flags().StringArrayVar(&flags.set, "set", nil,
-		"change a runtime key, as in runtime.prepack=false; for threads use "+
-			"--threads")
+	flagSet.IntSliceVar(&flags.Clients, "batch-clients", nil,
+		"measure the steps of this many clients in one call, such as 1,8,32 (runtime.batch_clients)")
+	flagSet.StringArrayVar(&flags.set, "set", nil,
+		"change a runtime key, as in runtime.prepack=false; for threads use --threads")
 	flags.result = cli.AddJSON(command, cli.Shape{Value: bench.Report{}})
 	command.RunE = func(cmd *cobra.Command, _ []string) error { return flags.run(cmd) }
 	return command

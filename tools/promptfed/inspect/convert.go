@@ -24,23 +24,20 @@ func convertCommand() *cobra.Command {
 		Short: "convert an OpenAI .pt file, a Hugging Face folder or an OpenCLIP folder to a bundle",
 	}
 
-	command.Flags().StringVar(&out, "out", "", "folder to write the bundle to")
-	command.Flags().StringVar(&options.Vocab, "vocab", "", "vocabulary file, if the checkpoint has none "+
+	flagSet := command.Flags()
+	flagSet.StringVar(&out, "out", "", "folder to write the bundle to")
+	flagSet.StringVar(&options.Vocab, "vocab", "", "vocabulary file, if the checkpoint has none "+
 		"(bpe_simple_vocab_16e6.txt.gz)")
-	command.Flags().StringVar(&options.Checkpoint.Activation, "activation", "",
-		"quick_gelu, gelu or gelu_tanh, if the "+
-			"checkpoint does not have it")
-	command.Flags().IntVar(&options.Checkpoint.TextHeads, "text-heads", 0,
-		"attention heads of the text tower, if the checkpoint "+
-			"does not have it")
+	flagSet.StringVar(&options.Checkpoint.Activation, "activation", "",
+		"quick_gelu, gelu or gelu_tanh, if the checkpoint does not have it")
+	flagSet.IntVar(&options.Checkpoint.TextHeads, "text-heads", 0,
+		"attention heads of the text tower, if the checkpoint does not have it")
 
-	command.Flags().IntVar(&options.Checkpoint.VisionHeads, "vision-heads", 0,
-		"attention heads of the image tower, if the "+
-			"checkpoint does not have it")
-	command.Flags().Float64Var(&options.Checkpoint.Epsilon, "epsilon", 0,
-		"epsilon of the layer normalisations, if the checkpoint "+
-			"does not have it")
-	command.Flags().BoolVar(&options.Gradients, "gradients", false, gradientsHelp)
+	flagSet.IntVar(&options.Checkpoint.VisionHeads, "vision-heads", 0,
+		"attention heads of the image tower, if the checkpoint does not have it")
+	flagSet.Float64Var(&options.Checkpoint.Epsilon, "epsilon", 0,
+		"epsilon of the layer normalisations, if the checkpoint does not have it")
+	flagSet.BoolVar(&options.Gradients, "gradients", false, gradientsHelp)
 	result := cli.AddJSON(command, cli.Shape{Value: writtenBundle{}})
 	command.RunE = func(cmd *cobra.Command, args []string) error {
 		if out == "" {

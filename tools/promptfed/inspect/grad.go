@@ -27,9 +27,10 @@ func gradCommand() *cobra.Command {
 			"chosen input.",
 	}
 
-	command.Flags().StringSliceVar(&outputs, "of", nil, ofHelp)
-	command.Flags().StringSliceVar(&wrt, "wrt", nil, wrtHelp)
-	command.Flags().StringVar(&out, "out", "", "file to write")
+	flagSet := command.Flags()
+	flagSet.StringSliceVar(&outputs, "of", nil, ofHelp)
+	flagSet.StringSliceVar(&wrt, "wrt", nil, wrtHelp)
+	flagSet.StringVar(&out, "out", "", "file to write")
 	result := cli.AddJSON(command, cli.Shape{Value: gradFile{}})
 	command.RunE = func(_ *cobra.Command, args []string) error {
 		if out == "" || len(outputs) == 0 || len(wrt) == 0 {

@@ -27,11 +27,11 @@ func importCommand() *cobra.Command {
 	command := &cobra.Command{Use: "import FILE... [--out FILE] [--set key=value] [--strict] [--force]",
 		Args:  cli.AtLeast(1),
 		Short: "make a configuration from settings of CoOp, FedPHA and related code: yacs files and a launch script"}
-	command.Flags().StringVar(&out, "out", "imported.yaml", "file to write")
-	command.Flags().StringArrayVar(&sets, "set", nil, "set a key that the files leave open, as in "+
-		"train.optimizer_state=shared")
-	command.Flags().BoolVar(&strict, "strict", false, "write nothing if a setting has no exact equivalent")
-	command.Flags().BoolVar(&force, "force", false, "overwrite an existing file")
+	flagSet := command.Flags()
+	flagSet.StringVar(&out, "out", "imported.yaml", "file to write")
+	flagSet.StringArrayVar(&sets, "set", nil, "set a key that the files leave open, as in train.optimizer_state=shared")
+	flagSet.BoolVar(&strict, "strict", false, "write nothing if a setting has no exact equivalent")
+	flagSet.BoolVar(&force, "force", false, "overwrite an existing file")
 	result := cli.AddJSON(command, cli.Shape{Value: imported{}})
 	command.RunE = func(_ *cobra.Command, args []string) error {
 		var files []dasslimport.File

@@ -135,8 +135,7 @@ func choices(s *data.Set) []choice {
 func Kind(images string) (string, error) {
 	info, err := os.Stat(images)
 	if err != nil {
-		return "", fmt.Errorf("%w; give a folder of images, a list (.csv, .tsv, .json, .jsonl) or Parquet "+
-			"files", err)
+		return "", fmt.Errorf("%w; give a folder of images, a list (.csv, .tsv, .json, .jsonl) or Parquet files", err)
 	}
 
 	byName := func(name string) string {

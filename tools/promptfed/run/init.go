@@ -43,11 +43,11 @@ func initCommand() *cobra.Command {
 	var force bool
 	command := &cobra.Command{Use: "init FOLDER [--out FILE] [--set key=value] [--force]", Args: cli.Exactly(1),
 		Short: "write a commented configuration for a folder of images: layout detected, partition chosen"}
-	command.Flags().StringVar(&out, "out", "", "file to write (default NAME.yaml)")
-	command.Flags().StringArrayVar(&sets, "set", nil, "change a key that the choice depends on, as in "+
-		"data.layout=domains "+
+	flagSet := command.Flags()
+	flagSet.StringVar(&out, "out", "", "file to write (default NAME.yaml)")
+	flagSet.StringArrayVar(&sets, "set", nil, "change a key that the choice depends on, as in data.layout=domains "+
 		"or method=fedpha; the file has the method with its options, data.layout, data.corrupt and partition")
-	command.Flags().BoolVar(&force, "force", false, "overwrite an existing file")
+	flagSet.BoolVar(&force, "force", false, "overwrite an existing file")
 	result := cli.AddJSON(command, cli.Shape{Value: chosen{}})
 
 	command.RunE = func(_ *cobra.Command, args []string) error {

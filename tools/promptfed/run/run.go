@@ -49,8 +49,7 @@ type flags struct {
 func (f *flags) add(command *cobra.Command) {
 	flagSet := command.Flags()
 	flagSet.BoolVar(&f.smoke, "smoke", false,
-		"run the small form that the file's section smoke describes, which takes "+
-			"about a minute")
+		"run the small form that the file's section smoke describes, which takes about a minute")
 	flagSet.StringArrayVar(&f.sets, "set", nil, cli.SetHelp)
 	for _, short := range []struct{ flag, key, kind, help string }{{"method", "method", "string", "train `METHOD`"},
 		{"rounds", "train.rounds", "int", "train for `N` rounds"},
@@ -62,14 +61,12 @@ func (f *flags) add(command *cobra.Command) {
 
 	flagSet.BoolVar(&f.quiet, "quiet", false, "print results, warnings and errors only")
 	flagSet.StringVar(&f.out, "out", "",
-		"folder of the run or sweep (default runs/NAME); with several configurations, the "+
-			"folder above them")
+		"folder of the run or sweep (default runs/NAME); with several configurations, the folder above them")
 	flagSet.Var(&f.seeds, "seeds",
 		"run with every seed instead of the file's, as in 1,2,3 or 1-3; the table shows means "+
 			"and standard deviations over seeds")
 	flagSet.BoolVar(&f.use.Resume, "resume", false,
-		"continue after the last finished round; a sweep tries failed cells "+
-			"again")
+		"continue after the last finished round; a sweep tries failed cells again")
 	flagSet.BoolVar(&f.use.Force, "force", false, cli.ForceHelp)
 	flagSet.StringArrayVar(&f.log, "track", nil, f.outputs.TrackerHelp)
 	f.view.AddFlags(command)

@@ -27,13 +27,13 @@ func sweepCommand(o cli.Outputs) *cobra.Command {
 
 	flags.add(command)
 	flags.cluster.Add(command)
-	command.Flags().StringArrayVar(&flags.keep, "keep", nil,
+	flagSet := command.Flags()
+	flagSet.StringArrayVar(&flags.keep, "keep", nil,
 		"run only these labels of an axis, as in method=FedPHA,PromptFL")
-	command.Flags().StringArrayVar(&flags.grid, "grid", nil,
-		"add an axis to the file, which may be that of a run, as in "+
-			"train.lr=0.01,0.05; several make every combination")
-	command.Flags().IntVar(&flags.jobs, "jobs", 0, "cells to run at a time (default: as many as the processors allow)")
-	command.Flags().Var(&flags.array, "array",
+	flagSet.StringArrayVar(&flags.grid, "grid", nil,
+		"add an axis to the file, which may be that of a run, as in train.lr=0.01,0.05; several make every combination")
+	flagSet.IntVar(&flags.jobs, "jobs", 0, "cells to run at a time (default: as many as the processors allow)")
+	flagSet.Var(&flags.array, "array",
 		"run only part I, from 0, of N parts of the cells, while other processes "+
 			"run the others in the same folder, as in $SLURM_ARRAY_TASK_ID/8 or $JOB_COMPLETION_INDEX/8")
 	command.RunE = func(cmd *cobra.Command, args []string) error {
