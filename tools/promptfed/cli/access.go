@@ -30,8 +30,8 @@ func (a *Access) Add(c *cobra.Command, token, tls string) {
 	l.Var((*NonEmpty)(&a.TLS), "tls", tls)
 }
 
-// NonEmpty is the value of a flag that protects something. An empty one, as from a variable of a script that is not
-// set, is an error.
+// NonEmpty is the value of a flag that protects something, or names a folder to write. An empty one, as from a variable
+// of a script that is not set, is an error.
 type NonEmpty string
 
 // Set sets the value.

@@ -62,8 +62,8 @@ func joinCommand() *cobra.Command {
 	flagSet.StringVar(&flags.config, "config", "",
 		"configuration of this client: data, backbones, runtime; keys that the server decides must agree")
 	flagSet.StringArrayVar(&flags.sets, "set", nil, "change a key, as in data.root=DIR or runtime.provider=cuda")
-	flagSet.StringVar(&flags.state, "state", "", "folder of this client's state and results (default runs/join-K, "+
-		"and runs/join-K-RUN if that one holds a run that is over)")
+	flagSet.Var((*cli.NonEmpty)(&flags.state), "state", "folder of this client's state and results (default "+
+		"runs/join-K, and runs/join-K-RUN if that one holds a run that is over)")
 	flagSet.BoolVar(&flags.partition, "partition", false, "use this client's part of the partition of the data, as "+
 		"promptfed run does, instead of all of the data")
 

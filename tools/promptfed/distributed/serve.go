@@ -65,7 +65,7 @@ func serveCommand(o cli.Outputs) *cobra.Command {
 		Short: "run an experiment whose clients are on other machines (promptfed join); the server holds no data"}
 	flagSet := command.Flags()
 	flagSet.StringArrayVar(&flags.sets, "set", nil, cli.SetHelp)
-	flagSet.StringVar(&flags.out, "out", "", "run folder (default runs/NAME)")
+	flagSet.Var((*cli.NonEmpty)(&flags.out), "out", "run folder (default runs/NAME)")
 
 	flagSet.StringVar(&flags.listen, "listen", "",
 		"HOST:PORT that clients connect to; port 0 for any free one (default :8443 with --tls, 127.0.0.1:8443 without)")

@@ -60,7 +60,7 @@ func (f *flags) add(command *cobra.Command) {
 	}
 
 	flagSet.BoolVar(&f.quiet, "quiet", false, "print results, warnings and errors only")
-	flagSet.StringVar(&f.out, "out", "",
+	flagSet.Var((*cli.NonEmpty)(&f.out), "out",
 		"folder of the run or sweep (default runs/NAME); with several configurations, the folder above them")
 	flagSet.Var(&f.seeds, "seeds",
 		"run with every seed instead of the file's, as in 1,2,3 or 1-3; the table shows means "+
