@@ -47,10 +47,11 @@ func TestDoctor(t *testing.T) {
 	}
 	goldentest.Contains(t, string(lone), "missing for results ", "a folder with image sets",
 		"promptfed pull clip-vit-base-patch16")
+	goldentest.NoError(t, os.RemoveAll(sets))
 	out, err = doctor("ONNXRUNTIME_LIB=/nowhere.so")
-	if err == nil || !strings.Contains(out, "missing for every run") ||
-		!strings.Contains(out, "not found or not loadable") || !strings.Contains(out, "/nowhere.so") ||
-		!strings.Contains(out, "tiny-vit-b16") {
+	if err == nil || !strings.Contains(out, sets+": no such file or directory: name another folder with --data") ||
+		!strings.Contains(out, "missing for every run") || !strings.Contains(out, "not found or not loadable") ||
+		!strings.Contains(out, "/nowhere.so") || !strings.Contains(out, "tiny-vit-b16") {
 		t.Errorf("%v\n%s", err, out)
 	}
 }

@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"os"
 	"slices"
 	"strings"
 )
@@ -25,9 +26,13 @@ func (m *machine) needs() {
 	}
 
 	const where = "promptfed list datasets NAME says which files, and from where"
-	if m.DataRoot == "" {
+	_, err := os.Stat(m.DataRoot)
+	switch {
+	case m.DataRoot == "":
 		add("real images", "a folder with image sets", "name it with --data, or in "+dataRoot+"; "+where)
-	} else if len(m.without) > 0 {
+	case err != nil:
+		add("real images", err.Error(), "name another folder with --data, or in "+dataRoot)
+	case len(m.without) > 0:
 		add("real images", "in "+m.DataRoot+" "+strings.Join(m.without, ", "), where)
 	}
 
