@@ -316,9 +316,6 @@ func checkName(name string) error {
 	return nil
 }
 
-// memory returns memory_gb in bytes.
-func (t Train) memory() int { return int(t.Memory * (1 << 30)) }
-
 func (t Train) optimizer() optim.Config {
 	return optim.Config{Name: t.Optimizer, LR: t.LR, Momentum: t.Momentum, Dampening: t.Dampening, Nesterov: t.Nesterov,
 		WeightDecay: t.WeightDecay, Beta1: t.Beta1, Beta2: t.Beta2, Eps: t.Eps, ClipNorm: t.ClipNorm,

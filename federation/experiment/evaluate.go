@@ -12,7 +12,6 @@ import (
 	"promptfed/federation/data/partition"
 	"promptfed/federation/data/sets"
 	"promptfed/federation/engine/metrics"
-	"promptfed/federation/engine/record"
 	"promptfed/federation/method"
 	"promptfed/models/preprocess"
 )
@@ -79,13 +78,6 @@ func (d *Data) split(p partition.Config) (err error) {
 	}
 
 	return nil
-}
-
-// Evaluation returns the engine's plan of tests.
-func (c Config) Evaluation() record.TestPlan {
-	return record.TestPlan{Validate: c.Eval.Validate, BestVal: c.Eval.Select == BestVal, Patience: c.Train.Patience,
-		SetsEvery: c.Eval.SetsEvery,
-		NewSteps:  c.Eval.NewSteps, Confusion: c.Eval.Confusion != nobody, ZeroShot: c.Eval.ZeroShot}
 }
 
 // holdOutClients draws n of the parts by the seed and moves them behind the others, each group in its order, so that

@@ -16,19 +16,39 @@ import (
 // steps that need more memory than train.memory_gb. It opens every set and every backbone once. The zero value is
 // ready.
 type Prechecker struct {
-	sets      map[string]*data.Set // nil for a set that cannot be opened
-	backbones map[string]*bundle.Bundle
-	errs      map[string]error // by what decides about them
+	sets      memo[*data.Set]      // nil for a set that cannot be opened
+	backbones memo[*bundle.Bundle] // nil for a backbone that cannot be opened here
+	errs      memo[error]
+}
+
+// memo holds results by what decides about them.
+type memo[T any] map[string]T
+
+// get returns the result for some values, which it computes once.
+func (m *memo[T]) get(compute func() T, values ...any) T {
+	if *m == nil {
+		*m = memo[T]{}
+	}
+
+	key := fmt.Sprint(values...)
+	result, done := (*m)[key]
+	if !done {
+		result = compute()
+		(*m)[key] = result
+	}
+
+	return result
 }
 
 // Check returns the error of a configuration whose keys have been checked. It leaves sets and backbones that cannot be
 // opened, or are not downloaded yet, to the run.
 func (p *Prechecker) Check(config Config) error {
-	if p.errs == nil {
-		p.sets, p.backbones, p.errs = map[string]*data.Set{}, map[string]*bundle.Bundle{}, map[string]error{}
-	}
-
-	set := p.set(config)
+	set := p.sets.get(func() (part *data.Set) {
+		if whole, err := sets.Open(config.Data.Config); err == nil {
+			part, _ = partition.ClassSubset(whole, config.Data.Classes)
+		}
+		return part
+	}, config.Data)
 	if set == nil {
 		return nil
 	}
@@ -36,22 +56,22 @@ func (p *Prechecker) Check(config Config) error {
 	var assigned []*bundle.Bundle
 	names := config.assigned(config.Partition.Clients)
 	for _, name := range names {
-		f := p.backbone(config, name)
-		if f == nil {
+		model := p.backbones.get(func() *bundle.Bundle {
+			found, _ := bundle.Find(name, config.Runtime.Models)
+			if found != nil {
+				found.Sigmoid = config.Train.Loss == sigmoidLoss
+			}
+			return found
+		}, name, config.Runtime.Models, config.Train.Loss)
+		if model == nil {
 			return nil
 		}
-		assigned = append(assigned, f)
+		assigned = append(assigned, model)
 	}
 
-	key := fmt.Sprint(config.Method, config.With, config.Options, names, config.Runtime, config.Train.Batch,
-		config.Train.Each, config.Train.Loss, config.Train.Memory, config.Data)
-	err, done := p.errs[key]
-	if !done {
-		err = precheck(config, set, assigned)
-		p.errs[key] = err
-	}
-
-	return err
+	return p.errs.get(func() error { return precheck(config, set, assigned) }, config.Method, config.With,
+		config.Options, names, config.Runtime, config.Train.Batch, config.Train.Each, config.Train.Loss,
+		config.Train.Memory, config.Data)
 }
 
 func precheck(config Config, set *data.Set, assigned []*bundle.Bundle) error {
@@ -79,32 +99,4 @@ func precheck(config Config, set *data.Set, assigned []*bundle.Bundle) error {
 	}
 
 	return nil
-}
-
-// set returns the set of a configuration's data with the classes of it that count; nil where it cannot be opened.
-func (p *Prechecker) set(c Config) *data.Set {
-	key := fmt.Sprint(c.Data)
-	s, done := p.sets[key]
-	if !done {
-		if whole, err := sets.Open(c.Data.Config); err == nil {
-			s, _ = partition.ClassSubset(whole, c.Data.Classes)
-		}
-		p.sets[key] = s
-	}
-
-	return s
-}
-
-// backbone returns a backbone for the loss of a configuration; nil where it cannot be opened here.
-func (p *Prechecker) backbone(c Config, name string) *bundle.Bundle {
-	key := fmt.Sprint(name, c.Runtime.Models, c.Train.Loss)
-	f, done := p.backbones[key]
-	if !done {
-		if f, _ = bundle.Find(name, c.Runtime.Models); f != nil {
-			f.Sigmoid = c.Train.Loss == sigmoidLoss
-		}
-		p.backbones[key] = f
-	}
-
-	return f
 }

@@ -121,10 +121,12 @@ func (c Config) experiment(base method.Method, classes []string) *spec.Experimen
 		Training: spec.Training{Epochs: c.Train.Epochs, Batch: c.Train.Batch, DropLast: c.Train.DropLast,
 			FineTune: c.Eval.FineTune, Optim: c.Train.optimizer(), Schedule: c.Train.Schedule,
 			Overrides: c.Train.Each.perClient(c.Partition.Clients), Shared: c.Train.State == sharedState,
-			Memory: c.Train.memory()},
+			Memory: int(c.Train.Memory * (1 << 30))},
 		Plan: spec.Plan{Rounds: c.Train.Rounds, Participation: c.Participation, Poisson: c.Sampling == poisson,
 			TestEvery: c.Eval.Every, View: c.Eval.View, Seed: c.Seed},
-		Evaluate: c.Evaluation(),
+		Evaluate: record.TestPlan{Validate: c.Eval.Validate, BestVal: c.Eval.Select == BestVal,
+			Patience: c.Train.Patience, SetsEvery: c.Eval.SetsEvery, NewSteps: c.Eval.NewSteps,
+			Confusion: c.Eval.Confusion != nobody, ZeroShot: c.Eval.ZeroShot},
 		Warnings: slices.Concat(methods.InactiveTerms(base, c.Train.Rounds), c.Train.neverReached()),
 	}
 

@@ -101,31 +101,27 @@ func openTask(ctx context.Context, c Config, part opening, progress Progress) (*
 
 	task := &Task{Protocol: protocol, Data: content, Backbones: backbones, Experiment: &experiment, Info: content.Info,
 		Runtime: protocol.Config.Runtime, place: place}
-	if err := task.describe(); err != nil {
-		return nil, err
+	for _, step := range []func() error{task.describe, task.centralise, task.fit, task.openSynthetic,
+		task.chooseProvider, task.openPrograms, task.chooseBatchClients} {
+		if err := step(); err != nil {
+			return nil, err
+		}
 	}
 
-	if err := task.centralise(); err != nil {
-		return nil, err
-	}
+	return task, nil
+}
 
-	if err := fits(&experiment, backbones.Assigned, place, protocol.Config.Options); err != nil {
-		return nil, err
-	}
+// fit checks that the backbones fit the experiment.
+func (t *Task) fit() error {
+	return fits(t.Experiment, t.Backbones.Assigned, t.place, t.Protocol.Config.Options)
+}
 
-	if err := task.openSynthetic(); err != nil {
-		return nil, err
+// chooseProvider chooses the provider of runtime.provider: auto.
+func (t *Task) chooseProvider() (err error) {
+	if t.Fallback, err = t.Runtime.ChooseProvider(); err != nil {
+		return MachineError{err}
 	}
-
-	if task.Fallback, err = task.Runtime.ChooseProvider(); err != nil {
-		return nil, MachineError{err}
-	}
-
-	if err := task.openPrograms(); err != nil {
-		return nil, err
-	}
-
-	return task, task.chooseBatchClients()
+	return nil
 }
 
 // openPrograms opens the folder of runtime.programs. Its graphs are those of one client alone.
