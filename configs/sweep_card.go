@@ -139,7 +139,6 @@ var (
 		"gigabytes", "plain"}
 	figures = []string{"curves", "shots", "sensitivity", "heatmap", "box", "scatter3", "strips", "tsne", "pca",
 		"bubbles", "confusion", "cost", RanksFigure}
-	groups = []string{DomainAxis, "backbone"}
 )
 
 // CurvesFigure is the kind of figures with lines over ProgressAxes: rounds (the default), sent bytes or simulated time.
@@ -205,15 +204,19 @@ func (c *PaperTable) check(axes []Axis) error {
 		names = append(names, MetricAxis)
 	}
 
+	var pseudo []string
+	labels := map[string]bool{}
 	for _, a := range axes {
 		names = append(names, a.Name)
+		for _, label := range a.Labels() {
+			labels[label] = true
+		}
 	}
 
 	axis := func(key, name string, also ...string) error {
-		if list := append(slices.Clone(names), also...); !slices.Contains(list, name) {
-			return fmt.Errorf("%s: unknown axis %q: %s", key, name, configtags.Suggest(name, list, ""))
-		}
-		return nil
+		list := slices.Concat(names, also)
+		return configtags.Need(slices.Contains(list, name), key, "unknown axis %q: %s", name,
+			configtags.Suggest(name, list, ""))
 	}
 
 	seen := map[string]bool{}
@@ -222,105 +225,88 @@ func (c *PaperTable) check(axes []Axis) error {
 		names []string
 	}{{"card.rows", c.Rows}, {"card.columns", c.Columns}} {
 		for _, name := range list.names {
-			if err := axis(list.key, name); err != nil {
+			if err := cmp.Or(axis(list.key, name), configtags.Need(!seen[name], list.key,
+				"axis %q is listed twice in rows and columns", name)); err != nil {
 				return err
 			}
-			if seen[name] {
-				return fmt.Errorf("%s: axis %q is listed twice in rows and columns", list.key, name)
-			}
 			seen[name] = true
+			if _, ok := labelsOf(axes, name); !ok {
+				pseudo = append(pseudo, name)
+			}
 		}
 	}
 
-	if err := CheckPseudoAxes(slices.DeleteFunc(slices.Concat(c.Rows, c.Columns), func(name string) bool {
-		return slices.ContainsFunc(axes, func(a Axis) bool { return a.Name == name })
-	})); err != nil {
+	if err := CheckPseudoAxes(pseudo); err != nil {
 		return fmt.Errorf("card: %w", err)
 	}
 
-	if err := metric("card.metric", c.Metric); err != nil {
-		return err
-	}
-
-	if len(c.Metrics) > 0 && !seen[MetricAxis] {
-		return fmt.Errorf("card.metrics: add metric to card.rows or card.columns, where they are shown")
-	}
-
+	errs := []error{metric("card.metric", c.Metric), configtags.Need(len(c.Metrics) == 0 || seen[MetricAxis],
+		"card.metrics", "add metric to card.rows or card.columns, where they are shown")}
 	for _, name := range c.Metrics {
-		if name == "" {
-			return fmt.Errorf("card.metrics: an entry is empty")
-		}
-		if err := metric("card.metrics", name); err != nil {
-			return err
-		}
+		errs = append(errs, configtags.Need(name != "", "card.metrics", "an entry is empty"),
+			metric("card.metrics", name))
 	}
 
-	if err := oneOf("card.average", c.Average, "row", "column", "both"); err != nil {
-		return err
-	}
-
-	if c.Control != "" && !slices.ContainsFunc(axes,
-		func(a Axis) bool { return slices.Contains(a.Labels(), c.Control) }) {
-		return fmt.Errorf("card.control: no axis has the label %q", c.Control)
-	}
-
+	errs = append(errs, oneOf("card.average", c.Average, "row", "column", "both"),
+		configtags.Need(c.Control == "" || labels[c.Control], "card.control", "no axis has the label %q", c.Control))
 	for i, figure := range c.Figures {
-		at := fmt.Sprintf("card.figures: figure %d: ", i+1)
-		if figure.Kind == "" {
-			return fmt.Errorf("%skind is missing; use one of %s", at, strings.Join(figures, ", "))
-		}
-
-		if err := oneOf(at+"kind", figure.Kind, figures...); err != nil {
-			return err
-		}
-
-		if err := metric(at+"metric", figure.Metric); err != nil {
-			return err
-		}
-
-		for _, entry := range []struct{ key, name string }{{"x", figure.X}, {"y", figure.Y}, {"z", figure.Z},
-			{"line", figure.Line},
-			{"panel", figure.Panel}, {"group", figure.Group}} {
-			var also []string
-			switch {
-			case entry.key == "group":
-				also = groups[1:]
-			case entry.key == "panel" && figure.Kind == "pca":
-				also = []string{ClassPanel}
-			case entry.key == "x" && figure.Kind == CurvesFigure:
-				if err := oneOf(at+entry.key, entry.name, ProgressAxes...); err != nil {
-					return err
-				}
-				continue
-			}
-
-			if entry.name == "" {
-				continue
-			}
-
-			if err := axis(at+entry.key, entry.name, also...); err != nil {
-				return err
-			}
-		}
+		errs = append(errs, figure.check(fmt.Sprintf("card.figures: figure %d: ", i+1), axis))
 	}
 
 	for i, d := range c.Differs {
-		if d.Paper == "" || d.Here == "" || d.Why == "" {
-			return fmt.Errorf("card.differs: entry %d: paper, here and why may not be empty", i+1)
-		}
+		errs = append(errs, configtags.Need(d.Paper != "" && d.Here != "" && d.Why != "", "card.differs",
+			"entry %d: paper, here and why may not be empty", i+1))
 	}
 
 	for i, l := range c.LeftOut {
-		if l.What == "" || l.Why == "" {
-			return fmt.Errorf("card.left_out: entry %d: what and why may not be empty", i+1)
+		errs = append(errs, configtags.Need(l.What != "" && l.Why != "", "card.left_out",
+			"entry %d: what and why may not be empty", i+1))
+	}
+
+	return cmp.Or(append(errs, c.Views.check(axes, axis), c.checkNumbers(axes, axis))...)
+}
+
+// axisCheck returns an error for a name that is neither an axis of the sweep nor one of some others.
+type axisCheck func(key, name string, also ...string) error
+
+// labelsOf returns the labels of an axis of the sweep; ok is false for a pseudo-axis.
+func labelsOf(axes []Axis, name string) (labels []string, ok bool) {
+	i := slices.IndexFunc(axes, func(a Axis) bool { return a.Name == name })
+	if i < 0 {
+		return nil, false
+	}
+	return axes[i].Labels(), true
+}
+
+func (f Figure) check(at string, axis axisCheck) error {
+	if f.Kind == "" {
+		return fmt.Errorf("%skind is missing; use one of %s", at, strings.Join(figures, ", "))
+	}
+
+	errs := []error{oneOf(at+"kind", f.Kind, figures...), metric(at+"metric", f.Metric)}
+	for _, entry := range []struct {
+		key, name string
+		also      []string
+	}{{"x", f.X, nil}, {"y", f.Y, nil}, {"z", f.Z, nil}, {"line", f.Line, nil}, {"panel", f.Panel, f.panels()},
+		{"group", f.Group, []string{"backbone"}}} {
+		switch {
+		case entry.name == "":
+		case entry.key == "x" && f.Kind == CurvesFigure:
+			errs = append(errs, oneOf(at+entry.key, entry.name, ProgressAxes...))
+		default:
+			errs = append(errs, axis(at+entry.key, entry.name, entry.also...))
 		}
 	}
 
-	if err := c.Views.check(axes, axis); err != nil {
-		return err
-	}
+	return cmp.Or(errs...)
+}
 
-	return c.checkNumbers(axes, axis)
+// panels are the words that panel may be beside an axis.
+func (f Figure) panels() []string {
+	if f.Kind == "pca" {
+		return []string{ClassPanel}
+	}
+	return nil
 }
 
 // CheckPseudoAxes refuses a layout with two of the pseudo-axes. A run has one number for a domain, a set or a metric,
@@ -341,78 +327,48 @@ func CheckPseudoAxes(axes []string) error {
 	return nil
 }
 
-func (v Views) check(axes []Axis, axis func(key, name string, also ...string) error) error {
+func (v Views) check(axes []Axis, axis axisCheck) error {
 	if v.Default == "" && v.By == "" && len(v.Labels) == 0 && v.Why == "" {
 		return nil
 	}
 
 	view := func(key, is string) error {
-		if is == "" {
-			return fmt.Errorf("%s: missing; use global, personal or unsaid", key)
-		}
-		return oneOf(key, is, ViewGlobal, ViewPersonal, ViewNotStated)
+		return cmp.Or(configtags.Need(is != "", key, "missing; use global, personal or unsaid"),
+			oneOf(key, is, ViewGlobal, ViewPersonal, ViewNotStated))
 	}
 
-	if err := view("card.views.default", v.Default); err != nil {
-		return err
+	errs := []error{view("card.views.default", v.Default), configtags.Need(v.Why != "", "card.views.why",
+		"missing; say where the paper states which evaluation it reports, or that it does not"),
+		configtags.Need((v.By == "") == (len(v.Labels) == 0), "card.views",
+			"by names the axis of labels; give both or neither")}
+	if v.By != "" {
+		errs = append(errs, axis("card.views.by", v.By))
 	}
 
-	if v.Why == "" {
-		return fmt.Errorf("card.views.why: missing; say where the paper states which evaluation it reports, or that " +
-			"it does not")
-	}
-
-	if (v.By == "") != (len(v.Labels) == 0) {
-		return fmt.Errorf("card.views: by names the axis of labels; give both or neither")
-	}
-
-	if v.By == "" {
-		return nil
-	}
-
-	if err := axis("card.views.by", v.By); err != nil {
-		return err
-	}
-
-	i := slices.IndexFunc(axes, func(a Axis) bool { return a.Name == v.By })
+	labels, listed := labelsOf(axes, v.By)
 	for _, label := range slices.Sorted(maps.Keys(v.Labels)) {
 		at := "card.views.labels." + label
-		if i >= 0 && !slices.Contains(axes[i].Labels(), label) {
-			return fmt.Errorf("%s: axis %s has no such label; it has %s", at, v.By, strings.Join(axes[i].Labels(),
-				", "))
-		}
-		if err := view(at, v.Labels[label]); err != nil {
-			return err
-		}
+		errs = append(errs, configtags.Need(!listed || slices.Contains(labels, label), at,
+			"axis %s has no such label; it has %s", v.By, strings.Join(labels, ", ")), view(at, v.Labels[label]))
 	}
 
-	return nil
+	return cmp.Or(errs...)
 }
 
-func (c *PaperTable) checkNumbers(axes []Axis, axis func(key, name string, also ...string) error) error {
+func (c *PaperTable) checkNumbers(axes []Axis, axis axisCheck) error {
 	numbers := c.Numbers
-	if err := oneOf("card.numbers.unit", numbers.Unit, units...); err != nil {
-		return err
-	}
-
+	errs := []error{oneOf("card.numbers.unit", numbers.Unit, units...)}
 	for i, name := range numbers.By {
-		if err := axis("card.numbers.by", name); err != nil {
-			return err
-		}
-		if slices.Contains(numbers.By[:i], name) {
-			return fmt.Errorf("card.numbers.by: axis %q is listed twice", name)
-		}
+		errs = append(errs, axis("card.numbers.by", name), configtags.Need(!slices.Contains(numbers.By[:i], name),
+			"card.numbers.by", "axis %q is listed twice", name))
 	}
 
-	if numbers.Values.Empty() {
-		return nil
+	if !numbers.Values.Empty() {
+		errs = append(errs, configtags.Need(c.NoNumbers == "", "card.no_numbers",
+			"there are numbers; remove one of the two"), numbers.Values.check("card.numbers.values", numbers.By, axes))
 	}
 
-	if c.NoNumbers != "" {
-		return fmt.Errorf("card.no_numbers: there are numbers; remove one of the two")
-	}
-
-	return numbers.Values.check("card.numbers.values", numbers.By, axes)
+	return cmp.Or(errs...)
 }
 
 // metric checks the name of a metric, which may be empty.
@@ -517,11 +473,11 @@ func (v *Values) check(at string, by []string, axes []Axis) error {
 		return fmt.Errorf("%s: labels of axis %s are expected here (card.numbers.by)", at, by[0])
 	}
 
-	i := slices.IndexFunc(axes, func(a Axis) bool { return a.Name == by[0] })
+	labels, listed := labelsOf(axes, by[0])
+	labels = append(labels, AverageLabel)
 	for _, label := range slices.Sorted(maps.Keys(v.under)) {
-		if i >= 0 && label != AverageLabel && !slices.Contains(axes[i].Labels(), label) {
-			return fmt.Errorf("%s: axis %s has no label %q; it has %s", at, by[0], label,
-				strings.Join(append(axes[i].Labels(), AverageLabel), ", "))
+		if listed && !slices.Contains(labels, label) {
+			return fmt.Errorf("%s: axis %s has no label %q; it has %s", at, by[0], label, strings.Join(labels, ", "))
 		}
 		if err := v.under[label].check(at+"."+label, by[1:], axes); err != nil {
 			return err
