@@ -128,21 +128,17 @@ func DecodeOptionalFile(out any, path string, sets []string) error {
 }
 
 func into(out any, file parsed, sets []string) (settings, []string, error) {
-	merged, err := layered(out, file, true)
+	merged, err := layered(out, file)
 	if err != nil {
 		return merged, nil, err
 	}
 
-	changes, err := merged.parse(sets)
+	merged, changes, err := merged.changedBy(sets)
 	if err != nil {
 		return merged, nil, err
 	}
 
-	if merged, err = merged.with(changes); err != nil {
-		return merged, nil, fmt.Errorf("--set %w", err)
-	}
-
-	merged, notes := merged.withoutOthersOptions(file, changes)
+	merged, notes := merged.withoutOthersOptions(changes)
 	return merged, notes, merged.decode(out)
 }
 
@@ -157,11 +153,13 @@ type parsed struct {
 	foreign bool
 	// finished is the file of a run, of which the environment changes only the runtime
 	finished bool
+	// still is a file that the environment does not change
+	still bool
 }
 
 // variable returns the environment variable that may set a key of the file, and its value; "" if none may.
 func (f parsed) variable(key string) (name, value string) {
-	if f.finished && !strings.HasPrefix(key, "runtime.") {
+	if f.still || f.finished && !strings.HasPrefix(key, "runtime.") {
 		return "", ""
 	}
 	return variable(key), os.Getenv(variable(key))

@@ -154,12 +154,12 @@ func (s settings) originOf(key string) origin {
 	for k := key; k != ""; k = above(k) {
 		for _, one := range []string{k, short(k)} {
 			if from, ok := s.from[one]; ok {
-				return cmp.Or(from, origin{file: s.path})
+				return cmp.Or(from, origin{file: s.file.path})
 			}
 		}
 	}
 
-	return origin{file: s.path}
+	return origin{file: s.file.path}
 }
 
 // changed returns the only key of a section that a flag or a variable set. It returns "" for none or several.
@@ -178,15 +178,11 @@ func (s settings) changed(section string) string {
 	return one
 }
 
-// origins returns the origins of all keys: places in the file, and the variables that override them.
-func (f parsed) origins(known map[string]any, env bool) map[string]origin {
+// origins returns the origins of all keys: places in the file, and the variables that override known keys.
+func (f parsed) origins(known map[string]any) map[string]origin {
 	out := map[string]origin{}
 	for key, line := range f.lines {
 		out[key] = origin{file: f.path, line: line}
-	}
-
-	if !env {
-		return out
 	}
 
 	for key, value := range known {

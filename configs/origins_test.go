@@ -91,7 +91,7 @@ func TestWithOrigin(t *testing.T) {
 		t.Fatal(err)
 	}
 	once := l.WithOrigin(fmt.Errorf("client 0: %w", configtags.KeyErrorf("train.lr", "too large")))
-	if want := l.settings.path + ":5: client 0: train.lr: too large"; once.Error() != want {
+	if want := l.settings.file.path + ":5: client 0: train.lr: too large"; once.Error() != want {
 		t.Errorf("%v\nwant %s", once, want)
 	}
 	if again := l.WithOrigin(fmt.Errorf("run: %w", once)); again.Error() != "run: "+once.Error() {

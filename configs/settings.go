@@ -25,11 +25,10 @@ import (
 
 // settings are the values of a configuration as nested maps, with their origins.
 type settings struct {
-	path    string
-	foreign bool           // as parsed.foreign
-	known   map[string]any // by dotted key, as from Flatten
-	all     map[string]any
-	from    map[string]origin // by dotted key
+	file  parsed
+	known map[string]any // by dotted key, as from Flatten
+	all   map[string]any
+	from  map[string]origin // by dotted key
 }
 
 type change struct {
@@ -38,12 +37,12 @@ type change struct {
 	from  origin
 }
 
-// layered merges the defaults in out, a file and, if env is set, the environment.
-func layered(out any, file parsed, env bool) (settings, error) {
+// layered merges the defaults in out, a file and the environment.
+func layered(out any, file parsed) (settings, error) {
 	registry := viper.NewWithOptions(viper.KeyDelimiter("."))
-	merged := settings{path: file.path, foreign: file.foreign, known: configtags.Flatten(out)}
-	merged.from = file.origins(merged.known, env)
-	if env {
+	merged := settings{file: file, known: configtags.Flatten(out)}
+	merged.from = file.origins(merged.known)
+	if !file.still {
 		if err := checkEnvironment(out); err != nil {
 			return merged, err
 		}
@@ -71,7 +70,7 @@ func layered(out any, file parsed, env bool) (settings, error) {
 		}
 		registry.SetDefault(key, value)
 		name, text := file.variable(key)
-		if !env || text == "" {
+		if text == "" {
 			continue
 		}
 		given := any(text)
@@ -147,6 +146,21 @@ func valueOf(name, text string) (value any, err error) {
 	}
 
 	return plain(value), nil
+}
+
+// changedBy returns the settings after changes "key=value" of the command line, and these changes.
+func (s settings) changedBy(sets []string) (settings, []change, error) {
+	changes, err := s.parse(sets)
+	if err != nil {
+		return s, nil, err
+	}
+
+	changed, err := s.with(changes)
+	if err != nil {
+		err = fmt.Errorf("--set %w", err)
+	}
+
+	return changed, changes, err
 }
 
 // changes returns the changes that a value at a key makes: one, or one for every key below a section. A value of a key
@@ -249,16 +263,17 @@ func (s settings) with(changes []change) (settings, error) {
 
 // withoutOthersOptions removes the options of the file that the method and its wrappers do not have, if the command
 // line or the environment names other ones than the file. It also returns a note about each removed option.
-func (s settings) withoutOthersOptions(f parsed, changes []change) (settings, []string) {
+func (s settings) withoutOthersOptions(changes []change) (settings, []string) {
 	options, ok := s.all["options"].(map[string]any)
-	if !ok || s.from["method"] == f.origins(nil, false)["method"] && s.from["with"] == f.origins(nil, false)["with"] {
+	inFile := s.file.origins(nil)
+	if !ok || s.from["method"] == inFile["method"] && s.from["with"] == inFile["with"] {
 		return s, nil
 	}
 
 	now, before := experiment.Defaults(), experiment.Defaults()
 	there := settings{known: s.known, all: map[string]any{}}
 	for _, key := range []string{"method", "with"} {
-		there.all[key] = plain(f.keys[key])
+		there.all[key] = plain(s.file.keys[key])
 	}
 
 	if s.decode(&now) != nil || there.decode(&before) != nil {
@@ -294,18 +309,13 @@ func (s settings) withoutOthersOptions(f parsed, changes []change) (settings, []
 }
 
 // forMethod is withoutOthersOptions for the base of a sweep and changes that come after its points.
-func (s settings) forMethod(file parsed, sets []string) (settings, []string, error) {
-	changes, err := s.parse(sets)
+func (s settings) forMethod(sets []string) (settings, []string, error) {
+	changed, changes, err := s.changedBy(sets)
 	if err != nil {
 		return s, nil, err
 	}
 
-	changed, err := s.with(changes)
-	if err != nil {
-		return s, nil, fmt.Errorf("--set %w", err)
-	}
-
-	changed, notes := changed.withoutOthersOptions(file, changes)
+	changed, notes := changed.withoutOthersOptions(changes)
 	if len(notes) > 0 {
 		s.all = maps.Clone(s.all)
 		s.all["options"] = changed.all["options"]
@@ -333,7 +343,7 @@ func (s settings) decode(out any) error {
 		return s.blame(decodeErrors(err))
 	}
 
-	if c, ok := out.(*experiment.Config); ok && !s.foreign {
+	if c, ok := out.(*experiment.Config); ok && !s.file.foreign {
 		c.Options, err = methods.EmbedFiles(c.Method, c.Options, func(path string) ([]byte, error) {
 			return atomicfile.ReadAtMost(path, layer.MaxFile)
 		})

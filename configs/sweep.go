@@ -109,12 +109,13 @@ func loadSweep(path string, text []byte, options SweepOptions) (*Sweep, error) {
 	}
 
 	start := experiment.Defaults()
-	base, err := layered(&start, parsed, !options.Still)
+	parsed.still = options.Still
+	base, err := layered(&start, parsed)
 	if err != nil {
 		return nil, err
 	}
 
-	base, notes, err := base.forMethod(parsed, options.Sets)
+	base, notes, err := base.forMethod(options.Sets)
 	if err != nil {
 		return nil, err
 	}
@@ -138,7 +139,7 @@ func loadSweep(path string, text []byte, options SweepOptions) (*Sweep, error) {
 
 // expand makes the cells from the base and the sections.
 func expand(base settings, file SweepFile, options SweepOptions) (*Sweep, error) {
-	base.path = "" // the caller adds the file
+	base.file.path = "" // the caller adds the file
 	axes, err := file.Sweep.axes()
 	if err != nil {
 		return nil, err

@@ -154,7 +154,7 @@ func (f parsed) sections(text []byte, out any) (there map[string]any, err error)
 	}
 
 	if err := unknown(there, reflect.TypeOf(out).Elem()); err != nil {
-		return nil, settings{path: f.path, from: f.origins(nil, false)}.blame(err)
+		return nil, settings{file: f, from: f.origins(nil)}.blame(err)
 	}
 
 	if err := yaml.Unmarshal(text, out); err != nil {
