@@ -13,7 +13,6 @@ import (
 
 	"github.com/jedib0t/go-pretty/v6/table"
 	wrap "github.com/jedib0t/go-pretty/v6/text"
-	"golang.org/x/term"
 
 	"promptfed/federation/engine/metrics"
 	"promptfed/federation/experiment"
@@ -179,9 +178,8 @@ type consent struct {
 const agreedFile = "agreed.json"
 
 func (f joinFlags) consent() consent {
-	terminal := term.IsTerminal(int(os.Stdin.Fd())) && term.IsTerminal(int(os.Stdout.Fd()))
 	return consent{Path: filepath.Join(f.state, agreedFile), Yes: f.yes, Check: f.differences != nil,
-		Terminal: terminal, In: os.Stdin, Out: os.Stdout}
+		Terminal: onTerminal(os.Stdin) && onTerminal(os.Stdout), In: os.Stdin, Out: os.Stdout}
 }
 
 // take prints the terms and returns an error unless they are accepted.

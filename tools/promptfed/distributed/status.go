@@ -12,7 +12,6 @@ import (
 
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
 	"promptfed/federation/experiment/facts"
 	"promptfed/federation/net/certs"
@@ -36,7 +35,7 @@ func statusCommand() *cobra.Command {
 		}
 		defer server.Close()
 
-		live := term.IsTerminal(int(os.Stdout.Fd())) && !result.JSON
+		live := onTerminal(os.Stdout) && !result.JSON
 		for {
 			status, err := fetchStatus(cmd.Context(), server)
 			if err != nil {

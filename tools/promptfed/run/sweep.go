@@ -93,26 +93,31 @@ func loadSweep(path string, text []byte, flags flags) (*configs.Sweep, error) {
 // claimSweep claims the folder of a sweep until release is called, and writes the sweep and its plan. A folder with
 // another sweep is an error.
 func claimSweep(s *configs.Sweep, dir string, use runfolder.Use) (release func(), err error) {
-	if release, err = runfolder.ClaimSweep(s, dir, use); err != nil {
-		return nil, err
-	}
-
 	text, err := s.YAML()
 	if err != nil {
-		return release, err
+		return nil, err
 	}
 
 	plan, err := s.Plan().JSON()
 	if err != nil {
-		return release, err
+		return nil, err
+	}
+
+	if release, err = runfolder.ClaimSweep(s, dir, use); err != nil {
+		return nil, err
 	}
 
 	// The plan is written last: it marks the folder as that of a sweep.
-	if err := atomicfile.Write(filepath.Join(dir, configs.SweepYAML), atomicfile.Bytes(text)); err != nil {
-		return release, err
+	err = atomicfile.Write(filepath.Join(dir, configs.SweepYAML), atomicfile.Bytes(text))
+	if err == nil {
+		err = atomicfile.Write(filepath.Join(dir, configs.PlanFile), atomicfile.Bytes(plan))
 	}
 
-	return release, atomicfile.Write(filepath.Join(dir, configs.PlanFile), atomicfile.Bytes(plan))
+	if err != nil {
+		release()
+	}
+
+	return release, err
 }
 
 // finished reports whether the folder of a cell holds all files of a finished run, with all its rounds.

@@ -52,13 +52,10 @@ func runSweep(ctx context.Context, sweep *configs.Sweep, flags flags) error {
 	}
 
 	release, err := claimSweep(sweep, dir, flags.use)
-	if release != nil {
-		defer release()
-	}
-
 	if err != nil {
 		return err
 	}
+	defer release()
 
 	todo := unfinished(dir, mine)
 	if others != nil {
@@ -66,8 +63,9 @@ func runSweep(ctx context.Context, sweep *configs.Sweep, flags flags) error {
 	}
 
 	jobs, workers := share(flags.jobs, todo, runtime.GOMAXPROCS(0))
-	run := &sweepRun{dir: dir, failed: map[string]string{}, log: flags.log, workers: workers, cluster: others,
-		outputs: flags.outputs, show: progress.NewSweep(sweep, len(mine)-len(todo), todo, jobs)}
+	run := &sweepRun{dir: dir, failed: map[string]string{}, show: progress.NewSweep(sweep, len(mine)-len(todo), todo,
+		jobs), cells: training{use: runfolder.Use{Resume: true, Cell: true}, log: flags.log, workers: workers,
+		beside: workers > 0, cluster: others, outputs: flags.outputs}}
 	err = run.run(ctx, todo, jobs)
 	run.show.Close()
 	if ctx.Err() != nil {
@@ -156,10 +154,7 @@ func share(jobs int, cells []configs.Cell, processors int) (int, int) {
 // sweepRun runs cells concurrently. It keeps one line for each failed cell and nothing for the others.
 type sweepRun struct {
 	dir      string
-	log      []string
-	workers  int
-	cluster  *distributed.Cluster
-	outputs  cli.Outputs
+	cells    training // of each cell, but for its folder
 	show     *progress.Sweep
 	features progress.FeatureLocks
 
@@ -288,19 +283,18 @@ func (r *sweepRun) cell(ctx context.Context, cell configs.Cell) (err error) {
 		}
 	}()
 
-	dir := runfolder.CellDir(r.dir, cell.Folder)
-	if err := os.Remove(filepath.Join(dir, runfolder.ErrorFile)); err != nil && !errors.Is(err, os.ErrNotExist) {
+	run := r.cells
+	run.dir = runfolder.CellDir(r.dir, cell.Folder)
+	if err := os.Remove(filepath.Join(run.dir, runfolder.ErrorFile)); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
 
-	monitor := r.show.Cell(cell, &r.features)
-	workers := r.workers
 	if cell.Config.Runtime.Workers > 0 {
-		workers = 0
+		run.workers = 0
 	}
 
-	result, err := training{dir: dir, use: runfolder.Use{Resume: true, Cell: true}, log: r.log, workers: workers,
-		beside: r.workers > 0, cluster: r.cluster, outputs: r.outputs}.run(ctx, cell.Config, monitor)
+	monitor := r.show.Cell(cell, &r.features)
+	result, err := run.run(ctx, cell.Config, monitor)
 	if err != nil {
 		return err
 	}
