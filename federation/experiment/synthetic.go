@@ -8,6 +8,7 @@ import (
 	"promptfed/federation/configtags"
 	"promptfed/federation/data"
 	"promptfed/federation/data/sets"
+	"promptfed/runtime/convert"
 )
 
 // Synthetic is the section synthetic: images of the server's own.
@@ -80,10 +81,7 @@ func openSynthetic(c Synthetic, classes []string) (own []data.Example, notes []s
 		return nil, nil, configtags.KeyErrorf("synthetic.set", "the set has no images to train on")
 	}
 
-	for _, note := range set.Notes {
-		notes = append(notes, "synthetic: "+note)
-	}
-
+	notes = convert.Slice(set.Notes, func(note string) string { return "synthetic: " + note })
 	if n := len(set.Val) + len(set.Test); n > 0 {
 		notes = append(notes, fmt.Sprintf("synthetic: the server trains on %s; %d of val and test are not used "+
 			"(synthetic.split: pooled takes all)", CountInWords(len(own), "image"), n))

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"promptfed/runtime/convert"
 )
 
 // Requirement is a condition on one fact, or on one key of the configuration.
@@ -165,10 +167,7 @@ func (f Facts) Meets(list []Requirement, keys map[string]any, whose string) erro
 
 // Unknown returns the error of an unknown name, with the names that a requirement may have.
 func (f Facts) Unknown(name string) error {
-	var names []string
-	for _, fact := range f {
-		names = append(names, fact.Name)
-	}
+	names := convert.Slice(f, func(fact Fact) string { return fact.Name })
 	return fmt.Errorf("--require %s: unknown key; known are %s, and all keys of the configuration, such as "+
 		"train.epochs or options.NAME", name, strings.Join(names, ", "))
 }

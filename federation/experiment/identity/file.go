@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"promptfed/runtime/atomicfile"
+	"promptfed/runtime/convert"
 )
 
 // Write writes File into a run folder, as indented JSON, in place of an older one.
@@ -59,12 +60,10 @@ type Difference struct {
 
 // Differences lists the values that differ, sorted by key. A is the value of id and B that of other.
 func (id Identity) Differences(other Identity) []Difference {
-	var out []Difference
 	both := []*Identity{&id, &other}
-	for _, key := range DifferingKeys(both) {
-		out = append(out, Difference{key, id.ValueAmong(key, both), other.ValueAmong(key, both)})
-	}
-	return out
+	return convert.Slice(DifferingKeys(both), func(key string) Difference {
+		return Difference{key, id.ValueAmong(key, both), other.ValueAmong(key, both)}
+	})
 }
 
 // DifferingKeys are the keys of values in which some identities differ, sorted.
@@ -152,12 +151,8 @@ func CommonKeys(keys []string, identities []*Identity) []string {
 
 // listed lists differences for an error, the first of each pair as there and the second as now.
 func listed(there, now Identity, list []Difference) string {
-	var keys, parts []string
-	for _, d := range list {
-		keys = append(keys, d.Key)
-	}
-
-	keys = CommonKeys(keys, []*Identity{&there, &now})
+	var parts []string
+	keys := CommonKeys(convert.Slice(list, func(d Difference) string { return d.Key }), []*Identity{&there, &now})
 	list = slices.DeleteFunc(list, func(d Difference) bool { return !slices.Contains(keys, d.Key) })
 	for i, d := range list {
 		if i == mostNamed {

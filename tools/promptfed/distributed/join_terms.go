@@ -19,6 +19,7 @@ import (
 	"promptfed/federation/experiment/facts"
 	netclient "promptfed/federation/net/client"
 	"promptfed/runtime/atomicfile"
+	"promptfed/runtime/tensor"
 )
 
 // joinTerm is one term of taking part in a run: a subject and its value.
@@ -110,11 +111,7 @@ func (f joinFlags) terms(task *experiment.Task, facts facts.Facts, inv *netclien
 	var leaves, stays []string
 	bytes := 0
 	for _, x := range shares {
-		n := 4
-		for _, d := range x.Shape {
-			n *= d
-		}
-		bytes += n
+		bytes += 4 * tensor.Size(x.Shape)
 		leaves = append(leaves, fmt.Sprint(x.Name, " ", x.Shape))
 	}
 

@@ -13,6 +13,7 @@ import (
 	netclient "promptfed/federation/net/client"
 	"promptfed/federation/net/server"
 	"promptfed/federation/privacy/secure"
+	"promptfed/runtime/convert"
 )
 
 // serveSecure starts or resumes the server side of secure aggregation; wrap is nil if the run does not use it.
@@ -71,10 +72,9 @@ func (f joinFlags) summary(summary secure.Summary, certified bool) string {
 		return text
 	}
 
-	var keys []string
-	for _, k := range slices.Sorted(maps.Keys(summary.Keys)) {
-		keys = append(keys, fmt.Sprintf("%d %x", k, summary.Keys[k]))
-	}
+	keys := convert.Slice(slices.Sorted(maps.Keys(summary.Keys)), func(client int) string {
+		return fmt.Sprintf("%d %x", client, summary.Keys[client])
+	})
 
 	return text + "no certificate says whose these keys of the other clients are, and the first key of each was " +
 		"accepted; compare them with the clients: " + strings.Join(keys, ", ") + "\n"

@@ -14,6 +14,7 @@ import (
 
 	"promptfed/models/bundle"
 	"promptfed/models/clip"
+	"promptfed/runtime/convert"
 	"promptfed/runtime/grad"
 	"promptfed/runtime/gradtest"
 	"promptfed/runtime/graph"
@@ -195,10 +196,9 @@ func (c *checks) graph(ctx context.Context, path string, targets, wrt []string) 
 	}
 
 	if len(wrt) == 0 || len(targets) == 0 {
-		var in []string
-		for _, n := range file.Inputs() {
-			in = append(in, fmt.Sprintf("%s %v%v", n.Name(), n.DType(), n.Shape()))
-		}
+		in := convert.Slice(file.Inputs(), func(n graph.Node) string {
+			return fmt.Sprintf("%s %v%v", n.Name(), n.DType(), n.Shape())
+		})
 		return fmt.Errorf("%s has no gradient: no floating-point output depends on a floating-point input; its "+
 			"inputs are %s", path, strings.Join(in, ", "))
 	}
@@ -221,6 +221,8 @@ func (c *checks) graph(ctx context.Context, path string, targets, wrt []string) 
 	return c.gradients(results, strings.Join(targets, "+"))
 }
 
+func nodeOf(output graph.Output) graph.Node { return output.Node }
+
 // checkFile checks named outputs and inputs of a file. It computes inputs of half precision in float32, because finite
 // differences need smaller steps than half precision can represent.
 func checkFile(ctx context.Context, file *graph.File, targets, wrt []string, feeds tensor.Map,
@@ -235,7 +237,7 @@ func checkFile(ctx context.Context, file *graph.File, targets, wrt []string, fee
 		return gradtest.Check(ctx, outputs, wrt, feeds, options)
 	}
 
-	g, roots, in := graph.New(), []graph.Node(nil), map[graph.Node]graph.Node{}
+	g, in := graph.New(), map[graph.Node]graph.Node{}
 	for _, n := range file.Inputs() {
 		t := n.DType()
 		if t == graph.Half {
@@ -244,11 +246,8 @@ func checkFile(ctx context.Context, file *graph.File, targets, wrt []string, fee
 		in[n] = g.Input(n.Name(), t, n.Shape())
 	}
 
-	for _, o := range outputs {
-		roots = append(roots, o.Node)
-	}
-
-	if roots, err = graph.Inline(g, roots, in); err != nil {
+	roots, err := graph.Inline(g, convert.Slice(outputs, nodeOf), in)
+	if err != nil {
 		return nil, err
 	}
 

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"promptfed/runtime/convert"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/tensor"
 )
@@ -84,11 +85,7 @@ func fitImages(file *graph.File, open map[string]int) {
 		return
 	}
 
-	var roots []graph.Node
-	for _, o := range file.Outputs {
-		roots = append(roots, o.Node)
-	}
-
+	roots := convert.Slice(file.Outputs, nodeOf)
 	for _, size := range []int{open[""], 16, 32, 64, 96, 128, 224, 256, 288, 336, 384, 448, 512} {
 		for _, s := range sides {
 			open[s] = size

@@ -158,15 +158,17 @@ func (i inspected) text() string {
 func (i inspected) rows() [][]string {
 	rows := [][]string{{"what", "value"}}
 	add := func(what, format string, a ...any) { rows = append(rows, []string{what, fmt.Sprintf(format, a...)}) }
-	texts := func() {
-		if i.Texts != "" {
-			add("texts", "%s", i.Texts)
-		}
+	note := "assumed"
+	if i.Bundle != nil {
+		note = "note"
+		add("name", "%s", i.Name)
+	}
+
+	if i.Bundle != nil || i.Arch != nil {
+		add("architecture", "%s", i.Architecture)
 	}
 
 	if model := i.Bundle; model != nil {
-		add("name", "%s", model.Name)
-		add("architecture", "%s", model.Architecture)
 		for _, f := range i.Found {
 			add(f.What, "%s", f.Value)
 		}
@@ -183,20 +185,18 @@ func (i inspected) rows() [][]string {
 		}
 
 		add("preprocessing", "%v", model.Preprocess)
-		texts()
-		if i.Origin != nil {
-			add("from", "%s", i.Origin)
-		}
+	}
 
-		for _, n := range model.Notes {
-			add("note", "%s", n)
-		}
-	} else if a := i.Arch; a != nil {
-		add("architecture", "%s", a.Name())
-		texts()
-		for _, w := range a.Warnings {
-			add("assumed", "%s", w)
-		}
+	if i.Texts != "" {
+		add("texts", "%s", i.Texts)
+	}
+
+	if i.Origin != nil {
+		add("from", "%s", i.Origin)
+	}
+
+	for _, n := range i.Notes {
+		add(note, "%s", n)
 	}
 
 	if i.Problem != "" {

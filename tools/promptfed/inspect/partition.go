@@ -9,6 +9,8 @@ import (
 	"promptfed/configs"
 	"promptfed/federation/data/partition"
 	"promptfed/federation/experiment"
+	"promptfed/models/bundle"
+	"promptfed/runtime/convert"
 	"promptfed/tools/promptfed/cli"
 	"promptfed/tools/promptfed/progress"
 )
@@ -65,11 +67,7 @@ func featuresCommand() *cobra.Command {
 		}
 		defer federation.Close()
 
-		var names []string
-		for _, b := range federation.Task.Backbones.Distinct {
-			names = append(names, b.Name)
-		}
-
+		names := convert.Slice(federation.Task.Backbones.Distinct, func(b *bundle.Bundle) string { return b.Name })
 		n := 0
 		for _, s := range federation.Task.Data.Set.Splits() {
 			n += len(*s.Examples)

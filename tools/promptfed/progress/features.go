@@ -6,6 +6,8 @@ import (
 	"sync"
 
 	"promptfed/federation/experiment"
+	"promptfed/models/bundle"
+	"promptfed/runtime/convert"
 )
 
 // FeatureLocks lets one cell compute features while other cells that need the same features wait. The others then read
@@ -14,12 +16,10 @@ type FeatureLocks struct{ locks sync.Map }
 
 // Lock locks the features of a task until unlock is called. It takes locks in a fixed order, which excludes deadlocks.
 func (l *FeatureLocks) Lock(t *experiment.Task) (unlock func()) {
-	var keys []string
 	d := t.Protocol.Config.Data
-	for _, f := range t.Backbones.Distinct {
-		keys = append(keys, fmt.Sprintf("%s %+v %d", f.Name, d.Config, d.Views))
-	}
-
+	keys := convert.Slice(t.Backbones.Distinct, func(b *bundle.Bundle) string {
+		return fmt.Sprintf("%s %+v %d", b.Name, d.Config, d.Views)
+	})
 	slices.Sort(keys)
 	keys = slices.Compact(keys) // two backbones may have one name
 	var held []*sync.Mutex

@@ -13,6 +13,7 @@ import (
 	"promptfed/federation/data"
 	"promptfed/federation/data/partition"
 	"promptfed/federation/data/sets"
+	"promptfed/runtime/convert"
 )
 
 // Plan is a configuration for some images.
@@ -193,11 +194,9 @@ func nameOf(images string) string {
 }
 
 func found(set *data.Set) string {
-	var sizes []string
-	for _, split := range set.Splits() {
-		sizes = append(sizes, fmt.Sprintf("%d %s", len(*split.Examples), split.Name))
-	}
-
+	sizes := convert.Slice(set.Splits(), func(split data.Split) string {
+		return fmt.Sprintf("%d %s", len(*split.Examples), split.Name)
+	})
 	text := fmt.Sprintf("%d classes", len(set.Classes))
 	if n := len(set.Domains); n > 0 {
 		text += fmt.Sprintf(", %d domains", n)

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"promptfed/configs"
+	"promptfed/runtime/convert"
 )
 
 // mostSeeds is the largest number of seeds.
@@ -19,11 +20,7 @@ type seedList []uint64
 func (l *seedList) Type() string { return "seeds" }
 
 func (l *seedList) String() string {
-	var parts []string
-	for _, s := range *l {
-		parts = append(parts, strconv.FormatUint(s, 10))
-	}
-	return strings.Join(parts, ",")
+	return strings.Join(convert.Slice(*l, func(seed uint64) string { return strconv.FormatUint(seed, 10) }), ",")
 }
 
 // Set reads a list such as 1,2,5-7.
