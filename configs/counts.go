@@ -1,8 +1,11 @@
 package configs
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 
+	"promptfed/federation/data"
 	"promptfed/federation/data/sets"
 	"promptfed/federation/experiment"
 )
@@ -72,29 +75,17 @@ func (t Counts) check(config experiment.Config) error {
 		return fmt.Errorf("counts.sets: no data set; give at least one")
 	}
 
-	for i, countedSet := range t.Sets {
-		at := fmt.Sprintf("counts.sets[%d]", i)
-		if countedSet.Label == "" || countedSet.Set == "" {
-			return fmt.Errorf("%s has no label or no set; give both", at)
-		}
-
-		printed := false
-		for _, n := range []int{countedSet.Classes, countedSet.Train, countedSet.Val, countedSet.Test,
-			countedSet.Images, countedSet.Domains} {
-			if n < 0 {
-				return fmt.Errorf("%s: %s has a negative number; leave out what the paper does not print", at,
-					countedSet.Label)
-			}
-			printed = printed || n > 0
-		}
-
-		if !printed {
-			return fmt.Errorf("%s: %s has no number to compare", at, countedSet.Label)
-		}
-
-		config.Data.Set = countedSet.Set
-		if err := sets.Validate(config.Data.Config); err != nil {
-			return fmt.Errorf("%s: %s: %w", at, countedSet.Label, err)
+	for i, row := range t.Sets {
+		at, sizes := fmt.Sprintf("counts.sets[%d]", i), []int{row.Classes, row.Train, row.Val, row.Test, row.Images,
+			row.Domains}
+		config.Data.Set = row.Set
+		wrong := sets.Validate(config.Data.Config)
+		if err := cmp.Or(data.Need(row.Label != "" && row.Set != "", "%s has no label or no set; give both", at),
+			data.Need(slices.Min(sizes) >= 0, "%s: %s has a negative number; leave out what the paper does not print",
+				at, row.Label),
+			data.Need(slices.Max(sizes) > 0, "%s: %s has no number to compare", at, row.Label),
+			data.Need(wrong == nil, "%s: %s: %w", at, row.Label, wrong)); err != nil {
+			return err
 		}
 	}
 

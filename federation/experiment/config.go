@@ -1,6 +1,7 @@
 package experiment
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -227,17 +228,11 @@ const (
 
 // InOneProcess refuses a configuration whose clients must train in one process.
 func (c Config) InOneProcess() error {
-	if c.Train.State == sharedState {
-		return configtags.KeyErrorf("train.optimizer_state", "shared passes one optimizer from client to client; run "+
-			"this experiment in one process, or set it to fresh")
-	}
-
-	if n := c.Runtime.BatchClients; n > 1 {
-		return configtags.KeyErrorf("runtime.batch_clients", "%d trains clients of one process together, but here "+
-			"each client trains alone; set it to 1", n)
-	}
-
-	return nil
+	n := c.Runtime.BatchClients
+	return cmp.Or(configtags.Need(c.Train.State != sharedState, "train.optimizer_state", "shared passes one optimizer "+
+		"from client to client; run this experiment in one process, or set it to fresh"),
+		configtags.Need(n <= 1, "runtime.batch_clients", "%d trains clients of one process together, but here each "+
+			"client trains alone; set it to 1", n))
 }
 
 // poisson draws each client of a round by itself.
@@ -251,44 +246,33 @@ func (c Config) Check() error {
 // CheckWithoutData is Check for programs that open no data set: a server whose clients are on other machines, and
 // commands that use a finished run.
 func (c Config) CheckWithoutData() error {
-	var errs []error
-	bad := func(key, format string, a ...any) { errs = append(errs, configtags.KeyErrorf(key, format, a...)) }
-	if err := checkName(c.Name); err != nil {
-		bad("name", "%w", err)
+	_, optimizer := optim.New(c.Train.optimizer())
+	_, schedule := c.Train.Schedule.New(c.Train.LR)
+	if optimizer != nil { // which may be the rate
+		schedule = nil
 	}
 
-	if len(c.Backbones) == 0 {
-		bad("backbones", "empty; name at least one, see promptfed list backbones")
-	}
-
-	errs = append(errs, configtags.Check("", c), configtags.Check("data.", c.Data), c.checkEval(),
+	return errors.Join(checkName(c.Name),
+		configtags.Need(len(c.Backbones) > 0, "backbones", "empty; name at least one, see promptfed list backbones"),
+		configtags.Check("", c), configtags.Check("data.", c.Data), c.checkEval(),
 		configtags.Check("partition.", c.Partition), configtags.Check("train.", c.Train),
-		configtags.Check("train.each.", c.Train.Each))
-	if c.Data.Template != autoTemplate && !strings.Contains(c.Data.Template, "{}") {
-		bad("data.template", "%q has no {} for the class name", c.Data.Template)
-	}
-
-	_, wrong := optim.New(c.Train.optimizer())
-	if wrong != nil {
-		errs = append(errs, ofOptim("train", wrong))
-	}
-
-	if c.Train.State == sharedState && c.SecureAggregation.Enabled() {
-		bad("train.optimizer_state", "shared passes traces of one client's gradients to the next client, which "+
-			"secure aggregation is to prevent; use only one of the two")
-	}
-
-	if _, err := c.Train.Schedule.New(c.Train.LR); err != nil && wrong == nil {
-		errs = append(errs, ofOptim("train.schedule", err))
-	}
-
-	errs = append(errs, c.checkSimulatedTime(), c.Runtime.check(), c.Data.CheckOptions(),
+		configtags.Check("train.each.", c.Train.Each),
+		configtags.Need(c.Data.Template == autoTemplate || strings.Contains(c.Data.Template, "{}"), "data.template",
+			"%q has no {} for the class name", c.Data.Template),
+		ofOptim("train", optimizer),
+		configtags.Need(c.Train.State != sharedState || !c.SecureAggregation.Enabled(), "train.optimizer_state",
+			"shared passes traces of one client's gradients to the next client, which secure aggregation is to "+
+				"prevent; use only one of the two"),
+		ofOptim("train.schedule", schedule), c.checkSimulatedTime(), c.Runtime.check(), c.Data.CheckOptions(),
 		c.Synthetic.check(), c.Reproduce.check(c.Data), c.Data.LabelNoise.Check(), c.Attack.Check())
-	return errors.Join(errs...)
 }
 
-// ofOptim adds the section to an error of package optim.
+// ofOptim adds the section to an error of package optim, if there is one.
 func ofOptim(section string, err error) error {
+	if err == nil {
+		return nil
+	}
+
 	key := section
 	if s := (*optim.SettingError)(nil); errors.As(err, &s) {
 		key += "." + s.Key
@@ -304,13 +288,13 @@ const longestName = 200
 func checkName(name string) error {
 	switch {
 	case name == "":
-		return errors.New("empty; the run's folder is named after it")
+		return configtags.KeyErrorf("name", "empty; the run's folder is named after it")
 	case strings.HasPrefix(name, "."), strings.ContainsAny(name, `/\`), strings.ContainsFunc(name, unicode.IsControl):
-		return fmt.Errorf("%q cannot name a folder in runs/: remove slashes, control characters and a leading dot; "+
-			"--out sets another folder", name)
+		return configtags.KeyErrorf("name", "%q cannot name a folder in runs/: remove slashes, control characters and "+
+			"a leading dot; --out sets another folder", name)
 	case len(name) > longestName:
-		return fmt.Errorf("%d bytes are too many for the name of a folder; at most %d are allowed", len(name),
-			longestName)
+		return configtags.KeyErrorf("name", "%d bytes are too many for the name of a folder; at most %d are allowed",
+			len(name), longestName)
 	}
 
 	return nil
@@ -333,24 +317,14 @@ func (t Train) neverReached() []string {
 
 func (c Config) checkSimulatedTime() error {
 	t := c.SimulatedTime
-	errs := []error{t.Check()}
-	if t.Enabled() && c.SecureAggregation.Enabled() {
-		errs = append(errs, configtags.KeyErrorf("simulated_time.speeds", "secure aggregation needs all clients that "+
-			"began a round, however late; use only one of the two"))
-	}
-
-	if t.FedBuff.Buffer > 0 {
-		if c.Sampling == poisson {
-			errs = append(errs, configtags.KeyErrorf("simulated_time.fedbuff.buffer", "clients train all the time, "+
-				"none is drawn for a round; set sampling: fixed"))
-		}
-		if c.Train.State == sharedState {
-			errs = append(errs, configtags.KeyErrorf("simulated_time.fedbuff.buffer", "clients train at the same "+
-				"time; set train.optimizer_state: fresh"))
-		}
-	}
-
-	return errors.Join(errs...)
+	buffered := t.FedBuff.Buffer > 0
+	return errors.Join(t.Check(),
+		configtags.Need(!t.Enabled() || !c.SecureAggregation.Enabled(), "simulated_time.speeds", "secure aggregation "+
+			"needs all clients that began a round, however late; use only one of the two"),
+		configtags.Need(!buffered || c.Sampling != poisson, "simulated_time.fedbuff.buffer",
+			"clients train all the time, none is drawn for a round; set sampling: fixed"),
+		configtags.Need(!buffered || c.Train.State != sharedState, "simulated_time.fedbuff.buffer",
+			"clients train at the same time; set train.optimizer_state: fresh"))
 }
 
 // Overrides is the section train.each: lists with an entry for each client, repeated if there are more clients; empty

@@ -19,38 +19,23 @@ import (
 // checkEval returns an error for a mistake in the section eval.
 func (c Config) checkEval() error {
 	eval := c.Eval
-	errs := []error{configtags.Check("eval.", eval)}
-	bad := func(key, format string, a ...any) { errs = append(errs, configtags.KeyErrorf(key, format, a...)) }
-	if c.validated() && !eval.Validate {
-		bad("eval.validate", "eval.select: best-val and train.patience need the validation accuracy; set it to true")
-	}
-
-	if eval.SetsEvery < 0 || eval.Every > 0 && eval.SetsEvery%eval.Every != 0 {
-		bad("eval.sets_every", "%d; it must be a multiple of eval.every, which is %d, or 0 for the last round only",
-			eval.SetsEvery, eval.Every)
-	}
-
-	if n := eval.NewClients; n < 0 || n > 0 && n >= c.Partition.Clients {
-		bad("eval.new_clients", "%d of %d clients; it must be at least 0, and one client must train", n,
-			c.Partition.Clients)
-	}
-
-	if eval.NewClients > 0 && c.Train.Centralised {
-		bad("eval.new_clients", "with train.centralised one client trains on all data, so that no client is new; use "+
-			"only one of the two")
-	}
-
+	fresh, clients := eval.NewClients, c.Partition.Clients
+	errs := []error{configtags.Check("eval.", eval), configtags.Need(eval.Validate || !c.validated(), "eval.validate",
+		"eval.select: best-val and train.patience need the validation accuracy; set it to true"),
+		configtags.Need(eval.SetsEvery >= 0 && (eval.Every <= 0 || eval.SetsEvery%eval.Every == 0), "eval.sets_every",
+			"%d; it must be a multiple of eval.every, which is %d, or 0 for the last round only", eval.SetsEvery,
+			eval.Every),
+		configtags.Need(fresh == 0 || fresh > 0 && fresh < clients, "eval.new_clients",
+			"%d of %d clients; it must be at least 0, and one client must train", fresh, clients),
+		configtags.Need(fresh <= 0 || !c.Train.Centralised, "eval.new_clients", "with train.centralised one client "+
+			"trains on all data, so that no client is new; use only one of the two")}
 	for i, k := range eval.NewSteps {
-		if k < 0 || k > maxNewSteps || slices.Contains(eval.NewSteps[:i], k) {
-			bad("eval.new_steps", "%d; each number must lie between 0 and %d and occur once", k, maxNewSteps)
-		}
+		errs = append(errs, configtags.Need(k >= 0 && k <= maxNewSteps && !slices.Contains(eval.NewSteps[:i], k),
+			"eval.new_steps", "%d; each number must lie between 0 and %d and occur once", k, maxNewSteps))
 	}
 
-	if eval.NewClients > 0 && len(eval.NewSteps) == 0 {
-		bad("eval.new_steps", "empty; give numbers of steps, such as [0, 10]")
-	}
-
-	return errors.Join(errs...)
+	return errors.Join(append(errs, configtags.Need(fresh <= 0 || len(eval.NewSteps) > 0, "eval.new_steps",
+		"empty; give numbers of steps, such as [0, 10]"))...)
 }
 
 const maxNewSteps = 100_000

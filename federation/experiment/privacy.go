@@ -1,6 +1,7 @@
 package experiment
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -23,22 +24,20 @@ func (p *Protocol) openSecureAggregation() error {
 	weighting, beside, err := methods.AveragedUploads(p.Experiment.Method)
 	asked := methods.StatisticNames(p.Experiment.Method)
 	share, n := p.Config.Participation, p.clients-p.Config.Eval.NewClients
-	switch {
-	case err != nil:
-		return configtags.KeyErrorf("secure_aggregation", "the server gets only sums of uploads, but %w", err)
-	case len(asked) > 0 && config.Statistics != "clear":
-		return configtags.KeyErrorf("secure_aggregation", "clients answer the statistics %s, and the server would "+
+	need := func(ok bool, format string, a ...any) error {
+		return configtags.Need(ok, "secure_aggregation", format, a...)
+	}
+	if err := cmp.Or(need(err == nil, "the server gets only sums of uploads, but %w", err),
+		need(len(asked) == 0 || config.Statistics == "clear", "clients answer the statistics %s, and the server would "+
 			"see each single answer; set secure_aggregation.statistics: clear to allow it, or turn secure "+
-			"aggregation off", strings.Join(asked, ", "))
-	case p.Config.Train.Centralised:
-		return configtags.KeyErrorf("secure_aggregation", "train.centralised has one client, so that a sum would be "+
-			"its upload; use only one of the two")
-	case p.Config.Sampling == poisson:
-		return configtags.KeyErrorf("secure_aggregation", "sampling: poisson draws any number of clients for a "+
-			"round, so that clients cannot check how many are in a sum; set sampling: fixed")
-	case share*float64(n) < 1.5:
-		return configtags.KeyErrorf("secure_aggregation", "a round has one of %d clients, so that a sum would be its "+
-			"upload; raise participation, which is %v", n, share)
+			"aggregation off", strings.Join(asked, ", ")),
+		need(!p.Config.Train.Centralised, "train.centralised has one client, so that a sum would be its upload; use "+
+			"only one of the two"),
+		need(p.Config.Sampling != poisson, "sampling: poisson draws any number of clients for a round, so that "+
+			"clients cannot check how many are in a sum; set sampling: fixed"),
+		need(share*float64(n) >= 1.5, "a round has one of %d clients, so that a sum would be its upload; raise "+
+			"participation, which is %v", n, share)); err != nil {
+		return err
 	}
 
 	if p.Aggregation, err = secure.New(config, weighting, beside, p.clients, int(p.Sampling().Size)); err != nil {

@@ -1,6 +1,7 @@
 package experiment
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -154,11 +155,8 @@ func (c Config) attackTerm() string {
 
 // noAttack refuses an attack by real clients.
 func (c Config) noAttack() error {
-	if !c.Attack.Enabled() {
-		return nil
-	}
-	return configtags.KeyErrorf("attack.kind", "attacks are simulated by promptfed run only (also with --cluster), "+
-		"not by serve and join; set it to none")
+	return configtags.Need(!c.Attack.Enabled(), "attack.kind", "attacks are simulated by promptfed run only (also "+
+		"with --cluster), not by serve and join; set it to none")
 }
 
 // attackers draws the attackers among the clients that train: those of a list, or all.
@@ -183,19 +181,13 @@ func (c Config) attackers(trainers []int, clients int) (attack.Attack, error) {
 // checkPrivacy refuses settings that undo the protection of clients.
 func (c Config) checkPrivacy(m method.Method) error {
 	hides := methods.HidesClients(m)
-	switch {
-	case c.Sampling == poisson && !hides:
-		return configtags.KeyErrorf("sampling", "poisson may draw no client, and the mean of no upload is undefined; "+
-			"set sampling: fixed, or add dp to with")
-	case c.Train.State == sharedState && hides:
-		return configtags.KeyErrorf("train.optimizer_state", "shared carries gradients of one client into the upload "+
-			"of another, which differential privacy does not account for; set it to fresh")
-	case c.Eval.Terms && (hides || c.SecureAggregation.Enabled()):
-		return configtags.KeyErrorf("eval.terms", "each client would report the norms of its own gradients, which "+
-			"secure aggregation and differential privacy hide; use only one of the two")
-	}
-
-	return nil
+	return cmp.Or(configtags.Need(hides || c.Sampling != poisson, "sampling", "poisson may draw no client, and the "+
+		"mean of no upload is undefined; set sampling: fixed, or add dp to with"),
+		configtags.Need(!hides || c.Train.State != sharedState, "train.optimizer_state", "shared carries gradients of "+
+			"one client into the upload of another, which differential privacy does not account for; set it to fresh"),
+		configtags.Need(!c.Eval.Terms || !hides && !c.SecureAggregation.Enabled(), "eval.terms", "each client would "+
+			"report the norms of its own gradients, which secure aggregation and differential privacy hide; use only "+
+			"one of the two"))
 }
 
 // checkFedBuff refuses buffered aggregation that the method or the number of clients does not allow.

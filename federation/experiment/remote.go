@@ -1,6 +1,7 @@
 package experiment
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -37,32 +38,20 @@ func OpenServer(config Config, seededNoise bool) (*Protocol, error) {
 		return nil, err
 	}
 
-	if err := config.InOneProcess(); err != nil {
-		return nil, err
-	}
-
-	switch {
-	case config.Reproduce != Defaults().Reproduce:
-		return nil, configtags.KeyErrorf("reproduce", "clients on other machines have labels and class names of "+
-			"their own; use promptfed run")
-	case config.Train.Centralised:
-		return nil, configtags.KeyErrorf("train.centralised", "clients on other machines keep their examples; use "+
-			"promptfed run")
-	case config.Synthetic.Set != "" || methods.NeedsSynthetic(protocol.Experiment.Method):
-		return nil, configtags.KeyErrorf("synthetic", "a server whose clients are on other machines has no images of "+
-			"its own; use promptfed run")
-	case config.SimulatedTime.Enabled():
-		return nil, configtags.KeyErrorf("simulated_time.speeds", "clients on other machines take real time; use "+
-			"promptfed run")
-	case protocol.Experiment.Evaluate.BestVal:
-		return nil, configtags.KeyErrorf("eval.select", "best-val: clients on other machines keep what they learned "+
-			"last, not what they had in the best round; set it to last (train.patience stops near the best round)")
-	case config.Eval.Embeddings > 0:
-		return nil, configtags.KeyErrorf("eval.embeddings", "a server whose clients are on other machines has no "+
-			"images; set it to 0")
-	}
-
-	return protocol, nil
+	return protocol, cmp.Or(config.InOneProcess(),
+		configtags.Need(config.Reproduce == Defaults().Reproduce, "reproduce", "clients on other machines have labels "+
+			"and class names of their own; use promptfed run"),
+		configtags.Need(!config.Train.Centralised, "train.centralised", "clients on other machines keep their "+
+			"examples; use promptfed run"),
+		configtags.Need(config.Synthetic.Set == "" && !methods.NeedsSynthetic(protocol.Experiment.Method), "synthetic",
+			"a server whose clients are on other machines has no images of its own; use promptfed run"),
+		configtags.Need(!config.SimulatedTime.Enabled(), "simulated_time.speeds", "clients on other machines take "+
+			"real time; use promptfed run"),
+		configtags.Need(!protocol.Experiment.Evaluate.BestVal, "eval.select", "best-val: clients on other machines "+
+			"keep what they learned last, not what they had in the best round; set it to last (train.patience stops "+
+			"near the best round)"),
+		configtags.Need(config.Eval.Embeddings == 0, "eval.embeddings", "a server whose clients are on other machines "+
+			"has no images; set it to 0"))
 }
 
 // OwnBackbones returns the backbones of a server's configuration whose files are on this machine, and the names of the

@@ -35,12 +35,9 @@ const (
 )
 
 func (r Reproduce) check(d DataSection) error {
-	err := configtags.Check("reproduce.", r)
-	if r.Labels == misaligned && (d.Split != "given" || d.ValShare > 0) {
-		return errors.Join(err, configtags.KeyErrorf("reproduce.labels", "misaligned is a defect of sets with lists "+
-			"of their own for every split; set data.split to given and data.val_share to 0"))
-	}
-	return err
+	return errors.Join(configtags.Check("reproduce.", r), configtags.Need(r.Labels != misaligned ||
+		d.Split == "given" && d.ValShare <= 0, "reproduce.labels", "misaligned is a defect of sets with lists of "+
+		"their own for every split; set data.split to given and data.val_share to 0"))
 }
 
 // Reproduces lists the known defects of published code that a configuration reproduces on purpose, as "KEY: VALUE".

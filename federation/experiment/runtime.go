@@ -71,33 +71,22 @@ func named(choice string) string {
 }
 
 func (r Runtime) check() error {
-	errs := []error{configtags.Check("runtime.", r)}
-	bad := func(key, format string, a ...any) { errs = append(errs, configtags.KeyErrorf(key, format, a...)) }
-	if r.Provider == ort.CPU && r.MemoryLimit != 0 {
-		bad("runtime.memory_limit", "%d bytes on provider cpu, which has no limit; remove it or set provider: cuda",
-			r.MemoryLimit)
+	device := r.Provider != ort.CPU
+	choice := func(key, value string) error {
+		_, err := strconv.ParseBool(value)
+		return configtags.Need(err == nil || value == auto, key, "%q is not known; use auto, true or false", value)
 	}
 
-	if r.Provider == ort.CPU && r.Precision != ort.Float32 {
-		bad("runtime.precision", "%s on provider cpu, which has float32 alone; remove it or set provider: cuda",
-			r.Precision)
-	}
-
-	if r.Provider == ort.CPU && r.Devices > 1 {
-		bad("runtime.devices", "%d on provider cpu, which has only one; remove it or set provider: cuda", r.Devices)
-	}
-
-	for _, k := range [][2]string{{"runtime.prepack", r.Prepack}, {"runtime.spinning", r.Spinning}} {
-		if _, err := strconv.ParseBool(k[1]); err != nil && k[1] != auto {
-			bad(k[0], "%q is not known; use auto, true or false", k[1])
-		}
-	}
-
-	if _, err := ort.ParseOptLevel(r.Optimization); err != nil {
-		bad("runtime.optimization", "%w", err)
-	}
-
-	return errors.Join(errs...)
+	_, level := ort.ParseOptLevel(r.Optimization)
+	return errors.Join(configtags.Check("runtime.", r),
+		configtags.Need(device || r.MemoryLimit == 0, "runtime.memory_limit",
+			"%d bytes on provider cpu, which has no limit; remove it or set provider: cuda", r.MemoryLimit),
+		configtags.Need(device || r.Precision == ort.Float32, "runtime.precision",
+			"%s on provider cpu, which has float32 alone; remove it or set provider: cuda", r.Precision),
+		configtags.Need(device || r.Devices <= 1, "runtime.devices",
+			"%d on provider cpu, which has only one; remove it or set provider: cuda", r.Devices),
+		choice("runtime.prepack", r.Prepack), choice("runtime.spinning", r.Spinning),
+		configtags.Need(level == nil, "runtime.optimization", "%w", level))
 }
 
 // ChooseProvider chooses the provider (see ort.ChooseProvider) and sets its name in r; why is set if auto could not use
