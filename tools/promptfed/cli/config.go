@@ -51,12 +51,14 @@ func LoadChecked(path string, sets []string, check func(configs.Loaded) error) (
 	return loaded, nil
 }
 
-// Configured returns a command whose one argument is a configuration, with the flag --set. The command calls do with
-// the configuration and a display, and closes the display.
-func Configured(use, short string, do func(cmd *cobra.Command, conf experiment.Config,
-	d *progress.Display) error) *cobra.Command {
+// Configured returns a command whose one argument is a configuration, with the flag --set, and with --json for results
+// of the type of usual or of other shapes. The command calls do with the configuration, a display and its printer, and
+// closes the display.
+func Configured(use, short string, do func(cmd *cobra.Command, conf experiment.Config, d *progress.Display,
+	result *Printer) error, usual any, others ...Shape) *cobra.Command {
 	var sets []string
 	command := &cobra.Command{Use: use + " CONFIG [--set key=value]", Args: Exactly(1), Short: short}
+	result := AddJSON(command, usual, others...)
 	command.Flags().StringArrayVar(&sets, "set", nil, SetHelp)
 	command.RunE = func(cmd *cobra.Command, args []string) error {
 		conf, err := Load(args[0], sets)
@@ -65,7 +67,7 @@ func Configured(use, short string, do func(cmd *cobra.Command, conf experiment.C
 		}
 		d := progress.New(conf.Config)
 		defer d.Close()
-		return conf.WithOrigin(do(cmd, conf.Config, d))
+		return conf.WithOrigin(do(cmd, conf.Config, d, result))
 	}
 
 	return command

@@ -28,8 +28,13 @@ type Printer struct {
 	shapes  []Shape
 }
 
-// AddJSON adds the flag --json to a command whose results have the given shapes.
-func AddJSON(c *cobra.Command, shapes ...Shape) *Printer {
+// AddJSON adds the flag --json to a command whose results have the type of usual, or one of other shapes.
+func AddJSON(c *cobra.Command, usual any, others ...Shape) *Printer {
+	return AddShapes(c, append([]Shape{{Value: usual}}, others...)...)
+}
+
+// AddShapes adds the flag --json to a command whose results have the given shapes.
+func AddShapes(c *cobra.Command, shapes ...Shape) *Printer {
 	p := &Printer{command: c, shapes: shapes}
 	c.Flags().VarPF(p, "json", "", "print the result as JSON on standard output, and everything else on standard "+
 		"error").NoOptDefVal = "true"

@@ -25,7 +25,7 @@ func TestPrint(t *testing.T) {
 	} {
 		cmd, out := &cobra.Command{Use: "x"}, bytes.Buffer{}
 		cmd.SetOut(&out)
-		p := AddJSON(cmd, Shape{Value: result{}})
+		p := AddJSON(cmd, result{})
 		if err := cmd.ParseFlags([]string{c.flags}); err != nil {
 			t.Fatal(err)
 		}

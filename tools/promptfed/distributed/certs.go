@@ -82,7 +82,7 @@ func certsCommand() *cobra.Command {
 	flagSet.StringSliceVar(&flags.renew, "renew", nil, "make a new certificate and key for NAME, or with --approve a "+
 		"certificate for another key; the old certificate moves to the authority's folder and stays valid until it is "+
 		"revoked")
-	flags.result = cli.AddJSON(command, cli.Shape{Value: certsDone{}})
+	flags.result = cli.AddJSON(command, certsDone{})
 	command.RunE = func(cmd *cobra.Command, args []string) error {
 		flags.dir, flags.out, flags.done = args[0], cmd.OutOrStdout(), &certsDone{Folder: args[0]}
 		if err := flags.run(cmd); err != nil {

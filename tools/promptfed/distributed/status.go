@@ -25,7 +25,7 @@ func statusCommand() *cobra.Command {
 	var access cli.Access
 	command := &cobra.Command{Use: "status URL [--tls DIR] [--token SECRET]", Args: oneURL,
 		Short: "show the state of a run of promptfed serve: clients, rounds and bytes; updated live on a terminal"}
-	result := cli.AddJSON(command, cli.Shape{Value: wire.Status{}})
+	result := cli.AddJSON(command, wire.Status{})
 	access.Add(command, "the server's secret", "folder with ca.pem, status.pem and status-key.pem, as promptfed certs "+
 		"makes it")
 	command.RunE = func(cmd *cobra.Command, args []string) error {

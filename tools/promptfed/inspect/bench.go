@@ -77,7 +77,7 @@ func benchCommand() *cobra.Command {
 		"measure the steps of this many clients in one call, such as 1,8,32 (runtime.batch_clients)")
 	flagSet.StringArrayVar(&flags.set, "set", nil,
 		"change a runtime key, as in runtime.prepack=false; for threads use --threads")
-	flags.result = cli.AddJSON(command, cli.Shape{Value: bench.Report{}})
+	flags.result = cli.AddJSON(command, bench.Report{})
 	command.RunE = func(cmd *cobra.Command, _ []string) error { return flags.run(cmd) }
 	return command
 }

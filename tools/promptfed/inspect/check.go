@@ -41,7 +41,7 @@ func checkCommand() *cobra.Command {
 
 	command.Flags().StringSliceVar(&outputs, "of", nil, ofHelp)
 	command.Flags().StringSliceVar(&wrt, "wrt", nil, wrtHelp)
-	result := cli.AddJSON(command, cli.Shape{Value: checks{}})
+	result := cli.AddJSON(command, checks{})
 	command.RunE = func(cmd *cobra.Command, args []string) error {
 		done := checks{Path: args[0]}
 		err := done.all(cmd.Context(), args[0], outputs, wrt)

@@ -38,7 +38,7 @@ func convertCommand() *cobra.Command {
 	flagSet.Float64Var(&options.Checkpoint.Epsilon, "epsilon", 0,
 		"epsilon of the layer normalisations, if the checkpoint does not have it")
 	flagSet.BoolVar(&options.Gradients, "gradients", false, gradientsHelp)
-	result := cli.AddJSON(command, cli.Shape{Value: writtenBundle{}})
+	result := cli.AddJSON(command, writtenBundle{})
 	command.RunE = func(cmd *cobra.Command, args []string) error {
 		if out == "" {
 			return cli.Needed("convert", "--out BUNDLE")
@@ -89,7 +89,7 @@ func bundleCommand() *cobra.Command {
 
 	command.Flags().StringVar(&out, "out", "", "folder to write the bundle to")
 	command.Flags().BoolVar(&gradients, "gradients", false, gradientsHelp)
-	result := cli.AddJSON(command, cli.Shape{Value: writtenBundle{}})
+	result := cli.AddJSON(command, writtenBundle{})
 	command.RunE = func(_ *cobra.Command, args []string) error {
 		if out == "" {
 			return cli.Needed("bundle", "--out BUNDLE")

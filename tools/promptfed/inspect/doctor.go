@@ -38,7 +38,7 @@ func doctorCommand() *cobra.Command {
 	var models, root string
 	command.Flags().StringVar(&models, "models", "", "folder in which bundles are found by name")
 	command.Flags().StringVar(&root, "data", os.Getenv(dataRoot), "folder with image sets (data.root)")
-	result := cli.AddJSON(command, cli.Shape{Value: machine{}})
+	result := cli.AddJSON(command, machine{})
 	command.RunE = func(*cobra.Command, []string) error {
 		found := machine{Version: version.Version(), Commit: version.Commit(), Go: runtime.Version(),
 			System: runtime.GOOS + "/" + runtime.GOARCH, Cores: runtime.GOMAXPROCS(0)}

@@ -31,7 +31,7 @@ func gradCommand() *cobra.Command {
 	flagSet.StringSliceVar(&outputs, "of", nil, ofHelp)
 	flagSet.StringSliceVar(&wrt, "wrt", nil, wrtHelp)
 	flagSet.StringVar(&out, "out", "", "file to write")
-	result := cli.AddJSON(command, cli.Shape{Value: gradFile{}})
+	result := cli.AddJSON(command, gradFile{})
 	command.RunE = func(_ *cobra.Command, args []string) error {
 		if out == "" || len(outputs) == 0 || len(wrt) == 0 {
 			return cli.Needed("grad", "--of, --wrt and --out")

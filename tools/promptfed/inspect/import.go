@@ -32,7 +32,7 @@ func importCommand() *cobra.Command {
 	flagSet.StringArrayVar(&sets, "set", nil, "set a key that the files leave open, as in train.optimizer_state=shared")
 	flagSet.BoolVar(&strict, "strict", false, "write nothing if a setting has no exact equivalent")
 	flagSet.BoolVar(&force, "force", false, "overwrite an existing file")
-	result := cli.AddJSON(command, cli.Shape{Value: imported{}})
+	result := cli.AddJSON(command, imported{})
 	command.RunE = func(_ *cobra.Command, args []string) error {
 		var files []dasslimport.File
 		for _, name := range args {

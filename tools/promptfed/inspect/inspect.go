@@ -44,7 +44,7 @@ func inspectCommand() *cobra.Command {
 	command.Flags().StringVar(&provider, "provider", "",
 		"cpu, cuda or auto: show whether it works, and which provider "+
 			"runs each operator of a bundle or ONNX file; PATH|NAME is optional")
-	result := cli.AddJSON(command, cli.Shape{Value: inspected{}}, cli.Shape{When: "--provider alone", Value: library{}},
+	result := cli.AddJSON(command, inspected{}, cli.Shape{When: "--provider alone", Value: library{}},
 		cli.Shape{When: "a folder of programs", Value: programs.Index{}})
 	command.RunE = func(command *cobra.Command, args []string) error {
 		options := ort.Options{Provider: provider}

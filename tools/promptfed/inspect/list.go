@@ -94,7 +94,7 @@ func listOf[T entry](what, short string, entries func() []T, together func(what 
 		return nil
 	}
 
-	result := cli.AddJSON(command, append([]cli.Shape{{Value: []T{}}}, shapes...)...)
+	result := cli.AddJSON(command, []T{}, shapes...)
 	command.RunE = func(_ *cobra.Command, args []string) error {
 		all := entries()
 		if len(args) == 0 {

@@ -16,21 +16,17 @@ import (
 )
 
 func partitionCommand() *cobra.Command {
-	var result *cli.Printer
 	const short = "show which client gets which examples, or compare the data with the sizes of data sets that a " +
 		"paper prints"
 	command := cli.Configured("partition", short, func(cmd *cobra.Command, conf experiment.Config,
-		d *progress.Display) error {
+		d *progress.Display, result *cli.Printer) error {
 		x, err := experiment.OpenData(cmd.Context(), conf, d.Work)
 		if err != nil {
 			return cli.AsUsage(err)
 		}
 		d.OpenedData(x)
 		return result.Print(partition.FileOf(x.Set, x.Parts), partition.Table(x.Set, x.Parts))
-	})
-
-	result = cli.AddJSON(command, cli.Shape{Value: partition.File{}}, cli.Shape{When: "a table of sizes",
-		Value: comparedCounts{}})
+	}, partition.File{}, cli.Shape{When: "a table of sizes", Value: comparedCounts{}})
 	show := command.RunE
 	command.RunE = func(cmd *cobra.Command, args []string) error {
 		counts, err := configs.HasSection(args[0], "counts")
@@ -44,7 +40,7 @@ func partitionCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return compareCounts(args[0], sets, result)
+		return compareCounts(args[0], sets, cli.PrinterOf(cmd))
 	}
 
 	return command
@@ -58,9 +54,8 @@ type cached struct {
 
 func featuresCommand() *cobra.Command {
 	const short = "compute the image features of an experiment into the feature cache"
-	var result *cli.Printer
-	command := cli.Configured("features", short, func(cmd *cobra.Command, conf experiment.Config,
-		d *progress.Display) error {
+	return cli.Configured("features", short, func(cmd *cobra.Command, conf experiment.Config,
+		d *progress.Display, result *cli.Printer) error {
 		federation, err := cli.Prepare(cmd.Context(), conf, d)
 		if err != nil {
 			return err
@@ -75,8 +70,5 @@ func featuresCommand() *cobra.Command {
 
 		return result.Print(cached{n, names}, fmt.Sprintf("features of %d images by %s are in the cache\n", n,
 			strings.Join(names, ", ")))
-	})
-
-	result = cli.AddJSON(command, cli.Shape{Value: cached{}})
-	return command
+	}, cached{})
 }

@@ -30,7 +30,7 @@ func pretrainCommand() *cobra.Command {
 		Short: "train a tiny backbone from scratch; " +
 			"continues where it stopped"}
 	command.Flags().StringArrayVar(&sets, "set", nil, cli.SetHelp)
-	result := cli.AddJSON(command, cli.Shape{Value: pretrained{}})
+	result := cli.AddJSON(command, pretrained{})
 	command.RunE = func(cmd *cobra.Command, args []string) error {
 		conf := pretrain.Defaults()
 		if err := configs.DecodeFile(&conf, args[0], sets); err != nil {

@@ -26,7 +26,7 @@ func pullCommand() *cobra.Command {
 	}
 
 	command.ValidArgsFunction = cobra.FixedCompletions(hub.Names(), cobra.ShellCompDirectiveNoFileComp)
-	result := cli.AddJSON(command, cli.Shape{Value: fetched{}})
+	result := cli.AddJSON(command, fetched{})
 	command.RunE = func(cmd *cobra.Command, args []string) error {
 		model, err := hub.Parse(args[0])
 		if err != nil {

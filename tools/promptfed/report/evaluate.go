@@ -76,7 +76,7 @@ func evaluateCommand() *cobra.Command {
 	command.Flags().StringVar(&budget, "budget", budget,
 		"`SIZE` of the protocol: 30s (without an interval), 1m, 5m or 30m")
 	command.Flags().StringArrayVar(&sets, "set", nil, "change a key below runtime, as in runtime.workers=1")
-	result := cli.AddJSON(command, cli.Shape{Value: evaluation{}})
+	result := cli.AddJSON(command, evaluation{})
 	command.RunE = func(cmd *cobra.Command, _ []string) error {
 		seeds, ok := budgets[budget]
 		if !ok || path == "" {

@@ -24,7 +24,7 @@ func exportCommand() *cobra.Command {
 	command.Flags().StringVar(&out, "out", "", "file to write; with --all, the folder")
 	command.Flags().StringVar(&pixels, "pixels", pixels,
 		"input of the file: uint8 [B,H,W,3], or float [B,3,H,W] in [0,1]")
-	result := cli.AddJSON(command, cli.Shape{Value: exported{}})
+	result := cli.AddJSON(command, exported{})
 	command.RunE = func(cmd *cobra.Command, args []string) error {
 		if out == "" {
 			return cli.Needed("export", "--out FILE.onnx, or with --all --out FOLDER")

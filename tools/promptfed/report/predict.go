@@ -37,7 +37,7 @@ func predictCommand() *cobra.Command {
 		Short: "classify images with the classifier of a client, the global one, or an exported one"}
 	from.flags(command)
 	command.Flags().IntVar(&top, "top", top, "number of classes to show for each image")
-	result := cli.AddJSON(command, cli.Shape{Value: serving.Prediction{}, Lines: true}, cli.Shape{When: "--about",
+	result := cli.AddShapes(command, cli.Shape{Value: serving.Prediction{}, Lines: true}, cli.Shape{When: "--about",
 		Value: map[string]any{}})
 	command.Flags().BoolVar(&asCSV, "csv", false, "print CSV: a line for each image with its best class and every "+
 		"probability")

@@ -41,7 +41,7 @@ func reportCommand() *cobra.Command {
 	command.Flags().BoolVar(&options.Merge, "merge", false,
 		"show sweeps of the same axes as one, with the points of all")
 	view.AddFlags(command)
-	result := cli.AddJSON(command, cli.Shape{Value: cli.Report{}})
+	result := cli.AddJSON(command, cli.Report{})
 	command.RunE = func(command *cobra.Command, args []string) error {
 		if err := options.Check(); err != nil {
 			return cli.Usage(err)

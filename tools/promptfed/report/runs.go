@@ -87,7 +87,7 @@ func runsList() *cobra.Command {
 	})
 	command.Flags().StringVar(&state, "status", "", fmt.Sprintf("only runs in this state: %v", states))
 	command.Flags().StringVar(&metric, "metric", "", "metric to show (default: the accuracy)")
-	result := cli.AddJSON(command, cli.Shape{Value: []listedRun{}})
+	result := cli.AddJSON(command, []listedRun{})
 	command.RunE = func(_ *cobra.Command, dirs []string) error {
 		if state != "" && !slices.Contains(states, results.State(state)) {
 			return cli.Usagef("--status %q: expected one of %v", state, states)
@@ -231,7 +231,7 @@ func runsCompare() *cobra.Command {
 		Short: "compare metrics of runs, a column for each"}
 	command.Flags().StringVar(&asked, "metric", "", "metrics to show, separated by commas: "+
 		strings.Join(metrics.Names(), ", "))
-	result := cli.AddJSON(command, cli.Shape{Value: comparedRuns{}})
+	result := cli.AddJSON(command, comparedRuns{})
 	command.RunE = func(_ *cobra.Command, dirs []string) error {
 		runs, err := findRuns(dirs)
 		if err != nil {
@@ -295,7 +295,7 @@ type comparedMetric struct {
 func runsDiff() *cobra.Command {
 	command := &cobra.Command{Use: "diff DIR DIR...", Args: cli.AtLeast(2),
 		Short: "show the settings that differ between runs, a column for each"}
-	result := cli.AddJSON(command, cli.Shape{Value: runDifferences{}})
+	result := cli.AddJSON(command, runDifferences{})
 	command.RunE = func(_ *cobra.Command, dirs []string) error {
 		runs, err := findRuns(dirs)
 		if err != nil {
@@ -350,7 +350,7 @@ func runsTag() *cobra.Command {
 		Short: "add or remove tags of runs, by which list and ui filter"}
 	command.Flags().StringSliceVar(&add, "add", nil, "tags to add")
 	command.Flags().StringSliceVar(&remove, "remove", nil, "tags to remove")
-	result := cli.AddJSON(command, cli.Shape{Value: []taggedRun{}})
+	result := cli.AddJSON(command, []taggedRun{})
 	command.RunE = func(_ *cobra.Command, dirs []string) error {
 		if len(add)+len(remove) == 0 {
 			return cli.Usagef("tag: give tags with --add or --remove")
@@ -386,7 +386,7 @@ func runsRemove() *cobra.Command {
 	command := &cobra.Command{Use: "rm DIR... [--yes]", Args: cli.AtLeast(1),
 		Short: "remove run folders; without --yes, only list them"}
 	command.Flags().BoolVar(&yes, "yes", false, "remove them")
-	result := cli.AddJSON(command, cli.Shape{Value: removedRuns{}})
+	result := cli.AddJSON(command, removedRuns{})
 	command.RunE = func(_ *cobra.Command, dirs []string) error {
 		runs, err := findRuns(dirs)
 		if err != nil {

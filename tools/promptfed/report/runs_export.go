@@ -25,7 +25,7 @@ func runsExport() *cobra.Command {
 	command := &cobra.Command{Use: "export [DIR...] --out FILE.csv|FILE.parquet",
 		Short: "write every number of every round to one table, a line each, for pandas and similar tools"}
 	command.Flags().StringVar(&out, "out", "", "file to write; its extension decides the format: .csv or .parquet")
-	result := cli.AddJSON(command, cli.Shape{Value: exportedTable{}})
+	result := cli.AddJSON(command, exportedTable{})
 	command.RunE = func(_ *cobra.Command, dirs []string) error {
 		form := strings.TrimPrefix(filepath.Ext(out), ".")
 		if !slices.Contains(numbers.Formats, form) {
@@ -73,7 +73,7 @@ func runsLog() *cobra.Command {
 	command := &cobra.Command{Use: "log DIR... --to mlflow:URI", Args: cli.AtLeast(1),
 		Short: "send runs to MLflow, as run --track does: those of serve, or those whose tracking server was down"}
 	command.Flags().StringVar(&to, "to", "", "mlflow:FOLDER, or mlflow:http://HOST:PORT")
-	result := cli.AddJSON(command, cli.Shape{Value: []loggedRun{}})
+	result := cli.AddJSON(command, []loggedRun{})
 	command.RunE = func(cmd *cobra.Command, dirs []string) error {
 		uri, ok := strings.CutPrefix(to, trackers.MLflow)
 		if !ok {

@@ -31,7 +31,7 @@ func termsCommand() *cobra.Command {
 		"backbones, and random unit vectors as image features")
 	command.Flags().BoolVar(&short, "short", false, "show only all parameters together")
 	command.Flags().BoolVar(&md, "markdown", false, "print a Markdown table")
-	result := cli.AddJSON(command, cli.Shape{Value: measuredTerms{}})
+	result := cli.AddJSON(command, measuredTerms{})
 	command.RunE = func(cmd *cobra.Command, paths []string) error {
 		if rounds < 1 {
 			return cli.Needed("terms", "--rounds of 1 or more")

@@ -48,7 +48,7 @@ func initCommand() *cobra.Command {
 	flagSet.StringArrayVar(&sets, "set", nil, "change a key that the choice depends on, as in data.layout=domains "+
 		"or method=fedpha; the file has the method with its options, data.layout, data.corrupt and partition")
 	flagSet.BoolVar(&force, "force", false, "overwrite an existing file")
-	result := cli.AddJSON(command, cli.Shape{Value: chosen{}})
+	result := cli.AddJSON(command, chosen{})
 
 	command.RunE = func(_ *cobra.Command, args []string) error {
 		p, err := plan(args[0], sets)

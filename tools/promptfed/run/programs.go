@@ -20,9 +20,8 @@ type written struct {
 
 func programsCommand() *cobra.Command {
 	var out string
-	var result *cli.Printer
 	command := cli.Configured("programs", "run two rounds and write the graphs that a run computes with, as ONNX files",
-		func(cmd *cobra.Command, conf experiment.Config, display *progress.Display) error {
+		func(cmd *cobra.Command, conf experiment.Config, display *progress.Display, result *cli.Printer) error {
 			if out == "" {
 				return cli.Needed("programs", "--out DIR")
 			}
@@ -62,9 +61,7 @@ func programsCommand() *cobra.Command {
 
 			return result.Print(written{out, index}, index.Text()+fmt.Sprintf("%d graphs in %s; %s describes them\n",
 				len(index.Programs), out, programs.File))
-		})
-
-	result = cli.AddJSON(command, cli.Shape{Value: written{}})
+		}, written{})
 	command.Flags().StringVar(&out, "out", "", "folder to write the graphs and "+programs.File+" to")
 	return command
 }

@@ -70,7 +70,7 @@ func (f *flags) add(command *cobra.Command) {
 	flagSet.BoolVar(&f.use.Force, "force", false, cli.ForceHelp)
 	flagSet.StringArrayVar(&f.log, "track", nil, f.outputs.TrackerHelp)
 	f.view.AddFlags(command)
-	f.result = cli.AddJSON(command, cli.Shape{Value: cli.Report{}})
+	f.result = cli.AddJSON(command, cli.Report{})
 }
 
 // keyFlag is a flag that sets one key of the configuration, which checks the value.

@@ -23,10 +23,9 @@ type traced struct {
 func traceCommand() *cobra.Command {
 	var out string
 	rounds := 2
-	var result *cli.Printer
 	command := cli.Configured("trace",
 		"run a few rounds and write every number that another program needs to recompute them",
-		func(cmd *cobra.Command, conf experiment.Config, display *progress.Display) error {
+		func(cmd *cobra.Command, conf experiment.Config, display *progress.Display, result *cli.Printer) error {
 			if out == "" || rounds < 1 {
 				return cli.Needed("trace", "--out DIR and --rounds of 1 or more")
 			}
@@ -62,9 +61,7 @@ func traceCommand() *cobra.Command {
 
 			return result.Print(traced{out, len(rec.Tensors), rounds}, fmt.Sprintf("%d tensors of %d rounds in %s\n",
 				len(rec.Tensors), rounds, out))
-		})
-
-	result = cli.AddJSON(command, cli.Shape{Value: traced{}})
+		}, traced{})
 	command.Flags().IntVar(&rounds, "rounds", rounds, "number of rounds")
 	command.Flags().StringVar(&out, "out", "", "folder to write trace.json and trace.safetensors to")
 	return command
