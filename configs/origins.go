@@ -101,8 +101,8 @@ func placed(o origin, err error) error {
 
 // inFile reports whether an error names a file.
 func inFile(err error) bool {
-	p := (*placedError)(nil)
-	return errors.As(err, &p) && slices.ContainsFunc(p.at, func(o origin) bool { return o.file != "" })
+	p, ok := errors.AsType[*placedError](err)
+	return ok && slices.ContainsFunc(p.at, func(o origin) bool { return o.file != "" })
 }
 
 // blame adds the origin of the value to each part of an error: a flag, a variable, or a line of the file. The result is
@@ -125,7 +125,7 @@ func (s settings) blame(err error) error {
 	for _, e := range many.Unwrap() {
 		e = s.blame(e)
 		texts = append(texts, oneline.Text(e.Error()))
-		if p := (*placedError)(nil); errors.As(e, &p) {
+		if p, ok := errors.AsType[*placedError](e); ok {
 			all.at = append(all.at, p.at...)
 		}
 	}
@@ -201,18 +201,13 @@ func decodeErrors(err error) error {
 	walk = func(err error) {
 		switch wrapped := err.(type) {
 		case *mapstructure.DecodeError:
-			key, text := strings.ToLower(wrapped.Name()), ""
-			var parse *mapstructure.ParseError
-			var other *mapstructure.UnconvertibleTypeError
-			switch {
-			case errors.As(wrapped.Unwrap(), &parse):
+			text := oneline.Text(wrapped.Unwrap().Error())
+			if parse, ok := errors.AsType[*mapstructure.ParseError](wrapped.Unwrap()); ok {
 				text = expected(parse.Expected.Type(), parse.Value)
-			case errors.As(wrapped.Unwrap(), &other):
+			} else if other, ok := errors.AsType[*mapstructure.UnconvertibleTypeError](wrapped.Unwrap()); ok {
 				text = expected(other.Expected.Type(), other.Value)
-			default:
-				text = oneline.Text(wrapped.Unwrap().Error())
 			}
-			all = append(all, configtags.KeyErrorf(key, "%s", text))
+			all = append(all, configtags.KeyErrorf(strings.ToLower(wrapped.Name()), "%s", text))
 		case interface{ Unwrap() []error }:
 			for _, one := range wrapped.Unwrap() {
 				walk(one)

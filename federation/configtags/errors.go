@@ -29,8 +29,8 @@ func Need(ok bool, key, format string, a ...any) error {
 
 // KeyOf returns the key of the outermost KeyError in an error, or "".
 func KeyOf(err error) string {
-	if k := (*KeyError)(nil); errors.As(err, &k) {
-		return k.Key
+	if wrong, ok := errors.AsType[*KeyError](err); ok {
+		return wrong.Key
 	}
 	return ""
 }

@@ -274,8 +274,8 @@ func ofOptim(section string, err error) error {
 	}
 
 	key := section
-	if s := (*optim.SettingError)(nil); errors.As(err, &s) {
-		key += "." + s.Key
+	if setting, ok := errors.AsType[*optim.SettingError](err); ok {
+		key += "." + setting.Key
 	}
 	return &configtags.KeyError{Key: key, Err: fmt.Errorf("%s: %w", section, err)}
 }

@@ -317,10 +317,10 @@ func fits(experiment *spec.Experiment, assigned []*bundle.Bundle, place ClientPl
 
 // ofLength names the option with the length of a prompt that is too long, if one option alone has that value.
 func ofLength(err error, options map[string]any) error {
-	var long clip.LengthError
 	var names []string
+	long, ok := errors.AsType[clip.LengthError](err)
 	for name, value := range options {
-		if errors.As(err, &long) && value == long.Tokens {
+		if ok && value == long.Tokens {
 			names = append(names, name)
 		}
 	}

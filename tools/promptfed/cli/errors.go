@@ -52,8 +52,8 @@ func IsUsage(err error) bool {
 // AsUsage marks an error of a configuration as wrong usage. Errors of files, of this machine and of cancelled contexts
 // stay as they are.
 func AsUsage(err error) error {
-	var p *fs.PathError
-	if errors.As(err, &p) || errors.As(err, new(experiment.MachineError)) || errors.Is(err, context.Canceled) {
+	if errors.As(err, new(*fs.PathError)) || errors.As(err, new(experiment.MachineError)) ||
+		errors.Is(err, context.Canceled) {
 		return err
 	}
 	return Usage(err)

@@ -69,8 +69,8 @@ func Root() *cobra.Command {
 
 // flagError marks the error of a flag as wrong usage.
 func flagError(c *cobra.Command, err error) error {
-	var unknown *pflag.NotExistError
-	if !errors.As(err, &unknown) {
+	unknown, ok := errors.AsType[*pflag.NotExistError](err)
+	if !ok {
 		return cli.Usage(err)
 	}
 

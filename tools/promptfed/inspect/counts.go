@@ -44,9 +44,8 @@ func compareCounts(path string, changes []string, result *cli.Printer) error {
 		}
 
 		out.Sets = append(out.Sets, set)
-		var missing sets.Missing
 		switch {
-		case errors.As(err, &missing):
+		case errors.As(err, new(sets.Missing)):
 			absent++
 			fmt.Fprintf(writer, "%s\tnot found\n", row.Label)
 			continue

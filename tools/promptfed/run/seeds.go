@@ -26,7 +26,7 @@ func (l *seedList) String() string {
 // Set reads a list such as 1,2,5-7.
 func (l *seedList) Set(text string) error {
 	*l = nil
-	for _, part := range strings.Split(text, ",") {
+	for part := range strings.SplitSeq(text, ",") {
 		part = strings.TrimSpace(part)
 		if strings.HasPrefix(part, "-") {
 			return fmt.Errorf("%s is negative; seeds are whole numbers from 0", part)
