@@ -18,6 +18,7 @@ import (
 	"promptfed/federation/data/sets"
 	"promptfed/federation/experiment"
 	"promptfed/models/bundle"
+	"promptfed/runtime/convert"
 	"promptfed/runtime/numerics"
 	"promptfed/runtime/ort"
 	"promptfed/runtime/version"
@@ -150,55 +151,56 @@ func numericsWith(library string) *numericsOf {
 }
 
 // rows lays the machine out for a terminal.
-func (m *machine) rows() [][]string {
-	rows := [][]string{{"what", "found"}, {"promptfed", version.String() + ", " + m.Go}}
-	value := fmt.Sprintf("%s, %d cores", m.System, m.Cores)
+func (m *machine) rows() rows {
+	out := rows{{"what", "found"}}
+	out.add("promptfed", "%s, %s", version.String(), m.Go)
+	memory := ""
 	if m.Memory != nil {
-		value += fmt.Sprintf(", %s of memory, %s free", gigabytes(*m.Memory), gigabytes(*m.FreeMemory))
+		memory = fmt.Sprintf(", %s of memory, %s free", gigabytes(*m.Memory), gigabytes(*m.FreeMemory))
 	}
 
-	rows = append(rows, []string{"machine", value})
+	out.add("machine", "%s, %d cores%s", m.System, m.Cores, memory)
 	if m.Folder != "" {
-		rows = append(rows, []string{"current folder", m.Folder + freeText(m.FreeDisk)})
+		out.add("current folder", "%s%s", m.Folder, freeText(m.FreeDisk))
 	}
 
 	if m.Library != nil {
-		rows = append(rows, m.Library.rows()[1:]...)
+		out = append(out, m.Library.rows()[1:]...)
 	} else {
-		rows = append(rows, []string{"ONNX Runtime", "not found or not loadable: see below"})
+		out.add("ONNX Runtime", "not found or not loadable: see below")
 	}
 
 	if n := m.Numerics; n != nil {
-		rows = append(rows, [][]string{{"numerics on the CPU", n.Digest[:12]}, {"processor", n.Processor},
-			{"compilers", n.Compilers}, {"build of ONNX Runtime", n.Fingerprint.Library}}...)
+		out.add("numerics on the CPU", "%.12s", n.Digest)
+		out.add("processor", "%s", n.Processor)
+		out.add("compilers", "%s", n.Compilers)
+		out.add("build of ONNX Runtime", "%s", n.Fingerprint.Library)
 	}
 
 	for _, b := range m.Backbones {
-		rows = append(rows, []string{"backbones in " + cmp.Or(b.Folder, "the program itself"),
-			bundle.JoinOrNone(b.Names)})
+		out.add("backbones in "+cmp.Or(b.Folder, "the program itself"), "%s", bundle.JoinOrNone(b.Names))
 	}
 
-	rows = append(rows, pulledRow(m.Pulled))
-	c := m.Cache
-	value = fmt.Sprintf("%s: %d files, %s", c.Folder, c.Files, gigabytes(c.Bytes)) + freeText(c.FreeDisk)
-	switch {
+	out.add("fetched models", "%s", bundle.JoinOrNone(convert.Slice(m.Pulled, pulled.String)))
+	switch c := m.Cache; {
 	case c.Problem != "":
-		value = c.Problem
+		out.add("feature cache", "%s", c.Problem)
 	case c.Files == 0:
-		value = c.Folder + ": empty" + freeText(c.FreeDisk)
+		out.add("feature cache", "%s: empty%s", c.Folder, freeText(c.FreeDisk))
+	default:
+		out.add("feature cache", "%s: %d files, %s%s", c.Folder, c.Files, gigabytes(c.Bytes), freeText(c.FreeDisk))
 	}
 
-	rows = append(rows, []string{"feature cache", value})
 	for _, s := range m.Sets {
-		value := fmt.Sprintf("%d classes, %d training and %d test images", s.Classes, s.Train, s.Test)
-		rows = append(rows, []string{"image set " + s.Set, strings.Join(append([]string{value}, s.Domains...), ", ")})
+		sizes := fmt.Sprintf("%d classes, %d training and %d test images", s.Classes, s.Train, s.Test)
+		out.add("image set "+s.Set, "%s", strings.Join(append([]string{sizes}, s.Domains...), ", "))
 	}
 
 	for _, n := range m.Missing {
-		rows = append(rows, []string{"missing for " + n.For, n.What + ": " + n.Do})
+		out.add("missing for "+n.For, "%s: %s", n.What, n.Do)
 	}
 
-	return rows
+	return out
 }
 
 func gigabytes(n int64) string { return fmt.Sprintf("%.1f GB", float64(n)/1e9) }

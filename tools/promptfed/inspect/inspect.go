@@ -147,17 +147,25 @@ func (i inspected) text() string {
 		head += " (" + i.Format + ")"
 	}
 
-	rows := i.rows()
+	out := i.rows()
 	for _, p := range i.Placement {
-		rows = append(rows, p.row())
+		out = append(out, p.row())
 	}
 
-	return head + "\n" + align(rows)
+	return head + "\n" + align(out)
 }
 
-func (i inspected) rows() [][]string {
-	rows := [][]string{{"what", "value"}}
-	add := func(what, format string, a ...any) { rows = append(rows, []string{what, fmt.Sprintf(format, a...)}) }
+// rows are those of a table. The first row is the header.
+type rows [][]string
+
+// add adds a row of two columns.
+func (r *rows) add(what, format string, a ...any) {
+	*r = append(*r, []string{what, fmt.Sprintf(format, a...)})
+}
+
+func (i inspected) rows() rows {
+	out := rows{{"what", "value"}}
+	add := out.add
 	note := "assumed"
 	if i.Bundle != nil {
 		note = "note"
@@ -235,7 +243,7 @@ func (i inspected) rows() [][]string {
 		add(t.Name, "%s%v", t.DType, t.Shape)
 	}
 
-	return rows
+	return out
 }
 
 func textTower(a clip.TextArch) string {
@@ -301,20 +309,21 @@ func openLibrary(o ort.Options) (*library, error) {
 	return library, nil
 }
 
-func (l *library) rows() [][]string {
-	rows := [][]string{{"what", "value"}, {"ONNX Runtime", l.Version + ", " + l.Path}}
+func (l *library) rows() rows {
+	out := rows{{"what", "value"}, {"ONNX Runtime", l.Version + ", " + l.Path}}
 	for _, n := range l.Libraries {
-		rows = append(rows, []string{n.Name, map[bool]string{true: "found", false: "missing"}[n.Found]})
+		out.add(n.Name, "%s", map[bool]string{true: "found", false: "missing"}[n.Found])
 	}
 
 	switch {
 	case l.Runs == "":
-		return rows
 	case l.Fallback != "":
-		return append(rows, []string{"provider " + l.Provider, "cpu: " + l.Fallback})
+		out.add("provider "+l.Provider, "cpu: %s", l.Fallback)
+	default:
+		out.add("provider "+l.Provider, "%s", cmp.Or(l.Kernels, "runs"))
 	}
 
-	return append(rows, []string{"provider " + l.Provider, cmp.Or(l.Kernels, "runs")})
+	return out
 }
 
 // placement counts the operators of a graph that a provider runs.

@@ -86,10 +86,4 @@ func pulledOf(models string) (all []pulled) {
 	return all
 }
 
-func pulledRow(list []pulled) []string {
-	words := make([]string, len(list))
-	for i, p := range list {
-		words[i] = fmt.Sprintf("%s (%s at %.12s)", p.Name, p.Source, p.Revision)
-	}
-	return []string{"fetched models", bundle.JoinOrNone(words)}
-}
+func (p pulled) String() string { return fmt.Sprintf("%s (%s at %.12s)", p.Name, p.Source, p.Revision) }
