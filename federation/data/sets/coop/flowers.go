@@ -78,13 +78,20 @@ func flowerLists(_ source.Config, paths []string) (*source.Listing, error) {
 func flowerNumbers(path, name string) (out []int, err error) {
 	err = source.WithFile(path, func(file *os.File, _ fs.FileInfo) error {
 		list, err := matfile.Read(file, name)
+		if err != nil {
+			return err
+		}
+
 		for _, v := range list {
-			if out = append(out, int(v)); float64(int(v)) != v {
+			if float64(int(v)) != v {
 				return fmt.Errorf("%s: %v is not a whole number", name, v)
 			}
+			out = append(out, int(v))
 		}
-		return err
+
+		return nil
 	})
+
 	return out, err
 }
 

@@ -159,11 +159,12 @@ func (w *Walk) Images(dir string) ([]data.Example, error) {
 		}
 
 		if reason != "" {
-			to := (*[]data.Skipped)(&w.refused)
+			unusable := data.Skipped{Name: path, Reason: reason}
 			if w.Skip {
-				to = &w.Skipped
+				w.Skipped = append(w.Skipped, unusable)
+			} else {
+				w.refused = append(w.refused, unusable)
 			}
-			*to = append(*to, data.Skipped{Name: path, Reason: reason})
 			continue
 		}
 
