@@ -99,8 +99,10 @@ func faxInverted(file []byte) bool {
 	for i := range int(order.Uint16(directory)) {
 		entry := directory[2+12*i:]
 		tag, kind, value := order.Uint16(entry), order.Uint16(entry[2:]), entry[8:]
-		if values[tag] = uint32(order.Uint16(value)); kind == 4 {
+		if kind == 4 { // a number of four bytes
 			values[tag] = order.Uint32(value)
+		} else {
+			values[tag] = uint32(order.Uint16(value))
 		}
 	}
 
