@@ -3,6 +3,7 @@ package experiment
 import (
 	"math"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"promptfed/models/bundle/converted"
@@ -64,4 +65,6 @@ func TestSigLIPWithoutScale(t *testing.T) {
 	if r := finish(t, b); !(*r.Records[1].Loss > 0) || task.TextLayers != 0 || task.TextUnits != 0 {
 		t.Errorf("loss %g, task %+v", *r.Records[1].Loss, task)
 	}
+	c.Backbones, c.Train.Loss = []string{dir}, softmaxLoss
+	goldentest.Contains(t, strings.Join(open(t, c).Task.Info.Notes, "\n"), "siglip: logit_scale is not given: 100")
 }
