@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"os"
-	"slices"
 	"strings"
 
 	"promptfed/models/bundle"
@@ -14,8 +13,11 @@ import (
 
 func (m *model) Report(report *bundle.Report) {
 	textTower, i := m.text, m.image
-	all := model{found: slices.Clone(m.found)}
-	found := all.decided
+	report.Found = append(report.Found, m.found...)
+	found := func(what, format string, a ...any) {
+		report.Found = append(report.Found, bundle.Finding{What: what, Value: fmt.Sprintf(format, a...)})
+	}
+
 	found("image tower", "%s: images of %d, features of size %d", i.name, i.size, i.embedDim)
 	found("pixels", "%s", describe(i.input))
 	found("image features", "%s", describe(i.output))
@@ -53,7 +55,6 @@ func (m *model) Report(report *bundle.Report) {
 	table := textTower.table
 	found("token embedding", "[%d,%d] %s in %s", table.rows, table.width, table.dtype,
 		cmp.Or(table.file, table.model, textTower.name))
-	report.Found = append(report.Found, all.found...)
 	for _, name := range m.files {
 		size := int64(-1)
 		if st, err := os.Stat(m.path(name)); err == nil {
