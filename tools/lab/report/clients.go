@@ -89,11 +89,12 @@ func (v *view) box(figure configs.Figure, metric results.Metric) (figures.Drawer
 		}
 
 		each := isAxis && clients <= mostClientPanels
-		if !each {
-			clients = min(clients, 1)
+		panels := clients
+		if !each { // one panel of all clients
+			panels = min(clients, 1)
 		}
 
-		for k := range clients { // of each client, or of all
+		for k := range panels {
 			panel := figures.BoxPanel{Title: facet.title, X: axis}
 			if each {
 				panel.Title = joined(", ", facet.title, "client "+strconv.Itoa(k))

@@ -105,7 +105,8 @@ func (b *builder) average(labels map[string]string, axes []string) Cell {
 		stats = append(stats, c.Stat)
 		out.Planned, out.data = max(out.Planned, c.Planned), out.data+c.data+"\n"
 		out.groups = append(out.groups, c.groups...)
-		if absent = absent && c.Absent; c.View != "" {
+		absent = absent && c.Absent
+		if c.View != "" {
 			views = results.AppendMissing(views, c.View)
 		}
 	}

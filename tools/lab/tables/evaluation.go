@@ -186,10 +186,11 @@ func (b *builder) stands(labels map[string]string) string {
 
 	found := ""
 	for r := range results.Runs(results.WithLabels(b.groups, grid)) {
-		view := cmp.Or(r.Summary.MethodView, r.View, found)
-		if found = cmp.Or(found, view); view != found {
+		view := cmp.Or(r.Summary.MethodView, r.View)
+		if view != "" && found != "" && view != found {
 			return "" // runs of two evaluations
 		}
+		found = cmp.Or(found, view)
 	}
 
 	return found

@@ -79,7 +79,7 @@ func (b *builder) at(labels map[string]string, m results.Metric) *Number {
 
 	mean, std, has, ok := b.Card.Number(b.single(labels))
 	if !ok {
-		return nil // or averaged in the table, but not on the card
+		return nil // unknown, or the table averages over an axis of the numbers
 	}
 
 	return &Number{Mean: mean, Std: std, HasStd: has, Comparable: !b.Smoke}
