@@ -142,10 +142,11 @@ func (f *Features) Replace(index []int, by *Features) *Features {
 
 	others := by.inputs()
 	for name, rows := range out.inputs() {
-		*rows = slices.Clone(*rows)
-		for i, own := range *rows {
-			(*rows)[i] = twoRows{first, own, (*others[name])[i]}
+		other, joined := *others[name], slices.Clone(*rows)
+		for i, own := range joined {
+			joined[i] = twoRows{first, own, other[i]}
 		}
+		*rows = joined
 	}
 
 	return out

@@ -134,6 +134,7 @@ func openStateStore(dir, run string, client int, server []byte) (*stateStore, er
 	if err := MakeFolder(dir); err != nil {
 		return store, err
 	}
+
 	path := filepath.Join(dir, StoreFile)
 	var header storeHeader
 	there, err := atomicfile.ReadJSON(path, &header)

@@ -69,7 +69,8 @@ func CheckInstruction(instruction *Instruction) error {
 
 // CheckReply reports a reply that no client sends.
 func CheckReply(reply *Reply) error {
-	switch reply = protobuf.ValueOrDefault(reply); {
+	reply = protobuf.ValueOrDefault(reply)
+	switch {
 	case !ID.MatchString(reply.Id) || !ID.MatchString(reply.Attempt):
 		return fmt.Errorf("%.50q or %.50q is not an identity", reply.Id, reply.Attempt)
 	case reply.Examples < 0 || reply.Examples > MaxExamples || reply.Steps < 0 || reply.Steps > maxRound:
@@ -84,7 +85,8 @@ func CheckReply(reply *Reply) error {
 }
 
 func checkContent(c *Content) error {
-	if c = protobuf.ValueOrDefault(c); c.Size > 1<<40 || !sumText.MatchString(c.Sum) {
+	c = protobuf.ValueOrDefault(c)
+	if c.Size > 1<<40 || !sumText.MatchString(c.Sum) {
 		return fmt.Errorf("the description of the tensors is invalid: %d bytes, checksum %.50q", c.Size, c.Sum)
 	}
 	return nil

@@ -308,8 +308,8 @@ func (f serveFlags) identify(dir string, protocol *experiment.Protocol) (identit
 }
 
 // serverNoise returns a function that opens the secret noise of the server, once; nil if there is none.
-func (f serveFlags) serverNoise(dir string, set server.Settings, protocol *experiment.Protocol) func() (*noise.Noise,
-	error) {
+func (f serveFlags) serverNoise(dir string, set server.Settings,
+	protocol *experiment.Protocol) func() (*noise.Noise, error) {
 	return sync.OnceValues(func() (*noise.Noise, error) {
 		if !protocol.Private() || f.insecureDP {
 			return nil, nil
