@@ -386,9 +386,8 @@ func exact(_, to reflect.Type, value any) (any, error) {
 	f, fraction := value.(float64)
 	text, isText := value.(string)
 	large, isLarge := value.(uint64)
-	number, err := strconv.ParseFloat(fmt.Sprint(value), 64)
 	switch {
-	case kind == reflect.Float64 && err == nil && (math.IsNaN(number) || math.IsInf(number, 0)):
+	case kind == reflect.Float64 && notFinite(value):
 		return nil, fmt.Errorf("%v is not a finite number", value)
 	case kind == reflect.String && isTruth:
 		return strconv.FormatBool(truth), nil
@@ -402,6 +401,12 @@ func exact(_, to reflect.Type, value any) (any, error) {
 	}
 
 	return value, nil
+}
+
+// notFinite reports whether a number, or a text with one, is NaN or infinite.
+func notFinite(value any) bool {
+	number, err := strconv.ParseFloat(fmt.Sprint(value), 64)
+	return err == nil && (math.IsNaN(number) || math.IsInf(number, 0))
 }
 
 // plain copies maps and lists, and converts keys to text.
