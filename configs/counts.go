@@ -76,10 +76,11 @@ func (t Counts) check(config experiment.Config) error {
 	}
 
 	for i, row := range t.Sets {
-		at, sizes := fmt.Sprintf("counts.sets[%d]", i), []int{row.Classes, row.Train, row.Val, row.Test, row.Images,
-			row.Domains}
+		at := fmt.Sprintf("counts.sets[%d]", i)
+		sizes := []int{row.Classes, row.Train, row.Val, row.Test, row.Images, row.Domains}
 		config.Data.Set = row.Set
 		wrong := sets.Validate(config.Data.Config)
+
 		if err := cmp.Or(data.Need(row.Label != "" && row.Set != "", "%s has no label or no set; give both", at),
 			data.Need(slices.Min(sizes) >= 0, "%s: %s has a negative number; leave out what the paper does not print",
 				at, row.Label),

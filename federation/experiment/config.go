@@ -246,10 +246,10 @@ func (c Config) Check() error {
 // CheckWithoutData is Check for programs that open no data set: a server whose clients are on other machines, and
 // commands that use a finished run.
 func (c Config) CheckWithoutData() error {
-	_, optimizer := optim.New(c.Train.optimizer())
-	_, schedule := c.Train.Schedule.New(c.Train.LR)
-	if optimizer != nil { // which may be the rate
-		schedule = nil
+	_, badOptimizer := optim.New(c.Train.optimizer())
+	_, badSchedule := c.Train.Schedule.New(c.Train.LR)
+	if badOptimizer != nil { // perhaps for the rate, which the schedule would refuse again
+		badSchedule = nil
 	}
 
 	return errors.Join(checkName(c.Name),
@@ -259,11 +259,11 @@ func (c Config) CheckWithoutData() error {
 		configtags.Check("train.each.", c.Train.Each),
 		configtags.Need(c.Data.Template == autoTemplate || strings.Contains(c.Data.Template, "{}"), "data.template",
 			"%q has no {} for the class name", c.Data.Template),
-		ofOptim("train", optimizer),
+		ofOptim("train", badOptimizer),
 		configtags.Need(c.Train.State != sharedState || !c.SecureAggregation.Enabled(), "train.optimizer_state",
 			"shared passes traces of one client's gradients to the next client, which secure aggregation is to "+
 				"prevent; use only one of the two"),
-		ofOptim("train.schedule", schedule), c.checkSimulatedTime(), c.Runtime.check(), c.Data.CheckOptions(),
+		ofOptim("train.schedule", badSchedule), c.checkSimulatedTime(), c.Runtime.check(), c.Data.CheckOptions(),
 		c.Synthetic.check(), c.Reproduce.check(c.Data), c.Data.LabelNoise.Check(), c.Attack.Check())
 }
 

@@ -77,7 +77,7 @@ func (r Runtime) check() error {
 		return configtags.Need(err == nil || value == auto, key, "%q is not known; use auto, true or false", value)
 	}
 
-	_, level := ort.ParseOptLevel(r.Optimization)
+	_, badLevel := ort.ParseOptLevel(r.Optimization)
 	return errors.Join(configtags.Check("runtime.", r),
 		configtags.Need(device || r.MemoryLimit == 0, "runtime.memory_limit",
 			"%d bytes on provider cpu, which has no limit; remove it or set provider: cuda", r.MemoryLimit),
@@ -86,7 +86,7 @@ func (r Runtime) check() error {
 		configtags.Need(device || r.Devices <= 1, "runtime.devices",
 			"%d on provider cpu, which has only one; remove it or set provider: cuda", r.Devices),
 		choice("runtime.prepack", r.Prepack), choice("runtime.spinning", r.Spinning),
-		configtags.Need(level == nil, "runtime.optimization", "%w", level))
+		configtags.Need(badLevel == nil, "runtime.optimization", "%w", badLevel))
 }
 
 // ChooseProvider chooses the provider (see ort.ChooseProvider) and sets its name in r; why is set if auto could not use
