@@ -169,29 +169,7 @@ const warmUps = 2
 
 // first runs the graph on zeros, which captures it: memory that nobody wrote could hold indices out of range.
 func (c *captured) first() error {
-	most := 0
-	for _, buffer := range c.in {
-		most = max(most, buffer.bytes)
-	}
-
-	zeros := make([]byte, most)
-	for i, buffer := range c.in {
-		var err error
-		if buffer.bytes >= largeBytes {
-			c.in[i].pinned, err = c.cuda.pin(buffer.bytes)
-		}
-
-		if err == nil {
-			err = c.cuda.copy(buffer.data, unsafe.Pointer(unsafe.SliceData(zeros)), buffer.bytes, c.stream)
-		}
-
-		if err != nil {
-			return err
-		}
-	}
-
-	err := c.cuda.wait(c.stream)
-	if runtime.KeepAlive(zeros); err != nil { // the device may read them until then
+	if err := c.zero(); err != nil {
 		return err
 	}
 
@@ -216,6 +194,28 @@ func (c *captured) first() error {
 	}
 
 	return err
+}
+
+// zero writes zeros to the inputs, and pins memory of the host for the large ones.
+func (c *captured) zero() (err error) {
+	most := 0
+	for _, buffer := range c.in {
+		most = max(most, buffer.bytes)
+	}
+
+	zeros := make([]byte, most)
+	defer runtime.KeepAlive(zeros) // the device reads them until the stream is done, also after an error
+	for i, buffer := range c.in {
+		if err == nil && buffer.bytes >= largeBytes {
+			c.in[i].pinned, err = c.cuda.pin(buffer.bytes)
+		}
+
+		if err == nil {
+			err = c.cuda.copy(buffer.data, unsafe.Pointer(unsafe.SliceData(zeros)), buffer.bytes, c.stream)
+		}
+	}
+
+	return cmp.Or(err, c.cuda.wait(c.stream))
 }
 
 // run computes a call with fixed sizes: it copies the inputs to their fixed memory, replays the graph, and copies the

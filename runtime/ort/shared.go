@@ -146,9 +146,12 @@ func (c *container) mapFile(path string) (f mapped, err error) {
 // give makes a session use the program's weights from mapped files, or from the device.
 func (c *container) give(p *program, files map[string]mapped, options unsafe.Pointer) error {
 	for _, weight := range p.external {
-		f := files[weight.at.File]
-		if !c.supplies(weight) || weight.packed == nil && (weight.at.Offset%4 != 0 ||
-			weight.at.Offset+weight.at.Length > int64(len(f.data))) {
+		if !c.supplies(weight) {
+			continue
+		}
+
+		f, end := files[weight.at.File], weight.at.Offset+weight.at.Length
+		if weight.packed == nil && (weight.at.Offset%4 != 0 || end > int64(len(f.data))) {
 			continue // ONNX Runtime reads it, or reports a file that was cut short meanwhile
 		}
 
