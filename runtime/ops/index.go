@@ -142,8 +142,9 @@ func scatterAxis(gradient, size node, axis int, idx node) node {
 
 	all := axesFrom(0, gradient.Rank())
 	back := slices.Insert(axesFrom(1, gradient.Rank()-rank+1), axis, 0) // moves the scattered axis back
-	if axis > 0 {                                                       // the index axes move to the front
-		gradient = gradient.Transpose(slices.Concat(all[axis:axis+rank], all[:axis], all[axis+rank:])...)
+	if axis > 0 {
+		front := slices.Concat(all[axis:axis+rank], all[:axis], all[axis+rank:]) // moves the index axes to the front
+		gradient = gradient.Transpose(front...)
 	}
 
 	rows, shape := []node{gradient.Graph().Ints(-1)}, []node{size}
