@@ -18,9 +18,8 @@ import (
 func TestWrongCertificates(t *testing.T) {
 	ca, log, ctx := nettest.NewAuthority(t), &nettest.Logs{}, busytest.Context(t)
 	emb, err := natsserver.Start(natsserver.Options{Listen: "127.0.0.1:0", TLS: ca.TLS("server"), Log: log.Logger()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
+	defer emb.Close()
 	elsewhere, none := ca.TLS("worker"), ca.TLS("worker")
 	elsewhere.ServerName, none.Certificates, none.GetClientCertificate = "elsewhere", nil, nil
 	for say, options := range map[string]nats.Option{
