@@ -128,8 +128,12 @@ func TestMethodOfAFile(t *testing.T) {
 	dir := t.TempDir()
 	put(t, dir, "experiment.json", "", "config.yaml", config("own", "onnx", 1, 2)+"options: {file: \""+
 		string(layer.EmbedFile("FedProx.onnx", []byte("graph")))+"\"}\n")
-	if run := load(t, dir).Groups[0].Runs[0]; run.Method != "FedProx + fedprox" {
-		t.Errorf("%q", run.Method)
+	r := load(t, dir)
+	if method := r.Groups[0].Runs[0].Method; method != "FedProx + fedprox" {
+		t.Errorf("%q", method)
+	}
+	if strings.Count(strings.Join(r.Notes, "\n"), "experiment.json") != 1 { // an empty file
+		t.Errorf("%q", r.Notes)
 	}
 }
 

@@ -74,7 +74,7 @@ func readRun(dir string) (run *Run, notes []string) {
 	}
 
 	note(named(runfolder.ConfigFile, run.readConfig()))
-	note(named(identity.File, run.readIdentity()))
+	note(run.readIdentity())
 	calls, err := readCalls(dir)
 	note(err)
 	run.Execution = executionOf(calls)
