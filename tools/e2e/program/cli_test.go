@@ -285,6 +285,10 @@ func TestTracePredictPartition(t *testing.T) {
 			t.Errorf("the trace lacks %s", name)
 		}
 	}
+	_, errs, code := call("trace", config, "--rounds", "1", "--out", filepath.Join(config, "trace")) // not in a folder
+	if code != 1 || strings.Contains(errs, "round 1/1") || !strings.Contains(errs, "mkdir "+config) {
+		t.Errorf("exit %d, and says\n%s", code, errs)
+	}
 	var info map[string]any
 	goldentest.ReadJSON(t, filepath.Join(dir, "trace", "trace.json"), &info)
 	for _, key := range []string{"config", "classes", "tokens", "hand_tokens", "clients", "steps"} {

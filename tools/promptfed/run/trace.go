@@ -2,6 +2,7 @@ package run
 
 import (
 	"fmt"
+	"os"
 
 	"github.com/spf13/cobra"
 
@@ -43,6 +44,10 @@ func traceCommand() *cobra.Command {
 			}
 
 			about, err := federation.Trace(resolved)
+			if err == nil {
+				err = os.MkdirAll(out, 0o755) // before the rounds
+			}
+
 			if err != nil {
 				return err
 			}
