@@ -145,12 +145,9 @@ func short(key string) string {
 	return key
 }
 
-// originOf returns the origin of the value of a key; for a section, that of the only key that was changed in it.
+// originOf returns the origin of the value of a key, or that of the only key that was changed below it.
 func (s settings) originOf(key string) origin {
-	if s.section(key) {
-		key = cmp.Or(s.changed(key), key)
-	}
-
+	key = cmp.Or(s.changed(key), key)
 	for k := key; k != ""; k = above(k) {
 		for _, one := range []string{k, short(k)} {
 			if from, ok := s.from[one]; ok {

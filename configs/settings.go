@@ -117,7 +117,7 @@ func (s settings) parse(sets []string) ([]change, error) {
 	var out []change
 	for _, set := range sets {
 		key, text, ok := strings.Cut(set, "=")
-		if !ok || key == "" {
+		if !ok || slices.Contains(strings.Split(key, "."), "") {
 			return nil, fmt.Errorf("--set %q: expected key=value", set)
 		}
 
