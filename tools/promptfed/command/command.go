@@ -35,6 +35,7 @@ func Main() {
 // error of the command as one line.
 func Execute(ctx context.Context, args []string) int {
 	root := Root()
+	checkTopics(root)
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
 	if err == nil {

@@ -42,3 +42,16 @@ func describe(root *cobra.Command) {
 		}
 	}
 }
+
+// checkTopics adds the help command, which refuses what is no command.
+func checkTopics(root *cobra.Command) {
+	root.InitDefaultHelpCmd()
+	help, _, _ := root.Find([]string{"help"})
+	help.Args = func(_ *cobra.Command, topic []string) error {
+		command, rest, err := root.Find(topic)
+		if err == nil && command.HasSubCommands() && len(rest) > 0 {
+			err = command.ValidateArgs(rest)
+		}
+		return err
+	}
+}
