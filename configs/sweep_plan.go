@@ -128,7 +128,7 @@ func (s *Sweep) YAML() ([]byte, error) {
 func (s *Sweep) CheckSame(dir string, kept func(folder string) bool) (changed []string, err error) {
 	there, err := LoadSweep(filepath.Join(dir, SweepYAML), SweepOptions{Still: true})
 	if err != nil {
-		return nil, fmt.Errorf("cannot resume: %w", err)
+		return nil, fmt.Errorf("cannot resume: %w; use another --out", err)
 	}
 
 	differs := func(format string, a ...any) error {

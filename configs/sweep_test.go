@@ -584,6 +584,9 @@ func TestResolvedSweep(t *testing.T) {
 		"[0.1]}]}\nsmoke: {}\n", SweepOptions{Smoke: true})
 	_, err = other.CheckSame(dir, all)
 	goldentest.WantError(t, err, "axes method (PromptFL, FedPHA (ours))", "rate (0.1) now")
+	filetest.Write(t, filepath.Join(dir, SweepYAML), "x: [")
+	_, err = s.CheckSame(dir, all)
+	goldentest.WantError(t, err, "cannot resume: "+dir, "use another --out")
 }
 
 // sweep.json reads as it was written. Cells outside the folder are an error.

@@ -176,7 +176,7 @@ func (id Identity) Continue(dir string, done int) error {
 	}
 
 	if err != nil {
-		return fmt.Errorf("cannot resume: %w", err)
+		return fmt.Errorf("cannot resume: %w; use another --out", err)
 	}
 
 	if there.Seed != id.Seed {
