@@ -84,11 +84,11 @@ func (c *compiler) close() error {
 }
 
 // step compiles the loss and its gradients with respect to every parameter.
-func (c *compiler) step(backbone spec.Backbone, task method.ClientSpec) (*plan, error) {
+func (c *compiler) step(ctx context.Context, backbone spec.Backbone, task method.ClientSpec) (*plan, error) {
 	return c.once(StepProgram, backbone, task, func(scope *method.Scope) ([]graph.Output, finish, error) {
 		losses, err := c.losses(scope)
 		return valuesOf(losses), func() (*plan, error) {
-			plan, err := c.lossPlan(StepProgram, backbone, scope, losses)
+			plan, err := c.lossPlan(ctx, StepProgram, backbone, scope, losses)
 			if err != nil {
 				return nil, err
 			}
@@ -99,10 +99,10 @@ func (c *compiler) step(backbone spec.Backbone, task method.ClientSpec) (*plan, 
 				if err != nil {
 					return nil, err
 				}
-				return c.withGradients(backbone, scope, losses, clients, nil)
+				return c.withGradients(ctx, backbone, scope, losses, clients, nil)
 			}
 
-			if plan.initial, err = c.initialStep(backbone, scope, losses); err == nil && plan.initial == nil {
+			if plan.initial, err = c.initialStep(ctx, backbone, scope, losses); err == nil && plan.initial == nil {
 				_, err = plan.session(1) // else the first step does not need it
 			}
 
@@ -113,7 +113,8 @@ func (c *compiler) step(backbone spec.Backbone, task method.ClientSpec) (*plan, 
 
 // initialStep compiles a step for shared parameters as the server sent them; nil where no learned prompt depends on
 // them alone, or where the values of its prefix take too much memory.
-func (c *compiler) initialStep(backbone spec.Backbone, scope *method.Scope, losses []lossNode) (*plan, error) {
+func (c *compiler) initialStep(ctx context.Context, backbone spec.Backbone, scope *method.Scope,
+	losses []lossNode) (*plan, error) {
 	if c.initial.capacity <= 0 {
 		return nil, nil
 	}
@@ -143,7 +144,7 @@ func (c *compiler) initialStep(backbone spec.Backbone, scope *method.Scope, loss
 		return nil, nil
 	}
 
-	out, err := c.withGradients(backbone, scope, losses, 1, pass)
+	out, err := c.withGradients(ctx, backbone, scope, losses, 1, pass)
 	if err != nil {
 		return nil, err
 	}
@@ -210,16 +211,16 @@ func (c *compiler) scope(task method.ClientSpec) *method.Scope {
 	return scope
 }
 
-func (c *compiler) score(b spec.Backbone, task method.ClientSpec) (*plan, error) {
+func (c *compiler) score(ctx context.Context, b spec.Backbone, task method.ClientSpec) (*plan, error) {
 	return c.once(ScoresProgram, b, task, func(scope *method.Scope) ([]graph.Output, finish, error) {
 		logits := c.experiment.Method.Logits(scope)
 		return valueOf(logits), func() (*plan, error) {
-			p, err := c.split(ScoresProgram, b, scope, logits)
+			p, err := c.split(ctx, ScoresProgram, b, scope, logits)
 			if err == nil && p.prefix != nil {
 				p.prefix.several = func(clients int) ([]graph.Output, error) {
 					scope := c.scope(task)
 					_, fixed := cutValue(c.experiment.Method.Logits(scope))
-					return c.forward(b, copies(scope, fixed, clients))
+					return c.forward(ctx, b, copies(scope, fixed, clients))
 				}
 			}
 			return p, err
@@ -228,8 +229,8 @@ func (c *compiler) score(b spec.Backbone, task method.ClientSpec) (*plan, error)
 }
 
 // eval compiles a value that a method computes over its data.
-func (c *compiler) eval(backbone spec.Backbone, task method.ClientSpec, build func(*method.Scope) graph.Node) (*plan,
-	error) {
+func (c *compiler) eval(ctx context.Context, backbone spec.Backbone, task method.ClientSpec,
+	build func(*method.Scope) graph.Node) (*plan, error) {
 	scope := c.scope(task)
 	n := build(scope)
 	if err := scope.Graph().Err(); err != nil {
@@ -238,17 +239,17 @@ func (c *compiler) eval(backbone spec.Backbone, task method.ClientSpec, build fu
 
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.same(ValueProgram, backbone, scope, valueOf(n), func() (*plan,
-		error) {
-		return c.split(ValueProgram, backbone, scope, n)
+	return c.same(ValueProgram, backbone, scope, valueOf(n), func() (*plan, error) {
+		return c.split(ctx, ValueProgram, backbone, scope, n)
 	})
 }
 
 // split compiles a value, and the parts of it that depend on no row of data as its prefix.
-func (c *compiler) split(kind Kind, backbone spec.Backbone, scope *method.Scope, n graph.Node) (*plan, error) {
+func (c *compiler) split(ctx context.Context, kind Kind, backbone spec.Backbone, scope *method.Scope,
+	n graph.Node) (*plan, error) {
 	plan, placed := &plan{cache: c.values, notBatchable: spec.NotBatchable(n) != ""}, n
 	if plan.notBatchable { // towers that see rows have parts that do not depend on rows
-		all, err := c.forward(backbone, valueOf(n))
+		all, err := c.forward(ctx, backbone, valueOf(n))
 		if err != nil {
 			return nil, err
 		}
@@ -256,7 +257,7 @@ func (c *compiler) split(kind Kind, backbone spec.Backbone, scope *method.Scope,
 	}
 
 	rest, fixed := cutValue(n)
-	all, err := c.forward(backbone, append(fixed, graph.Output{Name: valueOutput, Node: rest}))
+	all, err := c.forward(ctx, backbone, append(fixed, graph.Output{Name: valueOutput, Node: rest}))
 	if err != nil {
 		return nil, err
 	}
@@ -379,9 +380,9 @@ func (c *compiler) same(kind Kind, backbone spec.Backbone, scope *method.Scope, 
 func valueOf(n graph.Node) []graph.Output { return []graph.Output{{Name: valueOutput, Node: n}} }
 
 // allLowered returns outputs in which towers take the place of placeholders.
-func (c *compiler) allLowered(b spec.Backbone, outputs []graph.Output, passes passOf,
+func (c *compiler) allLowered(ctx context.Context, b spec.Backbone, outputs []graph.Output, passes passOf,
 	chunks *classChunks) ([]graph.Output, error) {
-	hand := func(texts method.HandTexts) (*tensor.Tensor, error) { return c.handText(b, texts) }
+	hand := func(texts method.HandTexts) (*tensor.Tensor, error) { return c.handText(ctx, b, texts) }
 	nodes, err := lower(b, c.experiment.Classes, c.experiment.Template, hand, passes, chunks, nodesOf(outputs))
 	if err != nil {
 		return nil, err
@@ -396,17 +397,17 @@ func (c *compiler) allLowered(b spec.Backbone, outputs []graph.Output, passes pa
 }
 
 // forward is allLowered for values without gradients, with as many classes at a time as in a step.
-func (c *compiler) forward(b spec.Backbone, outputs []graph.Output) ([]graph.Output, error) {
+func (c *compiler) forward(ctx context.Context, b spec.Backbone, outputs []graph.Output) ([]graph.Output, error) {
 	memory, err := spec.MemoryOf(b, c.experiment.Classes, c.experiment.Training.Memory, nodesOf(outputs)...)
 	if err != nil {
 		return nil, err
 	}
 	rows := max(1, memory.Rows())
-	return c.allLowered(b, outputs, nil, &classChunks{bound: memory.Text(rows), rows: rows})
+	return c.allLowered(ctx, b, outputs, nil, &classChunks{bound: memory.Text(rows), rows: rows})
 }
 
 // withGradients returns the losses of n clients, each with its gradients.
-func (c *compiler) withGradients(backbone spec.Backbone, scope *method.Scope, losses []lossNode,
+func (c *compiler) withGradients(ctx context.Context, backbone spec.Backbone, scope *method.Scope, losses []lossNode,
 	n int, passes passOf) ([]graph.Output, error) {
 	one := valuesOf(losses)
 	memory, err := spec.MemoryOf(backbone, c.experiment.Classes, c.experiment.Training.Memory, nodesOf(one)...)
@@ -417,7 +418,7 @@ func (c *compiler) withGradients(backbone spec.Backbone, scope *method.Scope, lo
 	rows := memory.StepRows(c.experiment.Training, nodesOf(one)...)
 	chunks := &classChunks{bound: memory.Text(rows), rows: rows}
 	all := copies(scope, one, n)
-	lowered, err := c.allLowered(backbone, all, passes, chunks)
+	lowered, err := c.allLowered(ctx, backbone, all, passes, chunks)
 	if err != nil {
 		return nil, err
 	}
@@ -500,8 +501,9 @@ func learned(scope *method.Scope, loss graph.Node) []method.Input {
 }
 
 // lossPlan returns the plan of losses and their gradients, whose session is made on first use.
-func (c *compiler) lossPlan(kind Kind, backbone spec.Backbone, scope *method.Scope, losses []lossNode) (*plan, error) {
-	out, err := c.withGradients(backbone, scope, losses, 1, nil)
+func (c *compiler) lossPlan(ctx context.Context, kind Kind, backbone spec.Backbone, scope *method.Scope,
+	losses []lossNode) (*plan, error) {
+	out, err := c.withGradients(ctx, backbone, scope, losses, 1, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -525,8 +527,9 @@ func (c *compiler) lossPlan(kind Kind, backbone spec.Backbone, scope *method.Sco
 }
 
 // gradients is lossPlan with its session.
-func (c *compiler) gradients(kind Kind, b spec.Backbone, scope *method.Scope, losses []lossNode) (*plan, error) {
-	p, err := c.lossPlan(kind, b, scope, losses)
+func (c *compiler) gradients(ctx context.Context, kind Kind, b spec.Backbone, scope *method.Scope,
+	losses []lossNode) (*plan, error) {
+	p, err := c.lossPlan(ctx, kind, b, scope, losses)
 	if err == nil {
 		_, err = p.session(1)
 	}
@@ -534,7 +537,7 @@ func (c *compiler) gradients(kind Kind, b spec.Backbone, scope *method.Scope, lo
 }
 
 // terms compiles every term of the loss with its gradients.
-func (c *compiler) terms(b spec.Backbone, task method.ClientSpec) (*plan, error) {
+func (c *compiler) terms(ctx context.Context, b spec.Backbone, task method.ClientSpec) (*plan, error) {
 	return c.once(TermsProgram, b, task, func(scope *method.Scope) ([]graph.Output, finish, error) {
 		loss := c.experiment.Method.Loss(scope, c.experiment.Method.Logits(scope))
 		if err := scope.Graph().Err(); err != nil {
@@ -542,7 +545,7 @@ func (c *compiler) terms(b spec.Backbone, task method.ClientSpec) (*plan, error)
 		}
 		terms, err := scope.Built().Terms(loss)
 		losses := lossesOf(termLoss, terms)
-		return valuesOf(losses), func() (*plan, error) { return c.gradients(TermsProgram, b, scope, losses) }, err
+		return valuesOf(losses), func() (*plan, error) { return c.gradients(ctx, TermsProgram, b, scope, losses) }, err
 	})
 }
 
@@ -646,7 +649,8 @@ func (c *compiler) program(kind Kind, backbone spec.Backbone, scope *method.Scop
 
 // handText returns the features [C,D] of hand-written prompts of a backbone, unit rows, computed once: of one template,
 // the features of its texts; of several templates, the unit mean of their features, which are unit unless Raw.
-func (c *compiler) handText(backbone spec.Backbone, wanted method.HandTexts) (*tensor.Tensor, error) {
+func (c *compiler) handText(ctx context.Context, backbone spec.Backbone,
+	wanted method.HandTexts) (*tensor.Tensor, error) {
 	if len(wanted.Templates) == 0 {
 		wanted.Templates = []string{c.experiment.Template}
 	}
@@ -706,7 +710,7 @@ func (c *compiler) handText(backbone spec.Backbone, wanted method.HandTexts) (*t
 		return nil, err
 	}
 
-	v, err := c.keptText(backbone, model, o, features.Shape())
+	v, err := c.keptText(ctx, backbone, model, o, features.Shape())
 	if err != nil {
 		return nil, err
 	}
@@ -717,10 +721,10 @@ func (c *compiler) handText(backbone spec.Backbone, wanted method.HandTexts) (*t
 
 // keptText runs the model of handText, whose value has a shape, unless its value is kept: under the model, with its
 // tokens and options, the digest of its weights, and the numerics of its session.
-func (c *compiler) keptText(b spec.Backbone, model *onnx.ModelProto, options ort.Options,
+func (c *compiler) keptText(ctx context.Context, b spec.Backbone, model *onnx.ModelProto, options ort.Options,
 	shape graph.Shape) (*tensor.Tensor, error) {
 	compute := func() (*tensor.Tensor, error) {
-		v, err := ort.RunOnce(context.Background(), model, options, tensor.Map{"one": tensor.Of([]float32{1}, 1)})
+		v, err := ort.RunOnce(ctx, model, options, tensor.Map{"one": tensor.Of([]float32{1}, 1)})
 		return v[valueOutput], err
 	}
 

@@ -69,7 +69,7 @@ func (w *Worker) Test(ctx context.Context, client *spec.Client, instruction mess
 	scores := message.Scores{Examples: client.Test.Len(), Untrained: len(state.Private)+len(state.Own) == 0}
 	local, state := w.Begin(ctx, client, instruction, state)
 	scores.Untrained = scores.Untrained && len(w.Experiment.Method.Params(local.Task)) > 0
-	plan, err := w.compiler.score(client.Backbone, local.Task)
+	plan, err := w.compiler.score(ctx, client.Backbone, local.Task)
 	if err != nil {
 		return fail(err)
 	}
@@ -256,10 +256,6 @@ func (w *Worker) ZeroShot(ctx context.Context, clients []*spec.Client) ([]record
 	}
 	sums := map[string]*sum{}
 	for _, client := range clients {
-		if err := ctx.Err(); err != nil {
-			return nil, err
-		}
-
 		total := sums[client.Backbone.Name()]
 		if total == nil {
 			total = &sum{class: map[int64]int{}}
@@ -270,7 +266,11 @@ func (w *Worker) ZeroShot(ctx context.Context, clients []*spec.Client) ([]record
 			continue
 		}
 
-		texts, err := w.compiler.handText(client.Backbone, method.HandTexts{})
+		texts, err := w.compiler.handText(ctx, client.Backbone, method.HandTexts{})
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+
 		if err != nil {
 			total.failed = err.Error()
 			continue

@@ -99,11 +99,11 @@ func TestSharesOfImageParts(t *testing.T) {
 			s := comp.scope(spec.TaskOf(b, 0, 1, 2))
 			var out []graph.Output
 			if kind == "test" {
-				out, err = comp.allLowered(b, valueOf(m.Logits(s)), nil, nil)
+				out, err = comp.allLowered(t.Context(), b, valueOf(m.Logits(s)), nil, nil)
 			} else if losses, failed := comp.losses(s); failed != nil {
 				err = failed
 			} else {
-				out, err = comp.withGradients(b, s, losses, 1, nil)
+				out, err = comp.withGradients(t.Context(), b, s, losses, 1, nil)
 			}
 			goldentest.NoError(t, err)
 			rest, parts := cutImages(out, least)

@@ -92,7 +92,7 @@ func (w *Worker) Fit(ctx context.Context, task method.ClientSpec, params, rows t
 	})
 
 	scope := method.NewScope(task, declared)
-	plan, err := w.compiler.gradients(ServerProgram, nil, scope, []lossNode{{node: loss(scope)}})
+	plan, err := w.compiler.gradients(ctx, ServerProgram, nil, scope, []lossNode{{node: loss(scope)}})
 	if err != nil {
 		return 0, err
 	}

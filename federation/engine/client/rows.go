@@ -16,7 +16,7 @@ import (
 // evalRows computes a node over all training rows of a client.
 func (w *Worker) evalRows(ctx context.Context, client *spec.Client, local *method.Local, state message.ClientState,
 	build func(*method.Scope) graph.Node) (*tensor.Tensor, error) {
-	p, err := w.compiler.eval(client.Backbone, local.Task, build)
+	p, err := w.compiler.eval(ctx, client.Backbone, local.Task, build)
 	if err != nil {
 		return nil, err
 	}
@@ -128,8 +128,8 @@ func (w *Worker) FixedNodes(ctx context.Context, client *spec.Client, local *met
 }
 
 // Logits returns the method's class scores with the text and image towers in the graph.
-func (w *Worker) Logits(client *spec.Client, scope *method.Scope) (graph.Node, error) {
-	out, err := w.compiler.allLowered(client.Backbone, valueOf(w.Experiment.Method.Logits(scope)), nil, nil)
+func (w *Worker) Logits(ctx context.Context, client *spec.Client, scope *method.Scope) (graph.Node, error) {
+	out, err := w.compiler.allLowered(ctx, client.Backbone, valueOf(w.Experiment.Method.Logits(scope)), nil, nil)
 	if err != nil {
 		return graph.Node{}, err
 	}
@@ -145,7 +145,7 @@ const scoredTogether = 16
 // and the last part is filled up with copies of the last row.
 func (w *Worker) ScoreRows(ctx context.Context, client *spec.Client, local *method.Local, state message.ClientState,
 	rows method.Data) (*tensor.Tensor, error) {
-	p, err := w.compiler.score(client.Backbone, local.Task)
+	p, err := w.compiler.score(ctx, client.Backbone, local.Task)
 	if err != nil {
 		return nil, err
 	}

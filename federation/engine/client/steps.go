@@ -230,12 +230,13 @@ type termMeter struct {
 }
 
 // meter returns a meter for a client's turn; nil if terms are not measured.
-func (w *Worker) meter(client *spec.Client, task method.ClientSpec, tr trace.Client) (*termMeter, error) {
+func (w *Worker) meter(ctx context.Context, client *spec.Client, task method.ClientSpec,
+	tr trace.Client) (*termMeter, error) {
 	if !w.Settings.Terms {
 		return nil, nil
 	}
 
-	p, err := w.compiler.terms(client.Backbone, task)
+	p, err := w.compiler.terms(ctx, client.Backbone, task)
 	if err != nil {
 		return nil, configtags.KeyErrorf("eval.terms", "%w", err)
 	}

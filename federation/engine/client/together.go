@@ -41,7 +41,7 @@ func (w *Worker) Groups(ctx context.Context, jobs []Job, workers int) ([][]int, 
 	byProgram, steps := map[int64][]int{}, make([]int, len(jobs))
 	for i, j := range jobs {
 		client := j.Client
-		plan, err := w.compiler.step(client.Backbone, w.Task(client, j.Instruction.Total))
+		plan, err := w.compiler.step(ctx, client.Backbone, w.Task(client, j.Instruction.Total))
 		if err != nil {
 			return nil, err
 		}
@@ -174,7 +174,7 @@ func (w *Worker) missingPrefixes(ctx context.Context, client *spec.Client, instr
 	}
 
 	local, state := w.Begin(ctx, client, instruction, state)
-	plan, err := w.compiler.score(client.Backbone, local.Task)
+	plan, err := w.compiler.score(ctx, client.Backbone, local.Task)
 	if err != nil || plan.prefix == nil || plan.notBatchable {
 		return nil, err
 	}

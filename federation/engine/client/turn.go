@@ -42,7 +42,7 @@ func (w *Worker) begin(ctx context.Context, client *spec.Client, instruction mes
 	state message.ClientState) (*turn, error) {
 	w.compiler.initial.begin(instruction.Round)
 	local, state := w.Begin(ctx, client, instruction, state)
-	plan, err := w.compiler.step(client.Backbone, local.Task)
+	plan, err := w.compiler.step(ctx, client.Backbone, local.Task)
 	if err != nil {
 		return nil, err
 	}
@@ -65,7 +65,7 @@ func (w *Worker) begin(ctx context.Context, client *spec.Client, instruction mes
 	}
 
 	turn.traceBegin(sent)
-	if turn.meter, err = w.meter(client, local.Task, turn.tr); err != nil || len(plan.learned) == 0 {
+	if turn.meter, err = w.meter(ctx, client, local.Task, turn.tr); err != nil || len(plan.learned) == 0 {
 		return turn, err
 	}
 

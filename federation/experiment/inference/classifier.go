@@ -55,7 +55,7 @@ func scoresOf(ctx context.Context, w *client.Worker, site *spec.Client, clients 
 		return g, err
 	}
 	g.scope = method.ScopeOf(w.Experiment.Method, g.local.Task)
-	g.scores, err = w.Logits(site, g.scope)
+	g.scores, err = w.Logits(ctx, site, g.scope)
 	return g, err
 }
 
