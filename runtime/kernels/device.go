@@ -104,6 +104,7 @@ type caster struct {
 	low     onnx.TensorProto_DataType
 	source  map[string]string // the value of low precision that a Cast converts to float32
 	readers map[string][]*onnx.NodeProto
+	kept    map[string]bool // values that keep their names: of results, and those that subgraphs read
 	chosen  map[*onnx.NodeProto]bool
 	from    map[string]*onnx.NodeProto
 }
@@ -111,7 +112,7 @@ type caster struct {
 func joinCasts(model *onnx.ModelProto, low onnx.TensorProto_DataType) *onnx.ModelProto {
 	graph := model.GetGraph()
 	caster := &caster{low: low, source: map[string]string{}, readers: map[string][]*onnx.NodeProto{},
-		chosen: map[*onnx.NodeProto]bool{}, from: map[string]*onnx.NodeProto{}}
+		kept: map[string]bool{}, chosen: map[*onnx.NodeProto]bool{}, from: map[string]*onnx.NodeProto{}}
 	caster.survey(graph)
 	for again := true; again; { // a node that cannot change leaves its neighbours a Cast
 		again = false
@@ -151,7 +152,12 @@ func joinCasts(model *onnx.ModelProto, low onnx.TensorProto_DataType) *onnx.Mode
 func (c *caster) survey(graph *onnx.GraphProto) {
 	isLow := map[string]bool{}
 	for _, node := range graph.Node {
-		for _, name := range append(onnx.OuterNames(node), node.Input...) {
+		outer := onnx.OuterNames(node)
+		for _, name := range outer {
+			c.kept[name] = true
+		}
+
+		for _, name := range append(outer, node.Input...) {
 			c.readers[name] = append(c.readers[name], node)
 		}
 
@@ -172,6 +178,7 @@ func (c *caster) survey(graph *onnx.GraphProto) {
 	}
 
 	for _, v := range graph.Output {
+		c.kept[v.Name] = true
 		c.readers[v.Name] = append(c.readers[v.Name], &onnx.NodeProto{}) // takes no low precision
 	}
 }
@@ -238,7 +245,7 @@ func (c *caster) lowered(node *onnx.NodeProto, rename map[string]string) *onnx.N
 			to = form.Output[1]
 		}
 		for _, by := range c.readers[name] {
-			if castTo(by, c.low) {
+			if castTo(by, c.low) && !c.kept[by.Output[0]] {
 				rename[by.Output[0]] = to
 			}
 		}
