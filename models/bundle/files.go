@@ -100,7 +100,7 @@ func (k known) valid(path string) bool {
 	if err != nil || filestamp.Of(st) != k.Stamp {
 		return false
 	}
-	real, err := realPath(path)
+	real, err := filestamp.RealPath(path)
 	return err == nil && real == k.Path
 }
 

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"promptfed/runtime/atomicfile"
+	"promptfed/runtime/filestamp"
 )
 
 // The record holds the hashes of files at the time they were read: one file in the user's cache for each folder of a
@@ -31,17 +32,9 @@ func recordOf(dir string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	real, err := realPath(dir)
+	real, err := filestamp.RealPath(dir)
 	sum := sha256.Sum256([]byte(real))
 	return filepath.Join(cache, "verified", hex.EncodeToString(sum[:16])), err
-}
-
-func realPath(path string) (string, error) {
-	real, err := filepath.EvalSymlinks(path)
-	if err != nil {
-		return "", err
-	}
-	return filepath.Abs(real)
 }
 
 // recorded returns the recorded hashes of a folder.
@@ -86,7 +79,7 @@ func (r Hashes) Save(dir string) {
 
 	all := maps.Clone(r)
 	for name, k := range all {
-		if k.Path, err = realPath(filepath.Join(dir, filepath.FromSlash(name))); err != nil {
+		if k.Path, err = filestamp.RealPath(filepath.Join(dir, filepath.FromSlash(name))); err != nil {
 			return
 		}
 		all[name] = k

@@ -1,3 +1,3 @@
-// Package filestamp identifies the content of a file by its metadata, to find out without reading whether the file has
-// changed. It imports nothing of this module.
+// Package filestamp identifies a file by its path without links, and its content by its metadata, to find out without
+// reading whether the file has changed. It imports nothing of this module.
 package filestamp

@@ -3,6 +3,7 @@ package filestamp
 import (
 	"fmt"
 	"io/fs"
+	"path/filepath"
 	"time"
 )
 
@@ -27,4 +28,13 @@ func Settled(st fs.FileInfo, now time.Time) bool {
 	}
 
 	return now.Sub(last) > step
+}
+
+// RealPath returns the absolute path of a file that exists, without symbolic links.
+func RealPath(path string) (string, error) {
+	real, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return "", err
+	}
+	return filepath.Abs(real)
 }

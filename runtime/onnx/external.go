@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 
+	"promptfed/runtime/filestamp"
+
 	"google.golang.org/protobuf/proto"
 )
 
@@ -131,12 +133,12 @@ func find(dir, location string) (place, error) {
 		return place{}, err
 	}
 
-	base, err := realPath(dir)
+	base, err := filestamp.RealPath(dir)
 	if err != nil {
 		return place{}, err
 	}
 
-	path, err := realPath(filepath.Join(dir, filepath.FromSlash(location)))
+	path, err := filestamp.RealPath(filepath.Join(dir, filepath.FromSlash(location)))
 	if err != nil {
 		return place{}, fmt.Errorf("its weights file %s is missing: %w", location, err)
 	}
@@ -153,14 +155,6 @@ func find(dir, location string) (place, error) {
 	}
 
 	return place{path, info.Size()}, nil
-}
-
-func realPath(path string) (string, error) {
-	path, err := filepath.EvalSymlinks(path)
-	if err != nil {
-		return "", err
-	}
-	return filepath.Abs(path)
 }
 
 // blobs returns the folder that a snapshot in Hugging Face's cache links to, and "" for other folders.
