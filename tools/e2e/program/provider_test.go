@@ -76,6 +76,10 @@ func TestAbsentProvider(t *testing.T) {
 		"use auto, true or false") {
 		t.Errorf("a wrong value: exit %d, %q", code, stderr)
 	}
+	if _, stderr, code := call("bench", "--svd", "--methods"); code != usage || !strings.Contains(stderr,
+		"--methods and --svd are different measurements") {
+		t.Errorf("two measurements: exit %d, %q", code, stderr)
+	}
 }
 
 // Every operator of the graphs of a bundle runs on the CPU, including our own. For an unavailable provider inspect

@@ -3,6 +3,7 @@ package inspect
 import (
 	"context"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -83,6 +84,12 @@ func benchCommand() *cobra.Command {
 }
 
 func (f benchFlags) run(cmd *cobra.Command) error {
+	kinds := []string{"against", "batch-clients", "experiment", "features", "methods", "start", "svd"}
+	kinds = slices.DeleteFunc(kinds, func(name string) bool { return !cmd.Flags().Changed(name) })
+	if len(kinds) > 1 {
+		return cli.Usagef("--%s are different measurements; choose one of them", strings.Join(kinds, " and --"))
+	}
+
 	conf, err := cli.RuntimeOnly(f.set)
 	if err != nil {
 		return err
