@@ -16,6 +16,7 @@ import (
 	"promptfed/federation/method"
 	"promptfed/models/bundle"
 	"promptfed/models/preprocess"
+	"promptfed/runtime/convert"
 	"promptfed/runtime/ort"
 	"promptfed/runtime/tensor"
 )
@@ -71,31 +72,32 @@ func (x Extractor) source(ctx context.Context, request Request, view int) (sourc
 		}
 	}
 
-	source.Images, err = x.contents(ctx, request.List)
+	list, err := x.hashed(ctx, request.List)
+	source.Images = convert.Slice(list, func(e data.Example) data.ContentHash { return e.ContentHash })
 	return source, err
 }
 
-// contents returns the hashes of a list of images: known since the set was opened, or computed once.
-func (x Extractor) contents(ctx context.Context, list []data.Example) ([]data.ContentHash, error) {
-	out := make([]data.ContentHash, len(list))
+// hashed returns a list of images with their hashes: known since the set was opened, or computed once.
+func (x Extractor) hashed(ctx context.Context, list []data.Example) ([]data.Example, error) {
 	var unknown []data.Example
 	var at []int
 	for i, e := range list {
-		if out[i] = e.ContentHash; e.ContentHash == (data.ContentHash{}) {
+		if e.ContentHash == (data.ContentHash{}) {
 			unknown, at = append(unknown, e), append(at, i)
 		}
 	}
 
 	if len(unknown) == 0 {
-		return out, ctx.Err()
+		return list, ctx.Err()
 	}
 
+	list = slices.Clone(list)
 	read, err := x.Cache.ContentHashes(ctx, unknown, x.Workers, nil)
 	for i, c := range read {
-		out[at[i]] = c
+		list[at[i]].ContentHash = c
 	}
 
-	return out, err
+	return list, err
 }
 
 // encoder computes the requested features of images.
@@ -335,6 +337,10 @@ func (x Extractor) Rows(ctx context.Context, request Request) (out []Rows, err e
 			out = nil
 		}
 	}()
+
+	if request.List, err = x.hashed(ctx, request.List); err != nil {
+		return nil, err
+	}
 
 	var work []batch
 	for _, view := range request.views() {

@@ -2,7 +2,9 @@ package features_test
 
 import (
 	"context"
+	"image"
 	"math"
+	"os"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -182,7 +184,8 @@ func TestViews(t *testing.T) {
 	}
 }
 
-// An image that is no image, or another one than when the set was opened, is an error and not in the cache.
+// An image that is no image, or another one than when the set was opened or its hash was computed, is an error and not
+// in the cache.
 func TestBrokenImage(t *testing.T) {
 	b := small(t)
 	p := filetest.Write(t, filepath.Join(t.TempDir(), "broken.png"), "no image")
@@ -196,6 +199,14 @@ func TestBrokenImage(t *testing.T) {
 	_, err := features.Extractor{Cache: data.Cache{Dir: t.TempDir()}}.Rows(context.Background(), features.Request{
 		Bundle: b, List: list, What: method.ImageInput})
 	goldentest.WantError(t, err, list[0].Path+": it changed after the run began")
+	reads := 0
+	next := func() image.Image { reads++; return image.NewGray(image.Rect(0, 0, reads, 1)) }
+	for _, e := range []data.Example{{ID: "drawn", Load: func() (image.Image, error) { return next(), nil }},
+		{ID: "kept", Bytes: func() ([]byte, error) { return os.ReadFile(filetest.PNG(t, p, next())) }}} {
+		_, err := features.Extractor{Cache: data.Cache{Dir: t.TempDir()}}.Rows(t.Context(), features.Request{
+			Bundle: b, List: []data.Example{e}, What: method.ImageInput})
+		goldentest.WantError(t, err, e.ID+": it changed after the run began")
+	}
 }
 
 // The features follow from the tokens after the last block: the class token with the last norm and the projection is
