@@ -172,6 +172,7 @@ func (d *Data) openEvaluationSets(ctx context.Context, whole *data.Set, progress
 		}
 
 		p.template, p.notes, p.other = set.Template, set.Notes, true
+		d.Set.Skipped = append(d.Set.Skipped, set.Skipped...)
 		d.evaluationSets = append(d.evaluationSets, p)
 	}
 

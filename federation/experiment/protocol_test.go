@@ -227,7 +227,7 @@ func TestLeaveOneDomainOut(t *testing.T) {
 }
 
 // TestBrokenImagesOfEvaluationSets: with corrupt: skip, unreadable images are left out of evaluation sets too, of the
-// run's own classes and of other sets.
+// run's own classes and of other sets, and counted.
 func TestBrokenImagesOfEvaluationSets(t *testing.T) {
 	root := datatest.Tree(t, "train/ant/1.png", "train/bee/1.png", "test/ant/1.png", "test/bee/1.png", "test/bee/2.png")
 	filetest.Write(t, filepath.Join(root, "test", "bee", "2.png"), "broken")
@@ -235,6 +235,9 @@ func TestBrokenImagesOfEvaluationSets(t *testing.T) {
 	c.Data.Set, c.Data.Root, c.Data.Classes, c.Data.Corrupt = "folder", root, "base", data.Skip
 	c.Partition.Clients, c.Eval.Sets = 1, []string{"folder"}
 	b := open(t, c)
+	if n := b.Task.Data.Info.LeftOut; n != 2 { // 2.png, of the run's set and of the other one
+		t.Errorf("%d images left out", n)
+	}
 	for i, want := range []int{1, 1, 2} { // ant alone, bee alone, then both classes
 		rows := b.Experiment.EvaluationSets[i].Test["tiny-vit-b16"]
 		if rows.Len() != want {
