@@ -203,10 +203,10 @@ func (l *listing) images() (*source.Listing, error) {
 		}
 	}
 
-	if len(l.entries) > 0 && l.entries[0].split == "" {
+	if !slices.ContainsFunc(l.entries, func(e entry) bool { return e.split == "val" || e.split == "test" }) {
 		out.HoldOut()
-		out.Notes = append(out.Notes, "the list has no splits: two of every ten images of each class are held out "+
-			"for testing")
+		out.Notes = append(out.Notes, "the list has no images for val or test: two of every ten images of each class "+
+			"are held out for testing")
 	} else {
 		out.ValAsTest()
 	}

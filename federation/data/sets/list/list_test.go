@@ -82,8 +82,8 @@ func TestListNumbers(t *testing.T) {
 	goldentest.WantError(t, err, "no test images") // two images are too few for one in five
 }
 
-// TestListHoldOut: without a column split, the last of the five images of a class in a domain is a test image, for any
-// order of the lines and any spelling of the paths.
+// TestListHoldOut: without a column split, and where it holds train alone, the last of the five images of a class in a
+// domain is a test image, for any order of the lines and any spelling of the paths.
 func TestListHoldOut(t *testing.T) {
 	var files, lines []string
 	for i := range 10 {
@@ -94,9 +94,17 @@ func TestListHoldOut(t *testing.T) {
 		}
 	}
 	root := datatest.Tree(t, files...)
-	for _, order := range []func(){func() {}, func() { slices.Reverse(lines) }, func() { lines[0] = "./" + lines[0] }} {
+	head := "path,label,domain"
+	for _, order := range []func(){func() {}, func() { slices.Reverse(lines) }, func() {
+		lines[0] = "./" + lines[0]
+	}, func() {
+		head += ",split"
+		for i := range lines {
+			lines[i] = strings.Replace(lines[i], "\n", ",train\n", 1)
+		}
+	}} {
 		order()
-		datatest.Write(t, root, map[string]string{"list.csv": "path,label,domain\n" + strings.Join(lines, "")})
+		datatest.Write(t, root, map[string]string{"list.csv": head + "\n" + strings.Join(lines, "")})
 		s := mustOpen(t, source.Config{Set: "list", Root: root})
 		if !slices.Equal(settest.IDs(s.Test), []string{"a/8.png=0.0", "a/9.png=1.0", "b/8.png=0.1", "b/9.png=1.1"}) ||
 			len(s.Train) != 16 {
