@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"unicode"
 	"unicode/utf8"
 
@@ -261,7 +262,7 @@ func (l *Listing) example(it Item) (data.Example, string, error) {
 	example := data.Example{Path: path}
 	st, err := os.Stat(path)
 	switch {
-	case errors.Is(err, fs.ErrNotExist):
+	case errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ELOOP): // a link that leads in a circle
 		return example, "is missing", nil
 	case err != nil:
 		return example, "", err

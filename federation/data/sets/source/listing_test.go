@@ -150,14 +150,15 @@ func TestSetOfAList(t *testing.T) {
 		t.Errorf("%+v, %v", s, err)
 	}
 	bad := []Item{a, b, c, {Path: "none", Label: 3, Split: "test"}, {Path: "sub", Label: 3, Split: "test"},
-		{Path: "empty.png", Label: 3, Split: "test"}}
+		{Path: "empty.png", Label: 3, Split: "test"}, {Path: "loop.png", Label: 3, Split: "test"}}
+	goldentest.NoError(t, os.Symlink("loop.png", filepath.Join(root, "i/loop.png")))
 	for _, c := range []struct {
 		l    *Listing
 		says string
 	}{{build(), "list lists no images"}, {build(a, a), "list lists a.png twice: expected every image once"},
 		{build(a, b, six), `list: labels 3 and 6 are both "x": expected one label per name`},
 		{build(a, c), `list: class "x" has no training images`}, {build(a, b), "list lists no test images"},
-		{build(bad...), "3 of the 6 images that list lists cannot be used; the first, " +
+		{build(bad...), "4 of the 7 images that list lists cannot be used; the first, " +
 			filepath.Join(root, "i/none") +
 			", is missing: complete the images"}} {
 		if _, err := c.l.Set(Config{Corrupt: data.Refuse}); err == nil || !strings.HasPrefix(err.Error(), c.says) {
@@ -165,8 +166,8 @@ func TestSetOfAList(t *testing.T) {
 		}
 	}
 	s, err = build(bad...).Set(Config{Corrupt: data.Skip})
-	if err != nil || len(s.Test) != 1 || len(s.Skipped) != 3 || s.Skipped[1].Reason != "is a folder" ||
-		s.Skipped[2].Reason != "is empty" {
+	if err != nil || len(s.Test) != 1 || len(s.Skipped) != 4 || s.Skipped[1].Reason != "is a folder" ||
+		s.Skipped[2].Reason != "is empty" || s.Skipped[3].Reason != "is missing" {
 		t.Errorf("%+v, %v", s, err)
 	}
 	for splits, want := range map[string]string{"train val": "train test 1", "train test val": "train test val 0",

@@ -124,13 +124,14 @@ func TestWalk(t *testing.T) {
 		"e/dog/2.png", "e/big cat/3.png")
 	filetest.Write(t, filepath.Join(root, "d/big_cat/0.png"), "")
 	goldentest.NoError(t, os.Symlink("gone", filepath.Join(root, "d/big_cat/link.png")))
+	goldentest.NoError(t, os.Symlink("loop.png", filepath.Join(root, "d/big_cat/loop.png")))
 	at := func(names ...string) []string {
 		return convert.Slice(names, func(n string) string { return filepath.Join(root, n) })
 	}
 	w := &Walk{Root: root}
 	goldentest.NoError(t, w.Classes("train", "", at("d/big_cat")))
 	if _, err := w.Set(""); err == nil || !strings.Contains(err.Error(), "0.png is empty; ") ||
-		!strings.HasSuffix(err.Error(), "sub is a folder inside a class folder: remove or repair these 4 files, or "+
+		!strings.HasSuffix(err.Error(), "sub is a folder inside a class folder: remove or repair these 5 files, or "+
 			"set data.corrupt: skip") {
 		t.Error(err)
 	}
@@ -144,7 +145,8 @@ func TestWalk(t *testing.T) {
 	for _, s := range w.Skipped {
 		reasons = append(reasons, under(root, s.Name)+" "+s.Reason)
 	}
-	if want := []string{"d/big_cat/0.png is empty", "d/big_cat/link.png is a link to a file that does not exist",
+	if want := []string{"d/big_cat/0.png is empty", "d/big_cat/link.png is a link that leads to no file",
+		"d/big_cat/loop.png is a link that leads to no file",
 		"d/big_cat/note.txt is not an image file (.png, .jpg, .jpeg, .webp, .bmp, .gif, .tif, .tiff)",
 		"d/big_cat/sub is a folder inside a class folder"}; !slices.Equal(reasons, want) {
 		t.Errorf("%q", reasons)

@@ -80,7 +80,7 @@ func Entries(dir string) ([]fs.FileInfo, error) {
 			continue
 		}
 		info, err := os.Stat(filepath.Join(dir, e.Name()))
-		if errors.Is(err, fs.ErrNotExist) && isImage(e.Name()) {
+		if err != nil && e.Type() == fs.ModeSymlink && isImage(e.Name()) {
 			info, err = e.Info() // of a link, which Images refuses or skips
 		}
 		if err != nil {
@@ -151,7 +151,7 @@ func (w *Walk) Images(dir string) ([]data.Example, error) {
 		case entry.IsDir():
 			reason = "is a folder inside a class folder"
 		case entry.Mode()&fs.ModeSymlink != 0:
-			reason = "is a link to a file that does not exist"
+			reason = "is a link that leads to no file"
 		case !isImage(entry.Name()):
 			reason = "is not an image file (" + strings.Join(Extensions, ", ") + ")"
 		case entry.Size() == 0:
