@@ -24,6 +24,10 @@ func openSynthetic(cfg Config) (*data.Set, error) {
 		generator.Size = d.Size
 	}
 
+	if generator.Size < 4 {
+		return nil, configtags.KeyErrorf("data.generator.size", "%d; it must be at least 4", generator.Size)
+	}
+
 	if generator.Train == 0 && generator.Val == 0 && generator.Test == 0 {
 		generator.Train, generator.Test = d.Train, d.Test
 	}

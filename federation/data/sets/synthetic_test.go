@@ -56,6 +56,9 @@ func TestDrawnSet(t *testing.T) {
 	}{{Generator{Classes: []string{"blob"}}, []string{`"blob"`, "star"}},
 		{Generator{Domains: []string{"x"}}, []string{`"x"`, "photo"}},
 		{Generator{Train: 3}, []string{"test 0"}},
+		{Generator{Size: 3}, []string{"data.generator.size: 3; it must be at least 4"}},
+		{Generator{Size: 2049}, []string{"data.generator.size: 2049; it must lie between 0 and 2048"}},
+		{Generator{Difficulty: 1.5}, []string{"data.generator.difficulty: 1.5; it must lie between 0 and 1"}},
 		{Generator{Classes: []string{"star", "star"}}, []string{"occurs twice"}}} {
 		_, err := Open(Config{Set: "synthetic", Generator: c.d})
 		goldentest.WantError(t, err, c.words...)

@@ -38,8 +38,8 @@ type Generator struct {
 	Train      int      `config:"train" in:"0..10000" help:"images per class and domain"`
 	Val        int      `config:"val" in:"0..10000" help:"images per class and domain"`
 	Test       int      `config:"test" in:"0..10000" help:"images per class and domain"`
-	Size       int      `config:"size" in:"0..4096" help:"side of an image in pixels"`
-	Difficulty float64  `config:"difficulty" help:"difficulty, from 0 (clean) to 1 (hard)"`
+	Size       int      `config:"size" in:"0..2048" help:"side of an image in pixels"`
+	Difficulty float64  `config:"difficulty" in:"0..1" help:"difficulty, from 0 (clean) to 1 (hard)"`
 }
 
 // Defaults returns the default configuration, which files and flags override. It names no set, since users always
