@@ -7,12 +7,12 @@ import (
 	"fmt"
 	"image"
 	_ "image/gif" // formats register themselves
-	_ "image/jpeg"
+	"image/jpeg"
 	_ "image/png"
 	"io"
 
-	_ "golang.org/x/image/bmp"
-	_ "golang.org/x/image/tiff"
+	"golang.org/x/image/bmp"
+	"golang.org/x/image/tiff"
 	_ "golang.org/x/image/webp"
 )
 
@@ -53,7 +53,7 @@ func DecodeIf(r io.Reader, allow func(pixels int) error) (img image.Image, err e
 	}
 
 	if err != nil {
-		return nil, fmt.Errorf("image: damaged %s header: %w", format, err)
+		return nil, refusal(format+" header", err)
 	}
 
 	if format == "tiff" && faxInverted(data) {
@@ -71,7 +71,7 @@ func DecodeIf(r io.Reader, allow func(pixels int) error) (img image.Image, err e
 
 	decoded, _, err := image.Decode(bytes.NewReader(data))
 	if err != nil {
-		return nil, fmt.Errorf("image: damaged %s: %w", format, err)
+		return nil, refusal(format, err)
 	}
 
 	size := decoded.Bounds()
@@ -84,6 +84,15 @@ func DecodeIf(r io.Reader, allow func(pixels int) error) (img image.Image, err e
 	}
 
 	return rasterOf(decoded), nil
+}
+
+// refusal returns the error of a file that a decoder refuses, which may be whole, but in a form that the decoder lacks.
+func refusal(what string, err error) error {
+	if errors.Is(err, bmp.ErrUnsupported) || errors.As(err, new(jpeg.UnsupportedError)) ||
+		errors.As(err, new(tiff.UnsupportedError)) {
+		return fmt.Errorf("image: %w: convert it to PNG", err)
+	}
+	return fmt.Errorf("image: damaged %s: %w", what, err)
 }
 
 // faxInverted reports whether a TIFF file has a compression of fax machines (CCITT groups 3 and 4) and a photometric

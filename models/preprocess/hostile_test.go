@@ -9,6 +9,7 @@ import (
 	"image/color"
 	"math"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -34,7 +35,7 @@ const fax = "II*\x00\x0e\x00\x00\x008\x14\x00@\x04\x00\x09\x00\x00\x01\x03\x00\x
 	"\x01\x00\x00\x00\x00\x00\x00\x00"
 
 func TestDecodeErrors(t *testing.T) {
-	noise := filetest.Read(t, "testdata/noise.png")
+	noise, flat := filetest.Read(t, "testdata/noise.png"), filetest.Read(t, "testdata/flat.bmp")
 	for _, c := range []struct {
 		name string
 		data []byte
@@ -47,6 +48,14 @@ func TestDecodeErrors(t *testing.T) {
 		{"bomb", pngHeader(1<<20, 1<<20), "the limit is 67108864"},
 		{"long file", make([]byte, maxBytes+1), "more than 64 MiB"},
 		{"fax", []byte(fax), "CCITT compression in which 1 is not black: convert it"},
+		// Values that the formats define and the decoders lack: an arithmetic JPEG (SOF9), a TIFF compressed as JPEG
+		// (7), and a run-length BMP (1).
+		{"arithmetic", bytes.Replace(filetest.Read(t, "testdata/colour.jpg"), []byte("\xff\xc0"), []byte("\xff\xc9"),
+			1), "image: unsupported JPEG feature"},
+		{"JPEG in TIFF", []byte(strings.Replace(fax, "\x03\x01\x03\x00\x01\x00\x00\x00\x04",
+			"\x03\x01\x03\x00\x01\x00\x00\x00\x07", 1)), "image: tiff: unsupported feature: compression value 7: "},
+		{"runs", slices.Concat(flat[:30], []byte{1}, flat[31:]), "image: bmp: unsupported BMP image: convert it to " +
+			"PNG"},
 	} {
 		_, err := Decode(bytes.NewReader(c.data))
 		goldentest.WantErrorOf(t, c.name, err, c.want)
