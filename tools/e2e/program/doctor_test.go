@@ -9,10 +9,11 @@ import (
 	"strings"
 	"testing"
 
+	"promptfed/runtime/filetest"
 	"promptfed/runtime/goldentest"
 )
 
-// doctor names the library that it loads, a bundle in a folder, a data set, and an empty cache.
+// doctor names the library that it loads, a bundle in a folder, data sets, whole and damaged, and an empty cache.
 func TestDoctor(t *testing.T) {
 	home, sets := t.TempDir(), t.TempDir()
 	for i, name := range []string{"train/cat/0.png", "train/dog/1.png", "test/cat/2.png"} {
@@ -47,6 +48,10 @@ func TestDoctor(t *testing.T) {
 	}
 	goldentest.Contains(t, string(lone), "missing for results ", "a folder with image sets",
 		"promptfed pull clip-vit-base-patch16")
+	filetest.Write(t, filepath.Join(sets, "cifar-10-batches-bin", "data_batch_1.bin"), "\x00")
+	out, err = doctor()
+	goldentest.NoError(t, err)
+	goldentest.Contains(t, out, "missing for image set cifar10 ", "the file is truncated, fetch it again")
 	goldentest.NoError(t, os.RemoveAll(sets))
 	out, err = doctor("ONNXRUNTIME_LIB=/nowhere.so")
 	if err == nil || !strings.Contains(out, sets+": no such file or directory: name another folder with --data") ||

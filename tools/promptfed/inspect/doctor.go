@@ -16,6 +16,7 @@ import (
 
 	"promptfed/federation/data"
 	"promptfed/federation/data/sets"
+	"promptfed/federation/data/sets/source"
 	"promptfed/federation/experiment"
 	"promptfed/models/bundle"
 	"promptfed/runtime/convert"
@@ -263,7 +264,8 @@ func cacheOf(folder string) (cache featureCache) {
 	return cache
 }
 
-// sets lists the image sets in a folder; empty for none. Those that are not there are in without.
+// sets lists the image sets in a folder; empty for none. Those that are not there are in without, and published ones
+// that cannot be opened in Missing. Kinds that read any images fail in a folder of another kind.
 func (m *machine) sets(root string) {
 	if m.DataRoot = root; root == "" {
 		return
@@ -280,6 +282,8 @@ func (m *machine) sets(root string) {
 			m.Sets = append(m.Sets, foundSet{k.Name, len(s.Classes), len(s.Train), len(s.Test), s.Domains})
 		case errors.As(err, &sets.Missing{}):
 			m.without = append(m.without, k.Name)
+		case source.IsFolder(root) && !slices.Contains([]string{"folder", "list", "parquet"}, k.Name):
+			m.Missing = append(m.Missing, missing{"image set " + k.Name, err.Error(), whichFiles})
 		}
 	}
 }
@@ -290,6 +294,9 @@ type missing struct {
 	What string `json:"what"`
 	Do   string `json:"do"`
 }
+
+// whichFiles says where a set is described.
+const whichFiles = "promptfed list datasets NAME says which files, and from where"
 
 // needs lists what is missing, one entry for each purpose.
 func (m *machine) needs() {
@@ -303,15 +310,14 @@ func (m *machine) needs() {
 		add("results", "weights of a real CLIP", "promptfed pull clip-vit-base-patch16 fetches 0.6 GB (docs/models.md)")
 	}
 
-	const where = "promptfed list datasets NAME says which files, and from where"
 	_, err := os.Stat(m.DataRoot)
 	switch {
 	case m.DataRoot == "":
-		add("real images", "a folder with image sets", "name it with --data, or in "+dataRoot+"; "+where)
+		add("real images", "a folder with image sets", "name it with --data, or in "+dataRoot+"; "+whichFiles)
 	case err != nil:
 		add("real images", err.Error(), "name another folder with --data, or in "+dataRoot)
 	case len(m.without) > 0:
-		add("real images", "in "+m.DataRoot+" "+strings.Join(m.without, ", "), where)
+		add("real images", "in "+m.DataRoot+" "+strings.Join(m.without, ", "), whichFiles)
 	}
 
 	if l := m.Library; l != nil && l.Fallback != "" {
