@@ -34,6 +34,11 @@ func (c Config) checkEval() error {
 			"eval.new_steps", "%d; each number must lie between 0 and %d and occur once", k, maxNewSteps))
 	}
 
+	for i, name := range eval.Sets {
+		errs = append(errs, configtags.Need(!slices.Contains(eval.Sets[:i], name), "eval.sets", "%s occurs twice; "+
+			"list every set once", name))
+	}
+
 	return errors.Join(append(errs, configtags.Need(fresh <= 0 || len(eval.NewSteps) > 0, "eval.new_steps",
 		"empty; give numbers of steps, such as [0, 10]"))...)
 }

@@ -137,6 +137,8 @@ func TestOtherSets(t *testing.T) {
 	}
 	c.Eval.Sets = []string{"atlantis"}
 	refuses(t, c, "eval.sets", "atlantis")
+	c.Eval.Sets = []string{"synthetic", "synthetic"}
+	refuses(t, c, "eval.sets: synthetic occurs twice; list every set once")
 }
 
 // TestTestOnlySet: clients are tested on a set without training images, with the class names of its own folders. They
