@@ -2,7 +2,7 @@
 
     python3 tools/golden/preprocess.py [folder with PACS images]
 
-Needs Pillow and numpy. Files: NAME.png and so on, the images; golden.json, for
+Needs Pillow before 12.2 and numpy. Files: NAME.png and so on, the images; golden.json, for
 every image the sha256 of convert("RGB"), and per case the sha256 of the resized
 and cropped bytes [S,S,3] and of the normalised float32 [3,S,S]; boxes.json, boxes of
 RandomResizedCrop for given uniform numbers; and, if the folder is given,
