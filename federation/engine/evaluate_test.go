@@ -20,6 +20,7 @@ import (
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/experiment/inference"
 	"promptfed/federation/methodtest"
+	"promptfed/runtime/filetest"
 	"promptfed/runtime/goldentest"
 )
 
@@ -130,6 +131,10 @@ func TestBestRoundResumed(t *testing.T) {
 	if err != nil || len(left) != 1 {
 		t.Errorf("what is kept: %v %v", left, err)
 	}
+	kept := filetest.Read(t, left[0])
+	kept[len(kept)-1] ^= 1 // of a number, with which the file is as readable as before
+	filetest.Write(t, left[0], kept)
+	refused(t, withValidation(t), engine.Settings{Dir: dir, Resume: true}, "cannot resume", left[0], "damaged")
 	goldentest.NoError(t, os.Remove(left[0]))
 	refused(t, withValidation(t), engine.Settings{Dir: dir, Resume: true}, "cannot resume", "were not kept",
 		"eval.select")

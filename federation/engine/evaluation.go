@@ -152,8 +152,14 @@ func (s *server) keepBest(rec record.Record) error {
 	if !s.experiment.Evaluate.BestVal || record.BestVal(records, s.view) != len(records)-1 {
 		return nil
 	}
-	best, err := s.writePrompts(bestPath(s.settings.Dir, rec.Round))
+
+	path := bestPath(s.settings.Dir, rec.Round)
+	best, err := s.writePrompts(path)
 	s.journal.Best = best
+	if err == nil && s.settings.Dir != "" {
+		s.best, err = state.FileSum(path)
+	}
+
 	return err
 }
 
@@ -190,7 +196,8 @@ func (s *server) sweepBest() {
 	}
 }
 
-// checkBest refuses to resume a run whose best round was not kept.
+// checkBest refuses to resume a run whose best round was not kept, or whose file has other bytes than the checkpoint
+// says.
 func (s *server) checkBest() error {
 	records := s.journal.Records
 	best := record.BestVal(records, s.view)
@@ -203,10 +210,16 @@ func (s *server) checkBest() error {
 			"last, or start again in another folder")
 	}
 
-	_, err := os.Stat(bestPath(s.settings.Dir, records[best].Round))
+	path := bestPath(s.settings.Dir, records[best].Round)
+	sum, err := state.FileSum(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("cannot resume: the parameters of round %d, the best so far, were not kept, since "+
 			"eval.select was not best-val; set it to last, or start again in another folder", records[best].Round+1)
+	}
+
+	if err == nil && sum != s.best {
+		return fmt.Errorf("cannot resume: %s is damaged: it does not match its checksum; restore a copy or start "+
+			"again in another folder", path)
 	}
 
 	return err

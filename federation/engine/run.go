@@ -202,6 +202,7 @@ func (s *server) resume() (*record.Journal, error) {
 		s.known, s.global.Infos = pos.Infos, pos.Infos
 	}
 
+	s.best = pos.Best
 	return record.OpenJournal(rounds, pos.Round, pos.Record)
 }
 
@@ -220,7 +221,8 @@ func (s *server) commit(rec record.Record) (err error) {
 		return nil
 	}
 
-	pos := state.Checkpoint{Round: s.global.Round, Fingerprint: s.fingerprint, Record: rec}
+	pos := state.Checkpoint{Round: s.global.Round, Fingerprint: s.fingerprint, Record: rec,
+		Best: s.best}
 	if s.global.Rounds.Used() {
 		pos.Planned = s.plan.Rounds
 	}

@@ -33,6 +33,7 @@ type server struct {
 	view       method.View         // of the headline
 	journal    *record.Journal     // of the rounds before
 	confusion  *record.Confusion   // of the last round that may be the result; nil for none
+	best       string              // state.FileSum of the file with the prompts of the best round
 	failures   int                 // calls in a row in which the method failed over all of several replies
 	known      []method.ClientInfo // the clients that the method knows of
 	unfit      []int               // clients that are unknown to it in this round, since Join fails over them

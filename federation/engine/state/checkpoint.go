@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"maps"
 	"math"
@@ -32,7 +33,7 @@ func HasCheckpoint(runFolder string) bool {
 }
 
 // version is that of the checkpoint.
-const version = 2
+const version = 3
 
 // Checkpoint is the part of a checkpoint beside the server's tensors.
 type Checkpoint struct {
@@ -40,7 +41,8 @@ type Checkpoint struct {
 	Round       int    `json:"round"`   // rounds done
 	Fingerprint string `json:"fingerprint"`
 	// Planned is the number of rounds that the method depends on; 0 if it does not depend on it.
-	Planned int `json:"planned,omitempty"`
+	Planned int    `json:"planned,omitempty"`
+	Best    string `json:"best,omitempty"` // FileSum of the file with the best round's prompts; empty if none is kept
 	// of the last round, in case its line was not written any more
 	Record record.Record       `json:"record"`
 	Infos  []method.ClientInfo `json:"peers,omitempty"` // clients that the method knows, where they join
@@ -163,6 +165,19 @@ func ReadChecksummed(path string) (tensor.Map, map[string]string, error) {
 	}
 
 	return m, meta, nil
+}
+
+// FileSum returns the SHA-256 of a file's content, in hex.
+func FileSum(path string) (string, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer file.Close()
+
+	hash := sha256.New()
+	_, err = io.Copy(hash, file)
+	return hex.EncodeToString(hash.Sum(nil)), err
 }
 
 func checksum(m tensor.Map, meta map[string]string) string {

@@ -47,10 +47,10 @@ func TestCheckpointHoldsAll(t *testing.T) {
 func TestRestore(t *testing.T) {
 	one := tensor.New(1)
 	for _, c := range []struct{ meta, name, says string }{
-		{`{"version":2,"round":1}`, "each/2/x", "<nil>"},
-		{`{"version":2,"round":0}`, "each/2/x", "it counts 0 rounds; it must count 1 or more"},
-		{`{"version":2,"round":1}`, "each/a/x", "its tensor each/a/x belongs to no client of the run"},
-		{`{"round":1}`, "each/2/x", "it has version 0, this program reads version 2; finish the run with the release " +
+		{`{"version":3,"round":1}`, "each/2/x", "<nil>"},
+		{`{"version":3,"round":0}`, "each/2/x", "it counts 0 rounds; it must count 1 or more"},
+		{`{"version":3,"round":1}`, "each/a/x", "its tensor each/a/x belongs to no client of the run"},
+		{`{"round":1}`, "each/2/x", "it has version 0, this program reads version 3; finish the run with the release " +
 			"that began it, or choose another --out"},
 		{``, "shared/x", "it has no position, so promptfed run did not write it"}} {
 		var g method.Global
@@ -85,8 +85,8 @@ func FuzzCheckpoint(f *testing.F) {
 	_, meta, err := ReadChecksummed(filepath.Join(dir, CheckpointFile))
 	goldentest.NoError(f, err)
 	f.Add(meta["position"], "each/2/x")
-	f.Add(`{"version":2,"round":-1}`, "shared/ctx")
-	f.Add(`{"version":2,"round":1e9,"cohort":{"a":1}}`, "each//")
+	f.Add(`{"version":3,"round":-1}`, "shared/ctx")
+	f.Add(`{"version":3,"round":1e9,"cohort":{"a":1}}`, "each//")
 	f.Fuzz(func(t *testing.T, meta, name string) {
 		var g method.Global
 		p, err := restore(&g, tensor.Map{name: tensor.New(1)}, meta)
