@@ -206,7 +206,7 @@ func (s *Store) Locations() map[int]Location {
 func (s *Store) Load(places map[int]Location) error {
 	for _, id := range slices.Sorted(maps.Keys(places)) {
 		if _, err := s.read(places[id]); err != nil {
-			return fmt.Errorf("cannot resume: %w", err)
+			return err
 		}
 	}
 

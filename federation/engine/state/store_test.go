@@ -103,8 +103,7 @@ func TestStoreResumes(t *testing.T) {
 	filetest.Write(t, filepath.Join(dir, "clients-000008.states", "x"), "")
 	const damaged = "clients-000003.states is damaged: a client's state does not match its checksum; restore a copy"
 	for says, change := range map[string]func(p *Location){
-		"cannot resume: " + filepath.Join(dir, "clients-000003.states") +
-			" is damaged": func(p *Location) { p.Sum = places[0].Sum },
+		filepath.Join(dir, "clients-000003.states") + " is damaged": func(p *Location) { p.Sum = places[0].Sum },
 		damaged:                             func(p *Location) { p.At = -1 },
 		"is damaged: a client's state does": func(p *Location) { p.Size = -1 },
 		"is damaged: a client's":            func(p *Location) { p.At++ },
@@ -115,7 +114,7 @@ func TestStoreResumes(t *testing.T) {
 		p := places[1]
 		change(&p)
 		if err := NewStore(dir).Load(map[int]Location{1: p}); err == nil || !strings.Contains(err.Error(), says) ||
-			!strings.HasPrefix(err.Error(), "cannot resume: ") {
+			strings.Contains(err.Error(), "cannot resume") { // which engine.Run says once
 			t.Errorf("%+v: %v, want %q", p, err, says)
 		}
 	}
