@@ -169,7 +169,8 @@ func (t *tracker) log(ctx context.Context, run string, list []numbers.Number, st
 	return t.store.Log(ctx, run, out)
 }
 
-// send sends pending rounds. It records accepted rounds, so that no round is sent twice.
+// send sends pending rounds. It records accepted rounds. A round whose record is lost, since the program is killed or
+// the store's answer does not arrive, is sent again.
 func (t *tracker) send(ctx context.Context) error {
 	state := t.state
 	if !t.begun {
