@@ -130,6 +130,7 @@ func TestDomainErrors(t *testing.T) {
 	}{
 		"missing": {"office31", []string{"a.txt"}, []string{"no Office-31", "amazon, dslr, webcam", "office31",
 			"data.root"}},
+		"another set": {"vlcs", []string{"caltech-101/dog/1.png"}, []string{"no VLCS: looked for folders caltech"}},
 		"a domain": {"office31", []string{"amazon/mug/1.png", "dslr/mug/1.png"}, []string{"webcam does not exist",
 			"Office-31"}},
 		"classes": {"officecaltech10", domainTree("", []string{"amazon", "caltech", "dslr", "webcam"},

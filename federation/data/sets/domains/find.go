@@ -94,7 +94,9 @@ func (d *domainSet) find(cfg source.Config) (*domainPlace, error) {
 		}
 	}
 
-	if best != nil {
+	// a folder of one domain among other folders of data.root is another set, such as Caltech101 beside VLCS
+	foreign := best != nil && best.images == root && !d.partial && 2*most < len(d.domains)
+	if best != nil && !foreign {
 		if i := slices.Index(best.dirs, ""); i >= 0 && !d.partial {
 			return nil, fmt.Errorf("%s does not exist: %s has the domains %s", filepath.Join(best.images,
 				d.domains[i].name), d.title, d.names())
