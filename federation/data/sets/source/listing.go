@@ -80,7 +80,7 @@ func (l *Listing) AddNamed(where, name string, it Item) error {
 // Name sets the name of a class, with underscores replaced by spaces. A second, different name of a class is an error.
 func (l *Listing) Name(where string, label int, name string) error {
 	name = strings.ReplaceAll(name, "_", " ")
-	if strings.TrimSpace(name) == "" || !utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl) {
+	if !isName(name) {
 		return fmt.Errorf("%s: %q is not a class name: expected text", where, name)
 	}
 
@@ -94,6 +94,11 @@ func (l *Listing) Name(where string, label int, name string) error {
 
 	l.Names[label] = name
 	return nil
+}
+
+// isName reports whether a class may have a name.
+func isName(name string) bool {
+	return strings.TrimSpace(name) != "" && utf8.ValidString(name) && !strings.ContainsFunc(name, unicode.IsControl)
 }
 
 // draw splits the images whose split is from, class by class: train and val get these shares of a class, rounded half

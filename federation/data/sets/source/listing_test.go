@@ -216,11 +216,14 @@ func TestConfig(t *testing.T) {
 		`data.class_names: the set has no class "bird": its classes are Cat, dog`: func(c *Config) {
 			c.ClassNames = map[string]string{"bird": "z"}
 		},
-		`data.class_names: class "dog" becomes "Cat", which is empty or used twice`: func(c *Config) {
+		`data.class_names: class "dog" becomes "Cat", which is no text of one line or used twice`: func(c *Config) {
 			c.ClassNames = map[string]string{"DOG": "Cat"}
 		},
-		`data.class_names: class "Cat" becomes " ", which is empty`: func(c *Config) {
+		`data.class_names: class "Cat" becomes " ", which is no text`: func(c *Config) {
 			c.ClassNames = map[string]string{"cat": " "}
+		},
+		`data.class_names: class "Cat" becomes "a\nb", which is no text`: func(c *Config) {
+			c.ClassNames = map[string]string{"cat": "a\nb"}
 		},
 		"failed": func(c *Config) { c.Set, c.Root = "synthetic", "" },
 	} {

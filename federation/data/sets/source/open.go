@@ -154,9 +154,9 @@ func rename(set *data.Set, names map[string]string) error {
 			set.Classes[i] = n
 			delete(to, key)
 		}
-		if strings.TrimSpace(set.Classes[i]) == "" || seen[set.Classes[i]] {
-			return configtags.KeyErrorf("data.class_names", "class %q becomes %q, which is empty or used twice: give "+
-				"every class its own name", c, set.Classes[i])
+		if !isName(set.Classes[i]) || seen[set.Classes[i]] {
+			return configtags.KeyErrorf("data.class_names", "class %q becomes %q, which is no text of one line or "+
+				"used twice: give every class its own name", c, set.Classes[i])
 		}
 		seen[set.Classes[i]] = true
 	}
