@@ -121,8 +121,9 @@ func (i Identity) verifierOf(chain []byte, name string, grace time.Duration) (ve
 		at = end
 	}
 
-	if _, err := list[0].Verify(x509.VerifyOptions{Roots: i.roots, Intermediates: between, CurrentTime: at,
-		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}}); err != nil {
+	paths, err := list[0].Verify(x509.VerifyOptions{Roots: i.roots, Intermediates: between, CurrentTime: at,
+		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}})
+	if err != nil {
 		return verifier, nil, fmt.Errorf("the certificate of %s: %w", name, err)
 	}
 
@@ -131,7 +132,8 @@ func (i Identity) verifierOf(chain []byte, name string, grace time.Duration) (ve
 	}
 
 	if err == nil {
-		verifier.chain, verifier.revoked, verifier.grace = list, i.Revoked, grace
+		// other certificates in the proof are of anybody, who chooses when they end
+		verifier.chain, verifier.revoked, verifier.grace = paths[0], i.Revoked, grace
 		err = verifier.Valid()
 	}
 

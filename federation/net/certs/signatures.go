@@ -12,18 +12,25 @@ import (
 // Signatures sign and verify messages between clients that pass through the server, as in secure aggregation.
 type Signatures struct {
 	who   Identity
+	grace time.Duration // how long after the end of a certificate its messages count
 	mu    sync.Mutex
 	known map[string]Verifier // by client and proof
 }
 
-// Signatures returns signatures with the identity's key. Without a certificate the key is made in a folder; without a
-// folder they only verify.
-func (i Identity) Signatures(dir string) (*Signatures, error) {
-	var err error
+// maxGrace is the grace of clients. The server has none: it verifies first, and a message that it accepts just before
+// the end of a certificate must count for the other clients, or all would refuse the round.
+const maxGrace = time.Hour
+
+// Signatures returns a client's signatures with the identity's key. Without a certificate the key is made in a folder;
+// without a folder they are the server's, which only verify.
+func (i Identity) Signatures(dir string) (_ *Signatures, err error) {
+	grace := time.Duration(0)
 	if dir != "" {
+		grace = maxGrace
 		i, err = i.WithKey(dir)
 	}
-	return &Signatures{who: i, known: map[string]Verifier{}}, err
+
+	return &Signatures{who: i, grace: grace, known: map[string]Verifier{}}, err
 }
 
 // Proof returns the certificate with its chain, or the public key without one.
@@ -76,15 +83,11 @@ func (s *Signatures) Verify(client int, proof, message, signature []byte) error 
 	return nil
 }
 
-// grace is how long after the end of a certificate its messages count among clients. The server accepts none after the
-// end, but the other clients verify later, and all would refuse the round.
-const grace = time.Hour
-
 func (s *Signatures) keyOf(client int, shown []byte) (v Verifier, err error) {
 	if !s.who.Certified() {
 		return keyOf(shown)
 	}
-	v, _, err = s.who.verifierOf(shown, UserOf(client), grace)
+	v, _, err = s.who.verifierOf(shown, UserOf(client), s.grace)
 	return v, err
 }
 

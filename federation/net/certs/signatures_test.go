@@ -28,8 +28,8 @@ func signing(t testing.TB, who certs.Identity, message string) (s *certs.Signatu
 	return s, proof, signature
 }
 
-// A client knows another by a certificate of the same authority with its name, also by one that ended a moment ago, or
-// by its key where there are none; what that did not sign is refused.
+// A client knows another by a certificate of the same authority with its name, or by its key where there are none; what
+// that did not sign is refused. What the server accepts at the end of a certificate, clients accept a moment later.
 func TestSignatures(t *testing.T) {
 	ca, other := nettest.NewAuthority(t), nettest.NewAuthority(t)
 	one, _, _ := signing(t, ca.Identity("client-1"), "")
@@ -54,9 +54,17 @@ func TestSignatures(t *testing.T) {
 	}
 	issuer := newIssuer(t)
 	reader, _, _ := signing(t, issuer.named(t, "client-1"), "")
-	for ago, want := range map[time.Duration]string{time.Minute: "", 2 * time.Hour: "expired"} {
+	server, err := issuer.named(t, "server").Signatures("")
+	goldentest.NoError(t, err)
+	ended := issuer.identity(t, "other", 8, time.Now().Add(-2*time.Hour))
+	for ago, want := range map[time.Duration][2]string{-time.Minute: {}, time.Minute: {"expired", ""},
+		2 * time.Hour: {"expired", "expired"}} {
 		_, proof, signature := signing(t, issuer.identity(t, "client-2", 7, time.Now().Add(-ago)), "keys")
-		says(t, ago.String(), reader.Verify(2, proof, []byte("keys"), signature), want)
+		_, beside, _ := signing(t, ended, "") // a certificate that proves nothing, and whose end is anybody's choice
+		for _, p := range [][]byte{proof, slices.Concat(proof, beside)} {
+			says(t, ago.String(), server.Verify(2, p, []byte("keys"), signature), want[0])
+			says(t, ago.String(), reader.Verify(2, p, []byte("keys"), signature), want[1])
+		}
 	}
 	free, _, _ := signing(t, certs.Identity{}, "")
 	if free.Certified() || free.Verify(7, bare, []byte("keys"), byBare) != nil {
