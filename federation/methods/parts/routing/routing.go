@@ -76,9 +76,10 @@ func (r Routing) iterate(tokens, c, multiplier graph.Node) (next, multipliers, s
 	rooms := r.rooms(n)
 	apart := tokens.Square().SumKeep(-1).Add(c.Square().Sum(-1).Unsqueeze(1)).Sub(tokens.MatMul(c.T()).MulScalar(2)).
 		ReLU().Sqrt()
-	names, cost := least(apart.Add(multiplier)) // [B,N,E], [B,N,1]
+	names, cost := least(apart.Add(multiplier))                           // [B,N,E], [B,N,1]
+	places := g.Ints(tensor.Indices(n)...).Cast(graph.Float).Unsqueeze(1) // [N,1]
 	cheaper := cost.Greater(cost.T()).Cast(graph.Float).Add(cost.Equal(cost.T()).Cast(graph.Float).Mul(
-		g.Const(triangle(n)).T())) // [B,N,N], whether token j goes before token i
+		places.Greater(places.T()).Cast(graph.Float))) // [B,N,N], whether token j goes before token i
 	before := names.MatMul(names.T()).Mul(cheaper).SumKeep(-1)
 	in := names.MatMul(g.Const(tensor.Of(rooms.Data, r.Experts, 1))).Greater(before).Cast(graph.Float).Mul(names)
 	size = in.SumKeep(1)

@@ -3,6 +3,7 @@ package routing
 import (
 	"math"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"testing"
 
@@ -38,6 +39,20 @@ func TestRoutingByHand(t *testing.T) {
 				break
 			}
 		}
+	}
+}
+
+// A graph holds no square of the number of tokens, which a client on another machine names: that of 8,192 tokens has
+// 256 MiB.
+func TestGraphOfManyTokens(t *testing.T) {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	g := graph.New()
+	in := g.Input("tokens", graph.Float, graph.Shape{graph.Sym("B"), graph.StaticDim(8192), graph.StaticDim(3)})
+	Routing{2, 20, 1}.Weights(in, g.Const(tensor.New(2, 3)))
+	runtime.ReadMemStats(&after)
+	if n := after.TotalAlloc - before.TotalAlloc; g.Err() != nil || n > 64<<20 {
+		t.Errorf("%d bytes, %v", n, g.Err())
 	}
 }
 
