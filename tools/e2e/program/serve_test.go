@@ -204,6 +204,10 @@ func serveAndJoin(t *testing.T, more string) {
 	}
 	another := start(t, "serve", conf, "--out", at("another"), "--listen", addr, "--tls", at("certs"))
 	another.says(t, "waiting for clients")
+	for _, words := range []string{"msg=joined", "another promptfed join works in"} { // two processes, one folder
+		start(t, "join", "https://"+addr, "--client", "3", "--tls", at("certs"), "--config", conf, "--partition",
+			"--state", at("both")).says(t, words)
+	}
 	busytest.Until(t, "an answer of the other server", func() bool { // a client waits three seconds for one
 		_, text, code := call("join", "https://"+addr, "--client", "2", "--tls", at("certs"), "--state", at("client2"))
 		if code != done && code != failed || code == failed && (!strings.Contains(text, "which is over") ||

@@ -170,6 +170,9 @@ func join(ctx context.Context, url string, flags joinFlags) error {
 		log.Info("the folder of a run that is over stays", "folder", flags.state)
 		flags.state = fmt.Sprintf("%s-%.8s", flags.state, inv.Run)
 		log.Info("this run has a folder of its own", "folder", flags.state)
+		if err := netclient.MakeFolder(flags.state); err != nil {
+			return err
+		}
 		if finished = netclient.FinishedRun(flags.state); finished == inv.Run {
 			over()
 			return nil
@@ -187,6 +190,12 @@ func join(ctx context.Context, url string, flags joinFlags) error {
 	if flags.differences != nil {
 		return flags.compare(ctx, inv, log)
 	}
+
+	release, err := runfolder.LockClient(flags.state) // also against a client of another server
+	if err != nil {
+		return err
+	}
+	defer release()
 
 	a, done, err := flags.prepare(ctx, inv, log)
 	if err != nil {
@@ -385,10 +394,6 @@ const invitationFile = "invitation.yaml"
 
 // configuration returns the configuration of the server, changed by that of this client.
 func (f joinFlags) configuration(inv *netclient.Invitation) (experiment.Config, error) {
-	if err := netclient.MakeFolder(f.state); err != nil {
-		return experiment.Config{}, err
-	}
-
 	if err := atomicfile.Write(filepath.Join(f.state, invitationFile), atomicfile.Bytes(inv.Config)); err != nil {
 		return experiment.Config{}, err
 	}

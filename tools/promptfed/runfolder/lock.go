@@ -14,17 +14,23 @@ import (
 
 // lock locks a folder for this process.
 func lock(dir string) (release func(), err error) {
-	return lockFor(dir, LockFile, (*flock.Flock).TryLock, "another promptfed works in "+dir)
+	return lockFor(dir, LockFile, (*flock.Flock).TryLock, "another promptfed works in "+dir, "--out")
+}
+
+// LockClient locks the folder of a client on its own machine for this process until release is called.
+func LockClient(dir string) (release func(), err error) {
+	return lockFor(dir, LockFile+"-client", (*flock.Flock).TryLock, "another promptfed join works in "+dir, "--state")
 }
 
 // share locks a folder for processes that run different parts of the same sweep, and one part for this process.
 func share(dir, part string) (release func(), err error) {
-	all, err := lockFor(dir, LockFile, (*flock.Flock).TryRLock, "a promptfed without --array works in "+dir)
+	all, err := lockFor(dir, LockFile, (*flock.Flock).TryRLock, "a promptfed without --array works in "+dir, "--out")
 	if err != nil {
 		return nil, err
 	}
 
-	own, err := lockFor(dir, LockFile+"-"+part, (*flock.Flock).TryLock, "another promptfed does this part of "+dir)
+	own, err := lockFor(dir, LockFile+"-"+part, (*flock.Flock).TryLock, "another promptfed does this part of "+dir,
+		"--out")
 	if err != nil {
 		all()
 		return nil, err
@@ -67,8 +73,8 @@ const (
 	pause = 10 * time.Millisecond
 )
 
-// lockFor locks a file of a folder.
-func lockFor(dir, name string, try func(*flock.Flock) (bool, error), held string) (release func(), err error) {
+// lockFor locks a file of a folder, which flag names.
+func lockFor(dir, name string, try func(*flock.Flock) (bool, error), held, flag string) (release func(), err error) {
 	file := flock.New(filepath.Join(dir, name), flock.SetFlag(os.O_CREATE|os.O_RDWR), flock.SetPermissions(0o644))
 	got, err := try(file)
 	for i := 1; i < tries && err == nil && !got; i++ {
@@ -82,11 +88,11 @@ func lockFor(dir, name string, try func(*flock.Flock) (bool, error), held string
 	}
 
 	if err != nil {
-		return nil, fmt.Errorf("cannot write into the run folder, or lock it: %w; use another --out", err)
+		return nil, fmt.Errorf("cannot write into the run folder, or lock it: %w; use another %s", err, flag)
 	}
 
 	if !got {
-		return nil, Occupied{fmt.Errorf("%s; wait until it has ended, or use another --out", held)}
+		return nil, Occupied{fmt.Errorf("%s; wait until it has ended, or use another %s", held, flag)}
 	}
 
 	return func() { file.Close() }, nil
