@@ -140,7 +140,7 @@ func (c *client) save() error {
 // Summary describes the sums that a client took part in.
 type Summary struct {
 	Sums, Fewest, Most, Refused int
-	Keys                        map[int][]byte // of other clients: fingerprints
+	Keys                        map[int][]byte // fingerprints by client, of others and its own
 }
 
 // Summary returns the summary of one client.
@@ -155,6 +155,10 @@ func (g *Guard) Summary(id int) Summary {
 	s := Summary{c.Sums, c.Fewest, c.Most, c.Refused, map[int][]byte{}}
 	for k, proof := range c.peers {
 		s.Keys[k] = secagg.Fingerprint(proof)
+	}
+
+	if own, err := c.side.Who.Proof(id); err == nil {
+		s.Keys[id] = secagg.Fingerprint(own)
 	}
 
 	return s

@@ -68,7 +68,7 @@ func (f joinFlags) summary(summary secure.Summary, certified bool) string {
 	text := fmt.Sprintf("secure aggregation: this client took part in %d sums, of %d to %d clients, and refused %d "+
 		"instructions; %s lists them\n", summary.Sums, summary.Fewest, summary.Most, summary.Refused,
 		filepath.Join(f.state, secure.LogFile))
-	if certified || len(summary.Keys) == 0 {
+	if certified {
 		return text
 	}
 
@@ -76,6 +76,7 @@ func (f joinFlags) summary(summary secure.Summary, certified bool) string {
 		return fmt.Sprintf("%d %x", client, summary.Keys[client])
 	})
 
-	return text + "no certificate says whose these keys of the other clients are, and the first key of each was " +
-		"accepted; compare them with the clients: " + strings.Join(keys, ", ") + "\n"
+	return text + "no certificate says whose these keys of clients are, and the first key of each other client was " +
+		fmt.Sprintf("accepted; compare them with what the others print: %s; that of client %d is this client's own\n",
+			strings.Join(keys, ", "), f.client)
 }
