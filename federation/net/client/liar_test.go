@@ -413,7 +413,7 @@ func TestInstructionsWithoutEnd(t *testing.T) {
 // with the reason in printable text. A client that must wait logs the reason.
 func TestLyingInvitations(t *testing.T) {
 	for say, lie := range map[string]func(v *wire.Invitation){
-		"the server uses protocol version 9, this program version 10; use the same": func(v *wire.Invitation) {
+		"the server uses protocol version 9, this program version 11; use the same": func(v *wire.Invitation) {
 			v.Version = 9
 		},
 		"the server's invitation is invalid":             func(v *wire.Invitation) { v.Run = "../../x" },

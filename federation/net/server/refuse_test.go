@@ -328,7 +328,7 @@ func TestCheckURL(t *testing.T) {
 func TestVersions(t *testing.T) {
 	r := newRoom(t, 1)
 	v, err := r.dial("client-0").Invite(busytest.Context(t), &wire.InvitationRequest{Version: 9})
-	if err != nil || v.Version != wire.Version || wire.Version != 10 || v.Config != nil {
+	if err != nil || v.Version != wire.Version || wire.Version != 11 || v.Config != nil {
 		t.Errorf("%v, %v", v, err)
 	}
 }

@@ -13,7 +13,7 @@ import (
 )
 
 // Version is the version of the protocol. Both sides must have the same one.
-const Version = 10
+const Version = 11
 
 // EndKind is the kind of the instruction after the last round. The other kinds are those of message.Instruction.
 const EndKind = "end"

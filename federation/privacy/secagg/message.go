@@ -62,7 +62,9 @@ const (
 	maxSignature = 512
 	maxProof     = 1 << 15
 
-	fingerprintSize = 8 // bytes of a fingerprint, by which a server knows which proofs a client has
+	// bytes of a fingerprint, by which a server knows which proofs a client has: no client finds two of its own proofs
+	// with one fingerprint
+	fingerprintSize = 16
 )
 
 var errShort = errors.New("the message has the wrong length")

@@ -265,7 +265,8 @@ func TestGuardsHoldTheServerToItsWord(t *testing.T) {
 
 	got := s.guards[0].Summary(0)
 	if got.Refused != refused || got.Sums != 1 || got.Fewest != 5 || got.Most != 5 || len(got.Keys) != 5 ||
-		!bytes.Equal(got.Keys[1], s.guards[1].Summary(1).Keys[1]) { // what the other one prints of itself
+		!bytes.Equal(got.Keys[1], s.guards[1].Summary(1).Keys[1]) || // what the other one prints of itself
+		len(got.Keys[1]) != 16 { // 2^64 attempts find two alike
 		t.Errorf("%+v; %d were refused", got, refused)
 	}
 	list, err := os.ReadFile(filepath.Join(s.dirs[0], LogFile))
