@@ -2,6 +2,7 @@ package engine
 
 import (
 	"cmp"
+	"reflect"
 	"slices"
 
 	"promptfed/federation/engine/client"
@@ -105,8 +106,8 @@ func (s *server) start(task method.ClientSpec) error {
 }
 
 // startWithAny starts the method with the task of the first client that joined. Of clients whose claims are not trusted
-// it takes the task that most have, since no single one decides what the others get, and the next one if the method
-// fails over it.
+// it takes the task that has most sizes in common with all, since no single one decides what the others get, also where
+// each has another backbone, and the next one if the method fails over it.
 func (s *server) startWithAny(members []message.Participant) error {
 	alike := map[method.ClientSpec][]int{}
 	kind := func(task method.ClientSpec) method.ClientSpec {
@@ -129,7 +130,20 @@ func (s *server) startWithAny(members []message.Participant) error {
 		return s.start(tasks[0])
 	}
 
-	slices.SortStableFunc(tasks, func(a, b method.ClientSpec) int { return len(alike[kind(b)]) - len(alike[kind(a)]) })
+	common := map[method.ClientSpec]int{} // sizes of a task that clients have, of each client
+	for _, task := range tasks {
+		own := reflect.ValueOf(task)
+		for _, p := range members {
+			other := reflect.ValueOf(p.Task)
+			for i := range own.NumField() {
+				if p.Joined && own.Field(i).Equal(other.Field(i)) {
+					common[task]++
+				}
+			}
+		}
+	}
+
+	slices.SortStableFunc(tasks, func(a, b method.ClientSpec) int { return common[b] - common[a] })
 	if i := slices.IndexFunc(tasks, s.scored); i > 0 { // sizes without scores say nothing about what can be tested
 		first := tasks[i]
 		tasks = slices.Insert(slices.Delete(tasks, i, i+1), 0, first)

@@ -291,6 +291,18 @@ func (m startsWith) Start(g *method.Global) error {
 	return m.Method.Start(g)
 }
 
+// otherBackbones are clients with a backbone for each, of which the first claims a size that no other has.
+type otherBackbones struct{ *rejectionRecorder }
+
+func (x otherBackbones) Participants() []message.Participant {
+	all := x.rejectionRecorder.Participants()
+	for k := range all {
+		all[k].Task.Backbone = fmt.Sprint("backbone ", k)
+	}
+	all[0].Task.VisionUnits = 6789
+	return all
+}
+
 // A method starts with the sizes that most clients have, not with those of the first, but never with sizes that give no
 // class scores.
 func TestStartsWithMostClients(t *testing.T) {
@@ -302,6 +314,9 @@ func TestStartsWithMostClients(t *testing.T) {
 		mustRun(t, server(e), engine.Settings{Remote: oddSizes{x, odd}})
 		if task.Client != odd || task.Width == 0 || task.VisionUnits == 12345 {
 			t.Errorf("%d clients are odd: %+v", odd, task)
+		}
+		if mustRun(t, server(e), engine.Settings{Remote: otherBackbones{x}}); task.Client == 0 {
+			t.Errorf("the first of different clients decides: %+v", task)
 		}
 	}
 }
