@@ -9,7 +9,7 @@ import (
 
 // FedDyn regularises each client's loss so that its optima line up with the federation's: loss - <h_i, w> +
 // alpha/2 |w - w_t|^2, with h_i <- h_i - alpha (w_i - w_t) after the round. The server keeps
-// h <- h - alpha/N Σ_i (w_i - w_t) over a round's clients, N being all of them, and sends mean_i w_i - h/alpha.
+// h <- h - alpha/N Σ_i (w_i - w_t) over a round's clients, N being all that may train, and sends mean_i w_i - h/alpha.
 //
 // Acar et al., Federated Learning Based on Dynamic Regularization, ICLR 2021, algorithm 1, eq. 1-2. h_i stands for the
 // gradient ∇L_i(w_i). Where there is a choice:
@@ -92,7 +92,7 @@ func (m FedDyn) Merge(global *method.Global, ups []method.Upload) error {
 	zerosLike(global.Shared, global.State, dynH)
 	h := global.State.WithoutPrefix(dynH).Clone()
 	for _, u := range ups {
-		h.Axpy(-m.Alpha*clientsOf(u)/float64(global.Clients), difference(u.Shared, old))
+		h.Axpy(-m.Alpha*clientsOf(u)/float64(global.Sampling.Clients), difference(u.Shared, old))
 	}
 
 	global.State.Put(dynH, h)

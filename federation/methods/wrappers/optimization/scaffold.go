@@ -10,7 +10,7 @@ import (
 // SCAFFOLD corrects each local gradient of the shared parameters by the gap between the server's control variate c and
 // the client's own c_i: y <- y - lr (g - c_i + c). After K steps from x the client sets c_i+ = c_i - c + (x - y)/(K lr)
 // (option II) and uploads c_i+ - c_i; the server adds server_lr times the mean move to x, and 1/N of the sum of the
-// differences to c, N being all clients.
+// differences to c, N being all clients that may train.
 //
 // Karimireddy et al., SCAFFOLD: Stochastic Controlled Averaging for Federated Learning, ICML 2020, algorithm 1, eq.
 // 3-5. K counts all local steps and lr is the rate of this round's schedule. Where there is a choice:
@@ -150,7 +150,7 @@ func (m SCAFFOLD) Merge(global *method.Global, ups []method.Upload) error {
 			if err != nil {
 				return err
 			}
-			controls[name].Axpy(clientsOf(u)/float64(global.Clients), dc)
+			controls[name].Axpy(clientsOf(u)/float64(global.Sampling.Clients), dc)
 		}
 	}
 

@@ -3,6 +3,7 @@ package optimization_test
 import (
 	"fmt"
 	"math"
+	"slices"
 	"testing"
 
 	"promptfed/federation/engine"
@@ -10,8 +11,11 @@ import (
 	"promptfed/federation/engine/enginetest"
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/engine/trace"
+	"promptfed/federation/method"
 	"promptfed/federation/methodtest"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/optim"
+	"promptfed/runtime/tensor"
 )
 
 // With plain gradient descent the path of K steps is the mean of the step directions g - c_i + c. Control variates from
@@ -48,5 +52,21 @@ func TestSCAFFOLDPathIsTheGradients(t *testing.T) {
 	}
 	if d := apart(0.9); d < 0.5 {
 		t.Errorf("with momentum path and gradients differ by %.1e only", d)
+	}
+}
+
+// A client that never trains is none of N, which is 2: of a move and a control variate of 1, c is 1/2. FedDyn with
+// alpha 1/2 has h = -1/4, and the mean less h/alpha is 3/2.
+func TestClientsThatNeverTrainDoNotCount(t *testing.T) {
+	one, zero := tensor.Of([]float32{1}, 1), tensor.New(1)
+	for wrapper, want := range map[string][]float32{"scaffold": {1, 0.5}, "feddyn": {1.5, 0}} {
+		o := map[string]options{"scaffold": nil, "feddyn": {"alpha": 0.5}}[wrapper]
+		g := &method.Global{Clients: 3, Sampling: method.Sampling{Clients: 2}, State: tensor.Map{},
+			Shared: tensor.Map{"ctx": zero}, Broadcast: tensor.Map{"scaffold/c/ctx": zero}}
+		up := method.Upload{N: 1, Shared: tensor.Map{"ctx": one}, Extra: tensor.Map{"scaffold/dc/ctx": one}}
+		goldentest.NoError(t, methodtest.Build(t, "promptfl", []string{wrapper}, o).Merge(g, []method.Upload{up}))
+		if got := []float32{g.Shared["ctx"].Data[0], g.Broadcast["scaffold/c/ctx"].Data[0]}; !slices.Equal(got, want) {
+			t.Errorf("%s: prompt and c are %v, by hand %v", wrapper, got, want)
+		}
 	}
 }

@@ -19,8 +19,8 @@ import (
 func merged(t *testing.T, with []string, o methodtest.Options, values ...float32) (float64, error) {
 	t.Helper()
 	m := methodtest.Build(t, "promptfl", with, o)
-	g := &method.Global{Clients: len(values), Shared: tensor.Map{"ctx": tensor.New(1, 1)}, Broadcast: tensor.Map{},
-		State: tensor.Map{}, Notes: map[string]float64{}}
+	g := &method.Global{Sampling: method.Sampling{Clients: len(values)}, Shared: tensor.Map{"ctx": tensor.New(1, 1)},
+		Broadcast: tensor.Map{}, State: tensor.Map{}, Notes: map[string]float64{}}
 	var ups []method.Upload
 	for i, v := range values {
 		ups = append(ups, method.Upload{Client: i, N: i + 1, Shared: tensor.Map{"ctx": tensor.Of([]float32{v}, 1, 1)},
