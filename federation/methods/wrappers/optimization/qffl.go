@@ -110,7 +110,7 @@ func (m QFFL) Merge(global *method.Global, ups []method.Upload) error {
 	}
 
 	counts, below := make([]float64, len(ups)), 0.0 // over L, so that Δ_k are moves
-	for i, u := range m.Counted(ups) {
+	for i, u := range m.Above(m.Method).Counted(ups) {
 		f, far := losses[i]+1e-10, linalg.Distance(u.Shared, old) // the 1e-10 keeps powers of 0 finite
 		counts[i] = float64(u.N) * math.Pow(f, m.Q)
 		below += counts[i] * (1 + m.Q*inverseRate*far*far/f)

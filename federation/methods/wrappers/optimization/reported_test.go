@@ -71,18 +71,22 @@ func TestReportedNumbersAreBounded(t *testing.T) {
 	}
 }
 
-// FedNova's p_k are those of the mean inside, which FedCLIP makes of clients that count alike: from 0 by directions 1
-// and 3 with works 2 and 4, 3·2. Servers that read single uploads would find directions there.
-func TestFedNovaOver(t *testing.T) {
-	m := methodtest.Build(t, "fedclip", []string{"fednova"}, nil)
-	g := &method.Global{Shared: tensor.Map{"ctx": tensor.New(1)}, Notes: map[string]float64{}}
-	up := func(n int, direction, work float32) method.Upload {
+// Numbers count like uploads in the mean inside, which FedCLIP makes of clients that count alike. From 0 FedNova goes
+// by directions 1 and 3 with works 2 and 4, 3·2. q-FedAvg with q 1, L = 2, these moves and losses of 2 and 4 goes by
+// (2 + 4·3)/((2 + 2) + (4 + 2·9)) = 7/13. Servers that read single uploads would find FedNova's directions there.
+func TestNumbersCountAsUploads(t *testing.T) {
+	up := func(n int, direction, number float32) method.Upload {
+		x := tensor.Of([]float32{number}, 1)
 		return method.Upload{N: n, Shared: tensor.Map{"ctx": tensor.Of([]float32{direction}, 1)},
-			Extra: tensor.Map{"nova/a": tensor.Of([]float32{work}, 1)}}
+			Extra: tensor.Map{"nova/a": x, "qffl/loss": x}}
 	}
-	goldentest.NoError(t, m.Merge(g, []method.Upload{up(1, 1, 2), up(3, 3, 4)}))
-	if got := g.Shared["ctx"].Data[0]; got != 6 {
-		t.Errorf("merged to %v, by hand 6", got)
+	for wrapper, want := range map[string]float64{"fednova": 6, "qffl": 7. / 13} {
+		m := methodtest.Build(t, "fedclip", []string{wrapper}, map[string]options{"qffl": {"q": 1.0}}[wrapper])
+		g := &method.Global{LR: 0.5, Shared: tensor.Map{"ctx": tensor.New(1)}, Notes: map[string]float64{}}
+		goldentest.NoError(t, m.Merge(g, []method.Upload{up(1, 1, 2), up(3, 3, 4)}))
+		if got := float64(g.Shared["ctx"].Data[0]); !(math.Abs(got-want) <= 1e-6) {
+			t.Errorf("%s merged to %v, by hand %v", wrapper, got, want)
+		}
 	}
 	for want, with := range map[string][]string{"pfedmoap needs": {"pfedmoap", "fednova"}, "appr needs": {"promptfl",
 		"appr", "fednova"}, "listed before it": {"promptfl", "fednova", "fedprox"}} {
