@@ -130,7 +130,7 @@ func (m DP) Finish(local *method.Local, up *method.Upload) error {
 	}
 
 	// every client counts once, and nobody needs to know its number of examples
-	if up.N = 1; !m.distributed() || local.Pretrains {
+	if up.N = 1; !m.distributed() || local.Pretrains || local.Alone {
 		return nil
 	}
 
