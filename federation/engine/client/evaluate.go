@@ -117,7 +117,7 @@ func (w *Worker) Test(ctx context.Context, client *spec.Client, instruction mess
 		read[method.PersonalView] = read[method.GlobalView]
 	}
 
-	if view := has.Headline("", w.Experiment.Method); w.Settings.Tracer != nil {
+	if view := has.Headline(w.Experiment.Plan.View, w.Experiment.Method); w.Settings.Tracer != nil {
 		if err := w.traceTest(client, instruction, plan, local, logits[view], read[view]); err != nil {
 			return fail(err)
 		}

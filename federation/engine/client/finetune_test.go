@@ -11,20 +11,16 @@ import (
 	"promptfed/federation/engine/metrics"
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/engine/trace"
-	"promptfed/federation/method"
 	"promptfed/federation/methodtest"
 	"promptfed/runtime/tensor"
 )
 
-// ownView is PromptFL with the personal evaluation as the headline; traces have the scores of the headline.
-type ownView struct{ method.Method }
-
-func (ownView) View() method.View { return method.PersonalView }
-
-// fineTuned runs PromptFL on some clients in a fixed order of examples, fine-tuned for some epochs.
+// fineTuned runs PromptFL on some clients in a fixed order of examples, fine-tuned for some epochs. Traces have the
+// scores of the headline, which is personal.
 func fineTuned(t *testing.T, epochs, rounds int, share float64, sizes ...int) (*engine.Result, tensor.Map) {
 	m := buildMethod(t, "promptfl", nil, map[string]any{"tokens": 2})
-	e := withMethod(ownView{m})
+	e := withMethod(m)
+	e.Plan.View = "personal"
 	e.Clients = methodtest.ClientsOfOneBackbone(sizes...)
 	for _, c := range e.Clients {
 		c.Train = methodtest.InOrder{Features: c.Train.(*spec.Features)}
