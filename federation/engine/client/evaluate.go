@@ -212,7 +212,7 @@ func setEvaluators(experiment *spec.Experiment, set Settings, caches caches) map
 	set.Tracer = nil
 	for _, x := range experiment.EvaluationSets {
 		other := *experiment
-		other.EvaluationSets = nil
+		other.EvaluationSets, other.Training.FineTune = nil, 0
 		if len(x.Classes) > 0 {
 			other.Classes = x.Classes
 		}
