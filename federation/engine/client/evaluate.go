@@ -188,17 +188,14 @@ func (w *Worker) fineTuned(ctx context.Context, client *spec.Client, instruction
 	own := w.quiet()
 	own.Experiment.Training = w.Experiment.Training.Tuning(client.ID)
 	instruction.Statistic = "fine-tuning" // draws its own random numbers
-	t, err := own.begin(ctx, client, instruction, s)
-	if err == nil {
-		err = own.train(ctx, []*turn{t})
-	}
-
+	_, s, err := own.Train(ctx, client, instruction, s)
 	if err != nil {
 		return nil, s, fmt.Errorf("fine-tuning: %w", err)
 	}
 
-	t.local.Data = client.Train
-	return t.local, t.state, nil
+	local, s := w.Begin(ctx, client, instruction, s)
+	local.Shared = s.Own
+	return local, s, nil
 }
 
 // setEvaluator is a worker that knows the classes of an evaluation set.
