@@ -28,6 +28,8 @@ type Properties struct {
 	SecretNoise bool
 	// Synthetic marks a method that needs training images on the server.
 	Synthetic bool
+	// Directions says that clients upload directions in place of their parameters.
+	Directions bool
 	// Delays are the parts of the layer that act only after some rounds, as after a warm-up.
 	Delays []DelayedTerm
 	// LastRound says that Merge makes the result in the last of the planned rounds: the run must not end before.

@@ -1,6 +1,7 @@
 package loss
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -58,6 +59,10 @@ var sharedPromptNames = []string{"ctx", "global", "sigma", "text/shared"}
 func (m *Appr) Build() (method.Method, error) {
 	if _, has := layer.Of[Appr](m.Method); has {
 		return nil, fmt.Errorf("the base method has these terms already; remove the wrapper")
+	}
+
+	if m.Adversary > 0 && method.Any(m.Method, func(p method.Properties) bool { return p.Directions }) {
+		return nil, errors.New("its discriminator reads prompts, and fednova uploads directions; set lambda_a: 0")
 	}
 
 	shared, wanted := layer.SharedNames(m.Method), m.Prompts

@@ -55,7 +55,9 @@ func suitsFedNova(m method.Method) error {
 
 // Properties takes the server's step, which needs every client's amount of work, and warns where nothing bounds it.
 func (m FedNova) Properties() method.Properties {
-	return m.properties(true, "every client's amount of work")
+	t := m.properties(true, "every client's amount of work")
+	t.Directions = true
+	return t
 }
 
 // Names of what a client uploads, and of its number of steps while a turn runs.

@@ -89,7 +89,8 @@ func TestNumbersCountAsUploads(t *testing.T) {
 		}
 	}
 	for want, with := range map[string][]string{"pfedmoap needs": {"pfedmoap", "fednova"}, "appr needs": {"promptfl",
-		"appr", "fednova"}, "listed before it": {"promptfl", "fednova", "fedprox"}} {
+		"appr", "fednova"}, "listed before it": {"promptfl", "fednova", "fedprox"},
+		"its discriminator reads prompts": {"promptfl", "fednova", "appr"}} {
 		_, err := methods.Build(with[0], with[1:], nil)
 		goldentest.WantError(t, err, want)
 	}
