@@ -149,19 +149,27 @@ func (s *sheet) labelAxes(cols int) {
 }
 
 // forPage returns the figure for a page, which writes the title itself. With a width it has as few columns of panels as
-// this width asks for; it is nil if that does not make it narrower.
+// this width asks for and maxSide allows; it is nil if that does not make it narrower.
 func (s *sheet) forPage(width vg.Length) (*Figure, error) {
 	bare := *s
 	bare.title = ""
 	whole, err := bare.figure()
-	figure := whole
-	for n := s.gridColumns() - 1; width > 0 && n > 0 && err == nil && figure.width > width; n-- {
-		bare.columns = n
-		figure, err = bare.figure()
+	if err != nil {
+		return nil, err
 	}
 
-	if err != nil || width > 0 && figure.width >= whole.width {
-		return nil, err
+	figure := whole
+	for n := s.gridColumns() - 1; width > 0 && n > 0 && figure.width > width; n-- {
+		bare.columns = n
+		narrower, err := bare.figure()
+		if err != nil { // too high
+			break
+		}
+		figure = narrower
+	}
+
+	if width > 0 && figure.width >= whole.width {
+		return nil, nil
 	}
 
 	figure.title = clean(s.title)

@@ -381,10 +381,11 @@ func TestEmbeddingStructure(t *testing.T) {
 	}
 }
 
-// TestPhoneForm: a figure of several panels has a narrower form for phones, and one of a single panel has none.
+// TestPhoneForm: a figure of several panels has a narrower form for phones, and one of a single panel has none. 64
+// panels have one too, though a single column would be higher than the limit of 4000 points.
 func TestPhoneForm(t *testing.T) {
-	panel := BubblePanel{Counts: [][]int{{9, 1}, {1, 9}}}
-	for n, narrower := range map[int]bool{1: false, 4: true} {
+	panel := BubblePanel{Counts: slices.Repeat([][]int{{9, 1}}, 12)}
+	for n, narrower := range map[int]bool{1: false, 4: true, 64: true} {
 		f, err := Draw(Bubbles{Panels: slices.Repeat([]BubblePanel{panel}, n)})
 		if err != nil {
 			t.Fatal(err)
