@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"promptfed/tools/promptfed/cli"
 )
 
 // groups are the groups of commands in the help, with their commands.
@@ -43,8 +45,11 @@ func describe(root *cobra.Command) {
 	}
 }
 
-// checkTopics adds the help command, which refuses what is no command.
+// checkTopics adds the commands help and completion, which refuse what is no command and no shell.
 func checkTopics(root *cobra.Command) {
+	root.InitDefaultCompletionCmd()
+	completion, _, _ := root.Find([]string{"completion"})
+	cli.Chooses(completion)
 	root.InitDefaultHelpCmd()
 	help, _, _ := root.Find([]string{"help"})
 	help.Args = func(_ *cobra.Command, topic []string) error {
