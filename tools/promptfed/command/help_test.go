@@ -1,14 +1,15 @@
 package command
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/spf13/cobra"
 )
 
-// Every command is in a group and has at least two examples, whose flags and numbers of arguments it accepts; every
-// name in the tables is that of a command.
+// Every command is in a group and has at least two examples, whose flags, keys and numbers of arguments it accepts;
+// every name in the tables is that of a command.
 func TestExamples(t *testing.T) {
 	shown := 0
 	walk(Root(), func(c *cobra.Command) {
@@ -37,6 +38,14 @@ func TestExamples(t *testing.T) {
 			}
 			if err == nil && at.Args != nil {
 				err = at.Args(at, at.Flags().Args())
+			}
+			if set, e := at.Flags().GetStringArray("set"); e == nil {
+				keys, _ := keysFor(at.Name())(at, nil, "")
+				for _, assignment := range set {
+					if key, _, _ := strings.Cut(assignment, "="); !slices.Contains(keys, key+"=") {
+						t.Errorf("%s: there is no key %s", line, key)
+					}
+				}
 			}
 			if err != nil {
 				t.Errorf("%s: %v", line, err)
