@@ -26,7 +26,7 @@ import (
 const prefix = "PROMPTFED_"
 
 // variables lists the names of other variables, without the prefix. A name that ends with _ is a prefix of names.
-var variables = []string{"MODELS", "TOKEN", "CHROMIUM", "BROWSER", "TEST_"} // TEST_ for tests
+var variables = []string{"MODELS", "TOKEN", "DEVICE_KERNELS", "CHROMIUM", "BROWSER", "TEST_"} // TEST_ for tests
 
 // checkEnvironment returns an error about a variable that names no key of an experiment and none of out.
 func checkEnvironment(out any) error {

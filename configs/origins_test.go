@@ -110,6 +110,7 @@ func TestVariables(t *testing.T) {
 		"PROMPTFED_OPTIONS_TOKENS": "--set options.tokens=",
 		"PROMPTFED_TOKENS":         "is unknown",
 		"PROMPTFED_MODELS":         "",
+		"PROMPTFED_DEVICE_KERNELS": "", // of docs/performance.md
 		"PROMPTFED_TEST_WHATEVER":  "",
 	} {
 		t.Run(name, func(t *testing.T) {
