@@ -127,6 +127,9 @@ func (f benchFlags) run(cmd *cobra.Command) error {
 func (f benchFlags) measure(ctx context.Context) (report bench.Report, err error) {
 	what := bench.Run
 	switch {
+	case len(f.Only) > 0 && f.Against != "pytorch" && !f.methods && !f.experiment:
+		return report, cli.Usagef("--only %s has no effect: add --methods, --experiment or --against pytorch",
+			strings.Join(f.Only, ","))
 	case f.Against == "pytorch":
 		what = bench.ComparePyTorch
 	case f.Against == "flower", f.Against == "pfl":
