@@ -34,18 +34,28 @@ func inferCrossEntropy(inference *infer) error {
 }
 
 // decomposeCrossEntropy takes the logarithm of the probability of each class number, as PyTorch's cross_entropy,
-// times the class's weight if there are weights.
+// times the class's weight if there are weights. An example of the class number ignore_index has no weight.
 func decomposeCrossEntropy(backward *call, in []node) node {
-	if backward.Attrs.Int("ignore_index", -1) >= 0 {
-		return backward.FailNode("an ignore_index of a class is not supported")
+	label, weight := in[1], optional(in, 2)
+	var ignored node
+	if _, given := backward.Attrs["ignore_index"]; given {
+		number := func(v int) node { return label.Graph().Scalar64(v).Cast(label.DType()) }
+		ignored = label.Equal(number(backward.Attrs.Int("ignore_index", 0)))
+		label = ignored.Where(number(0), label) // the index of a class
 	}
 
 	picked := apply("GatherElements", graph.Attrs{"axis": graph.Attr(1)}, in[0].LogSoftmax(1),
-		in[1].Unsqueeze(1)).Squeeze(1).Neg()
-	weight := optional(in, 2)
+		label.Unsqueeze(1)).Squeeze(1).Neg()
 	if weight.OK() {
-		weight = weight.Rows(in[1]) // of each example
+		weight = weight.Rows(label) // of each example
 		picked = picked.Mul(weight)
+	}
+	if ignored.OK() {
+		zero, one := picked.ScalarLike(0), picked.ScalarLike(1)
+		if weight.OK() {
+			one = weight
+		}
+		picked, weight = ignored.Where(zero, picked), ignored.Where(zero, one)
 	}
 
 	switch backward.Attrs.Str("reduction", "mean") {

@@ -1,6 +1,11 @@
 package ops_test
 
-import "promptfed/runtime/graph"
+import (
+	"fmt"
+	"strings"
+
+	"promptfed/runtime/graph"
+)
 
 func init() {
 	shapes(
@@ -12,13 +17,23 @@ func init() {
 			`SoftmaxCrossEntropyLoss([S,3], [S]): reduction is "max"`},
 	)
 	for _, reduction := range []string{"mean", "sum", "none"} {
-		gradients(gradientCase{"SoftmaxCrossEntropyLoss", reduction, one(func(b *bench) node {
-			return b.op("SoftmaxCrossEntropyLoss", attrs{"reduction": graph.Attr(reduction)}, b.x("x", 4, 3),
-				b.ints("label", []int64{2, 0, 1, 2}, 4))
-		}), 0})
-		gradients(gradientCase{"SoftmaxCrossEntropyLoss", reduction + " with weights", one(func(b *bench) node {
-			return b.op("SoftmaxCrossEntropyLoss", attrs{"reduction": graph.Attr(reduction)}, b.x("x", 4, 3),
-				b.ints("label", []int64{2, 0, 1, 2}, 4), b.x("weight", 3).Square().AddScalar(0.5))
-		}), 0})
+		at := attrs{"reduction": graph.Attr(reduction)}
+		gradients(crossEntropy(reduction, at, 0), crossEntropy(reduction+" with weights", at, 0))
+		for _, ignored := range []int{-1, 0} {
+			at := attrs{"reduction": graph.Attr(reduction), "ignore_index": graph.Attr(ignored)}
+			name := fmt.Sprint(reduction, " without ", ignored)
+			gradients(crossEntropy(name, at, ignored), crossEntropy(name+" with weights", at, ignored))
+		}
 	}
+}
+
+// crossEntropy is a case whose second example has the given class number.
+func crossEntropy(name string, at attrs, second int) gradientCase {
+	return gradientCase{"SoftmaxCrossEntropyLoss", name, one(func(b *bench) node {
+		in := []node{b.x("x", 4, 3), b.ints("label", []int64{2, int64(second), 1, 2}, 4)}
+		if strings.HasSuffix(name, "weights") {
+			in = append(in, b.x("weight", 3).Square().AddScalar(0.5))
+		}
+		return b.op("SoftmaxCrossEntropyLoss", at, in...)
+	}), 0}
 }
