@@ -39,13 +39,12 @@ func init() {
 		// gamma (max(0,x) + alpha (e^min(0,x) - 1)) [Klambauer et al. 2017]
 		decomposed("Selu", "alpha float, gamma float", func(c *call, in []node) node {
 			a, g := c.Attrs.Float("alpha", 1.67326319217681884765625), c.Attrs.Float("gamma", 1.05070102214813232421875)
-			x := in[0]
-			return x.ReLU().Add(x.Min(x.ScalarLike(0)).Exp().AddScalar(-1).MulScalar(a)).MulScalar(g)
+			return in[0].ReLU().Add(below(in[0]).Exp().AddScalar(-1).MulScalar(a)).MulScalar(g)
 		}),
 		// max(0,x) + min(0, alpha (e^(x/alpha) - 1)) [Barron 2017]
 		decomposed("Celu", "alpha float", func(c *call, in []node) node {
-			a, zero := c.Attrs.Float("alpha", 1), in[0].ScalarLike(0)
-			return in[0].ReLU().Add(in[0].Min(zero).MulScalar(1 / a).Exp().AddScalar(-1).MulScalar(a))
+			a := c.Attrs.Float("alpha", 1)
+			return in[0].ReLU().Add(below(in[0]).MulScalar(1 / a).Exp().AddScalar(-1).MulScalar(a))
 		}),
 		def{Kind: "Swish", MinInputs: 1, Since: 24, Attrs: "alpha float", Infer: sameShape,
 			Decompose: func(c *call, in []node) node { // x sigmoid(alpha x) [Ramachandran et al. 2017]
@@ -86,6 +85,9 @@ func activation(kind, attrs string, vjp func(c *call) node) def {
 func decomposed(kind, attrs string, decompose func(c *call, in []node) node) def {
 	return def{Kind: kind, MinInputs: 1, Attrs: attrs, Infer: sameShape, Decompose: decompose}
 }
+
+// below returns min(0,x), with the gradient 1 at 0, as PyTorch's functions have.
+func below(x node) node { return apply("Clip", nil, x, node{}, x.ScalarLike(0)) }
 
 func pReluVJP(c *call) []node {
 	x, pos := c.X(0), positive(c.X(0))

@@ -43,6 +43,9 @@ func init() {
 		gradientCase{graph.Microsoft + ".Gelu", "", one(func(b *bench) node {
 			return b.Apply(graph.Microsoft, "Gelu", nil, b.x("x", 2, 5))
 		}), 0},
+		gradientCase{"Celu", "at 0", one(func(b *bench) node { // smooth, with the gradient 1
+			return b.op("Celu", attrs{"alpha": graph.Attr(0.7)}, b.zero("x", 3))
+		}), small},
 		batchCase("Selu", nil), batchCase("Celu", attrs{"alpha": graph.Attr(0.7)}), batchCase("Softsign", nil),
 		batchCase("Gelu", nil), batchCase("Gelu", attrs{"approximate": graph.Attr("tanh")}),
 		batchCase("ThresholdedRelu", attrs{"alpha": graph.Attr(0.33)}),

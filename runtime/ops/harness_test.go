@@ -68,6 +68,13 @@ func (b *bench) positive(name string, sizes ...int) node {
 	return n
 }
 
+// zero declares an input that begins with 0.
+func (b *bench) zero(name string, sizes ...int) node {
+	n := b.x(name, sizes...)
+	b.feeds[name].Data[0] = 0
+	return n
+}
+
 // ints declares an integer input.
 func (b *bench) ints(name string, values []int64, sizes ...int) node {
 	b.feeds[name] = tensor.OfInts(values, sizes...)
