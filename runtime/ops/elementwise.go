@@ -159,12 +159,12 @@ func foldEqual(a, b graph.Dim) (graph.Dim, bool) {
 	return graph.StaticDim(0), a.Is(-1) || b.Is(-1) // a size is never -1
 }
 
-// powBase returns p x^(p-1).
+// powBase returns p x^(p-1), and 0 for an exponent of 0.
 func powBase(c *call) node {
 	x, p := c.X(0), c.X(1).Cast(c.X(0).DType())
 	power := x // for squares, which exporters write, and for which ONNX Runtime's Pow is slow
 	if l := c.X(1).Op().Literal(); l == nil || !l.IsScalar(2) {
-		power = apply("Pow", nil, x, p.AddScalar(-1))
+		power = apply("Pow", nil, x, p.Equal(p.ScalarLike(0)).Where(p, p.AddScalar(-1)))
 	}
 	return c.G().Mul(p.Mul(power))
 }

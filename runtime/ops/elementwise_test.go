@@ -49,6 +49,9 @@ func init() {
 		gradientCase{"Pow", "integer exponent", one(func(b *bench) node {
 			return b.op("Pow", nil, b.x("x", 5), b.Ints(3))
 		}), 0},
+		gradientCase{"Pow", "exponent 0", one(func(b *bench) node {
+			return b.op("Pow", nil, b.zero("x", 3), b.Scalar(0))
+		}), 0},
 		gradientCase{"Pow", "both", one(func(b *bench) node {
 			return b.op("Pow", nil, b.positive("x", 2, 3), b.x("p", 3))
 		}), 0},
