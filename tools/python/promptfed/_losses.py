@@ -38,7 +38,16 @@ def _smooth_l1(x: Tensor, y: Tensor, beta: float = 1.0) -> Tensor:
 
 
 def _bce(x: Tensor, y: Tensor, weight: Optional[Tensor] = None) -> Tensor:
-    out = -(y * x.log().clamp(min=-100) + (1 - y) * (1 - x).log().clamp(min=-100))
+    def log(p: Tensor) -> Tensor:  # as PyTorch's, -100 for 0; the gradient of a clamped log(0) is no number
+        zero = (p <= 0).to(p.dtype)
+        return (p + zero).log() - 100 * zero
+    out = -(y * log(x) + (1 - y) * log(1 - x))
+    return out if weight is None else out * weight
+
+
+def _bce_logits(x: Tensor, y: Tensor, weight: Optional[Tensor] = None, pos_weight: Optional[Tensor] = None) -> Tensor:
+    """Is finite where the exporter's log(sigmoid(x)) and log(1 - sigmoid(x)) are not, as for CLIP's scores."""
+    out = (1 - y) * x + F.softplus(-x) * (1 if pos_weight is None else 1 + (pos_weight - 1) * y)
     return out if weight is None else out * weight
 
 
@@ -157,7 +166,9 @@ REPLACED: Dict[Any, Callable[..., Tensor]] = {
     F.l1_loss: _elementwise(lambda x, y, weight=None: (x - y).abs() if weight is None else weight * (x - y).abs()),
     F.smooth_l1_loss: _elementwise(_smooth_l1), F.huber_loss: lambda x, y, reduction="mean", delta=1.0, weight=None:
         _reduce(_huber(x, y, delta, weight), reduction),
-    F.binary_cross_entropy: _elementwise(_bce), F.triplet_margin_loss: _elementwise(_triplet),
+    F.binary_cross_entropy: _elementwise(_bce), F.binary_cross_entropy_with_logits: _elementwise(_bce_logits),
+    F.multilabel_soft_margin_loss: _elementwise(lambda x, y, weight=None: _bce_logits(x, y, weight).mean(-1)),
+    F.logsigmoid: lambda x: -F.softplus(-x), F.triplet_margin_loss: _elementwise(_triplet),
     F.cosine_embedding_loss: _elementwise(_cosine_embedding),
     F.soft_margin_loss: _elementwise(lambda x, y: F.softplus(-y * x)),
     F.margin_ranking_loss: _elementwise(lambda a, b, y, margin=0.0: (margin - y * (a - b)).clamp(min=0)),

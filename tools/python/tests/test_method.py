@@ -191,6 +191,8 @@ ARGUMENTS = {
                                                     bias=torch.rand(4, 3), eps=0.1)],
     F.huber_loss: [dict(delta=0.3)], F.smooth_l1_loss: [dict(beta=0.3), dict(beta=0.0), dict(reduction="none")],
     F.binary_cross_entropy: [dict(), dict(weight=torch.rand(3))],
+    F.binary_cross_entropy_with_logits: [dict(), dict(weight=torch.rand(3), pos_weight=torch.rand(3), reduction="sum")],
+    F.multilabel_soft_margin_loss: [dict(), dict(weight=torch.rand(3), reduction="none")],
     F.triplet_margin_loss: [dict(), dict(swap=True, margin=0.1)], F.cosine_embedding_loss: [dict(), dict(margin=0.2)],
     **{f: [dict(dim=0, index=torch.tensor([2, 0, 2, 2]), source=torch.rand(4, 3), alpha=0.5),
            dict(dim=1, index=torch.tensor([1, 0, 1]), source=torch.rand(4, 3))] for f in ADDED},
@@ -198,7 +200,7 @@ ARGUMENTS = {
     F.pairwise_distance: [dict(), dict(keepdim=True)], torch.cdist: [dict(), dict(p=1.0)],
     F.margin_ranking_loss: [dict(margin=0.1, reduction="sum")], F.hinge_embedding_loss: [dict(margin=0.7)],
 }
-INPUTS = {F.layer_norm: 1, torch.expm1: 1, torch.Tensor.expm1: 1, torch.trace: 1, torch.Tensor.trace: 1,
+INPUTS = {F.layer_norm: 1, F.logsigmoid: 1, torch.expm1: 1, torch.Tensor.expm1: 1, torch.trace: 1, torch.Tensor.trace: 1,
           F.triplet_margin_loss: 3, F.cosine_embedding_loss: 3, F.margin_ranking_loss: 3,
           **dict.fromkeys(ADDED + NORMS, 1)}
 
@@ -232,6 +234,12 @@ def compare(of, x, more):
         zero = torch.zeros(4, 3, requires_grad=True)
         norm = REPLACED[of](zero, *[torch.zeros(4, 3) for _ in x[1:]], **more)
         assert not torch.autograd.grad(norm.sum(), zero)[0].any(), "PyTorch's gradient at 0 is 0"
+
+
+def test_a_saturated_probability_has_no_gradient():
+    x = torch.tensor([-200.0, 200.0], requires_grad=True)
+    for of in (F.binary_cross_entropy, REPLACED[F.binary_cross_entropy]):
+        assert not torch.autograd.grad(of(x.sigmoid(), torch.tensor([1.0, 0.0])), x)[0].any()
 
 
 LOSSES = {
