@@ -203,6 +203,7 @@ func (im *importer) schedule() {
 		case kind.is == "single_step" && isNumber && g == 1:
 			im.write(key, "constant", kind.from+" with gamma 1")
 		case ok:
+			im.write(key, "constant", "instead of theirs")
 			im.leave(key, kind, "their schedule counts the epochs of all clients together, promptfed's counts "+
 				"rounds; a constant rate is written")
 		}
@@ -245,7 +246,7 @@ func (im *importer) schedule() {
 			if v, there := im.get(k.theirs); there && v.is != "linear" {
 				im.write(k.ours, v.is, v.from)
 			} else if !there {
-				im.leave("train.schedule.warmup_lr", k.theirs, "not given; Dassl's default is "+k.usual)
+				im.leave(k.ours, k.theirs, "not given; Dassl's default is "+k.usual)
 			}
 		}
 	}
@@ -334,6 +335,7 @@ func (im *importer) rest(files []File) {
 			im.write("eval.last", 5, "the mean that their code prints")
 		}
 	case !im.central && !im.untrained:
+		im.write("train.optimizer_state", "fresh", "as in FedPHA's code")
 		im.leave("train.optimizer_state", "momentum between clients", "FedPHA's code resets it "+
 			"(train.optimizer_state: fresh, which is written); FedOTP's and FedPGP's pass it on to the next client "+
 			"(shared)")

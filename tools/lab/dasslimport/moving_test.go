@@ -93,9 +93,7 @@ func TestImport(t *testing.T) {
 			continue
 		}
 		for _, w := range c.left {
-			if !strings.Contains(string(r.Text), "\n# - "+w) {
-				t.Errorf("%v: %q is not said in\n%s", c.files, w, r.Text)
-			}
+			goldentest.Contains(t, string(r.Text), "\n# - "+w)
 		}
 	}
 }
@@ -120,6 +118,21 @@ func TestEverySettingIsCarriedOverOrSaid(t *testing.T) {
 		if err != nil || !strings.Contains(string(after.Text), want) || strings.Contains(string(before.Text), want) {
 			t.Errorf("%s: no %q, error %v, in\n%s", opt, want, err, after.Text)
 		}
+	}
+}
+
+// --set decides the setting of its key alone, and what is said to be written is.
+func TestWhatStaysOpen(t *testing.T) {
+	for _, c := range []struct{ trainer, set, want string }{
+		{"CoOp", "train.schedule.warmup_kind=constant", "OPTIM.WARMUP_CONS_LR: not given"},
+		{"CoOp", "train.schedule.warmup_lr=0.001", "OPTIM.WARMUP_TYPE: not given"},
+		{"PromptFL", "train.batch=8", "optimizer_state: fresh #"}, {"PromptFL", "train.batch=8", "kind: constant #"},
+	} {
+		text := "DATASET: {NAME: Caltech101, ROOT: /data}\nTRAINER: {NAME: " + c.trainer +
+			"}\nOPTIM: {WARMUP_EPOCH: 1, LR_SCHEDULER: cosine, MAX_EPOCH: 5}\n"
+		r, err := Import([]File{{"warm.yaml", []byte(text)}}, []string{c.set})
+		goldentest.NoError(t, err)
+		goldentest.Contains(t, string(r.Text), c.want)
 	}
 }
 
