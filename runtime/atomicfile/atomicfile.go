@@ -13,7 +13,7 @@ import (
 // Write replaces the file at path by the content that fill writes: readers see the old file or the whole new one, also
 // after a crash. It writes a temporary file in the same folder, syncs it, renames it to path and syncs the folder.
 // After an error (for example, a full disk) the old file is unchanged, the temporary file is removed, and the error
-// says so.
+// says so. A device, a pipe or a folder is not replaced.
 //
 // github.com/google/renameio does not sync the folder and does not build on Windows.
 func Write(path string, fill func(io.Writer) error) error {
@@ -54,6 +54,10 @@ func create(dir, pattern string) (f *os.File, err error) {
 }
 
 func write(path string, mode os.FileMode, synced bool, fill func(io.Writer) error) (err error) {
+	if st, err := os.Stat(path); err == nil && !st.Mode().IsRegular() {
+		return fmt.Errorf("cannot write %s: it is no regular file; name another one", path)
+	}
+
 	dir := filepath.Dir(path)
 	file, err := create(dir, "."+filepath.Base(path)+".*.tmp")
 	if err != nil {

@@ -13,6 +13,12 @@ import (
 	"promptfed/runtime/goldentest"
 )
 
+func TestReplacesNoPipe(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "pipe")
+	goldentest.NoError(t, syscall.Mkfifo(path, 0o600))
+	goldentest.WantError(t, Write(path, text("x")), path, "no regular file")
+}
+
 // Write waits while too many files are open, in the time of a bubble. It gives up in the end, and succeeds once one of
 // them is closed.
 func TestWaitsForAFile(t *testing.T) {
