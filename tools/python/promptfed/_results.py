@@ -117,7 +117,8 @@ class Run:
         counts = np.zeros((n, n), int)
         for true, predicted, examples in info[view]["counts"]:
             counts[true, predicted] = examples
-        rows = ({"class": c, **dict(zip(info["classes"], row))} for c, row in zip(info["classes"], counts.tolist()))
+        columns = ["class " * (c == "class") + c for c in info["classes"]]
+        rows = ({"class": c, **dict(zip(columns, row))} for c, row in zip(info["classes"], counts.tolist()))
         frame = table(rows)
         return frame if isinstance(frame, dict) else frame.set_index("class")
 
@@ -361,4 +362,5 @@ def _which(client: Optional[int]) -> List[Any]:
 def _predict(classifier: List[Any], images: Iterable[Union[Path_, Sequence[Path_]]]) -> Table:
     paths = [p for i in images for p in (i if isinstance(i, (list, tuple)) else [i])]
     answers = ask(["predict", *classifier, *paths])
-    return table({"image": a["image"], "class": a["class"], **a["probabilities"]} for a in answers)
+    return table({"image": a["image"], "class": a["class"], **{  # a class may be called as a column
+        "class " * (c in ("image", "class")) + c: p for c, p in a["probabilities"].items()}} for a in answers)

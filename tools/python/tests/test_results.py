@@ -72,6 +72,16 @@ def test_confusion(finished, tables):
         run.confusion("mine")
 
 
+def test_a_class_may_be_called_as_a_column(monkeypatch, finished, tmp_path):
+    answer = {"image": "a.png", "class": "image", "probabilities": {"class": 0.25, "image": 0.75}}
+    monkeypatch.setattr(_results, "ask", lambda _: [answer])
+    assert list(_results._predict([], ["a.png"])) == ["image", "class", "class class", "class image"]
+    shutil.copytree(finished.folder, tmp_path / "run")
+    file = tmp_path / "run/confusion.json"
+    file.write_text(file.read_text().replace("circle", "class"))
+    assert list(promptfed.load(tmp_path / "run").confusion().columns) == ["class class", *CLASSES[1:]]
+
+
 def test_prompts(finished):
     seen = json.loads(program("inspect", finished.folder / "prompts.safetensors", "--json"))["dtypes"]
     assert seen == [{"dtype": "F32", "tensors": 3, "elements": 3 * 4 * 96, "bytes": 4 * 3 * 4 * 96}]
