@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"unicode"
 
 	"github.com/spf13/cobra"
 
@@ -152,7 +153,7 @@ func (i inspected) text() string {
 		out = append(out, p.row())
 	}
 
-	return head + "\n" + align(out)
+	return printable(head) + "\n" + align(out)
 }
 
 // rows are those of a table. The first row is the header.
@@ -160,7 +161,12 @@ type rows [][]string
 
 // add adds a row of two columns.
 func (r *rows) add(what, format string, a ...any) {
-	*r = append(*r, []string{what, fmt.Sprintf(format, a...)})
+	*r = append(*r, []string{printable(what), printable(fmt.Sprintf(format, a...))})
+}
+
+// printable returns text of a file that commands nothing to a terminal.
+func printable(text string) string {
+	return strings.Join(strings.FieldsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }), " ")
 }
 
 func (i inspected) rows() rows {

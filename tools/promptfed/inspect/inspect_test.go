@@ -12,6 +12,7 @@ import (
 	"promptfed/models/tiny"
 	"promptfed/models/tokenizer"
 	"promptfed/runtime/filetest"
+	"promptfed/runtime/goldentest"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/onnx"
 	"promptfed/runtime/ort"
@@ -40,18 +41,12 @@ func TestInspectShowsTexts(t *testing.T) {
 // in for a device, and numbers of this test for its free memory.
 func TestMemoryOfACapturedGraph(t *testing.T) {
 	b, err := bundle.Find(tiny.Names()[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	m, err := stepModel(b, ort.CUDA)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	o := ort.Options{WeightsDir: b.WeightsDir(), Provider: ort.CPU, Bind: true}
 	s, err := ort.NewSession(m, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	defer s.Close()
 	graphs, free := 0, []int64{90e6, 12e6}
 	ort.OnFixed = func(*onnx.ModelProto) { graphs++ }
@@ -76,22 +71,14 @@ func TestMemoryOfACapturedGraph(t *testing.T) {
 func TestNothingIsLeftToTheCPU(t *testing.T) {
 	for _, name := range tiny.Names() {
 		b, err := bundle.Find(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, err)
 		image, err := b.ImageModel()
-		if err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, err)
 		step, err := stepModel(b, ort.CUDA)
-		if err != nil {
-			t.Fatal(err)
-		}
+		goldentest.NoError(t, err)
 		for _, m := range []*onnx.ModelProto{image, step} {
 			fixed, err := graph.FixSizes(m, someSizes(m))
-			if err != nil {
-				t.Fatal(err)
-			}
+			goldentest.NoError(t, err)
 			if sizes, kernels := orttest.OffDevice(fixed); len(sizes)+len(kernels) > 0 {
 				t.Errorf("%s: %q, %q", name, sizes, kernels)
 			}
@@ -103,9 +90,7 @@ func TestNothingIsLeftToTheCPU(t *testing.T) {
 func TestCheckReadsMethods(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "m.onnx")
 	content, err := methodtest.ONNXFiles["scaffold"]()
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	for want, b := range map[string][]byte{
 		"method with the loss cross entropy + correction": content,
 		path + `: metadata promptfed.method: "invalid`: []byte(strings.Replace(string(content), `{"version`,
@@ -121,5 +106,12 @@ func TestCheckReadsMethods(t *testing.T) {
 		if !strings.HasPrefix(got, want) || strings.Contains(got, "\n") {
 			t.Errorf("%s, want %s", got, want)
 		}
+	}
+}
+
+func TestTextIsPrintable(t *testing.T) {
+	i := inspected{Report: bundle.Report{Format: "by \x1b", Metadata: map[string]string{"a\n": "\x1b]0;b\a"}}}
+	if text := i.text(); strings.ContainsAny(text, "\x1b\a") || strings.Count(text, "\n") != 4 {
+		t.Errorf("%q", text)
 	}
 }
