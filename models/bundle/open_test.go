@@ -396,7 +396,7 @@ func TestTexts(t *testing.T) {
 	if err != nil || fmt.Sprint(w.Shape, w.Data) != fmt.Sprint([]int{1, 2}, []int{cat[0], 10 * cat[0]}) {
 		t.Fatalf("%v, %v", w, err)
 	}
-	if again, err := b.suffixesOf([]string{"cat"}, "."); err != nil || again != suffixes {
+	if _, again, err := b.suffixesOf([]string{"cat"}, someWord, "."); err != nil || again != suffixes {
 		t.Error("the same classes are embedded twice")
 	}
 	if w, _, err := b.SplitTemplate([]string{"cat"}, "{} cat"); err != nil || w != nil {
@@ -408,11 +408,29 @@ func TestTexts(t *testing.T) {
 	}
 	b.suffixes = nil
 	for i := range maxSuffixes + 1 {
-		if _, err := b.suffixesOf([]string{fmt.Sprint(i)}, "."); err != nil {
+		if _, _, err := b.suffixesOf([]string{fmt.Sprint(i)}, someWord, "."); err != nil {
 			t.Fatal(err)
 		}
 		if want := i%maxSuffixes + 1; len(b.suffixes) != want {
 			t.Errorf("%d lists are kept, want %d", len(b.suffixes), want)
+		}
+	}
+}
+
+// A class has the tokens that it has in the whole text "a photo of a cat.", also if they hold the space in front of it.
+// The ids are those of Hugging Face's tokenizers 0.23.3.
+func TestNamesBehindWords(t *testing.T) {
+	for name, want := range map[string][]int{"gpt2": {66, 222, 435, 399, 339, 403, 366, 15, 1},
+		"llama3": {66, 222, 433, 397, 338, 401, 365, 15, 1}, "t5": {45, 64, 24, 45, 3, 77, 4, 1}} {
+		b, _ := words(t)
+		var err error
+		b.tokens, err = tokenizer.Load("../tokenizer/testdata/files/" + name)
+		goldentest.NoError(t, err)
+		ids, err := b.ClassTokens([]string{"cat"})
+		w, suffixes, err2 := b.SplitTemplate([]string{"cat"}, "a photo of a {}.")
+		goldentest.NoError(t, errors.Join(err, err2))
+		if n := w.Shape[0]; !slices.Equal(ids[0], want[n:]) || !slices.Equal(suffixes.IDs[0], want[n:]) {
+			t.Errorf("%s: class %v, template %d words and %v, want %v", name, ids, n, suffixes.IDs, want)
 		}
 	}
 }

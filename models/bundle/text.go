@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"promptfed/models/clip"
@@ -23,7 +24,7 @@ const maxSuffixes = 16
 //
 // If a class and its prompt exceed the context, the error names the class and both lengths.
 func (b *Bundle) Prompts(g *graph.Graph, classes []string, prompts []clip.Prompt) ([]graph.Node, error) {
-	s, err := b.suffixesOf(classes, ".")
+	_, s, err := b.suffixesOf(classes, someWord, ".")
 	if err != nil {
 		return nil, err
 	}
@@ -62,31 +63,45 @@ func (b *Bundle) Sentences(g *graph.Graph, texts []string) (graph.Node, error) {
 	return n, b.wrap(err)
 }
 
-// ClassTokens returns the tokens [name . EOT] of each class. The full stop or the name has no tokens if the cleaning of
-// texts removes it.
-//
-// A name is cleaned and encoded without the prompt in front of it. Its tokens are the same as in a whole text, which
-// Sentences encodes, if the tokens of a word do not depend on the word before it. This holds for CLIP's tokenizer,
-// for BERT's, and for a SentencePiece tokenizer that puts a space in front of texts. Cleaning does not look across the
-// space between prompt and name, with one exception: HTML entities that were escaped three times stay escaped after a
-// "<".
-func (b *Bundle) ClassTokens(classes []string) ([][]int, error) { return b.tokensOf(classes, ".") }
+// someWord stands for a prompt, as in CoOp. A word before a name changes its tokens if they hold the space between, as
+// those of RoBERTa and of SigLIP 2 do.
+const someWord = "x "
 
-func (b *Bundle) tokensOf(classes []string, behind string) ([][]int, error) {
+// ClassTokens returns the tokens [name . EOT] of each class, as they are behind a word. The full stop or the name has
+// no tokens if the cleaning of texts removes it. If the tokenizer joins words, the name begins the text.
+func (b *Bundle) ClassTokens(classes []string) ([][]int, error) {
+	_, ids, err := b.tokensOf(classes, someWord, ".")
+	return ids, err
+}
+
+// tokensOf returns the number of tokens of the words before the classes, and the rest of each text with EOT. If a text
+// does not begin with the tokens of these words, the number is 0, and the rest is the whole text.
+func (b *Bundle) tokensOf(classes []string, before, behind string) (int, [][]int, error) {
 	t, err := b.Tokenizer()
 	if err != nil {
-		return nil, err
+		return 0, nil, err
 	}
 
-	ids := make([][]int, len(classes))
+	words, _ := t.Encode(strings.TrimSpace(before)) // an error comes again with each class
+	ids, n := make([][]int, len(classes)), len(words)
 	for c, name := range classes {
-		if ids[c], err = t.Encode(name + behind); err != nil {
-			return nil, fmt.Errorf("bundle %s: class %.60q: %w", b.Name, name, err)
+		if ids[c], err = t.Encode(before + name + behind); err != nil {
+			return 0, nil, fmt.Errorf("bundle %s: class %.60q: %w", b.Name, name, err)
 		}
-		ids[c] = append(ids[c], t.EOT())
+		if !slices.Equal(ids[c][:min(n, len(ids[c]))], words[:n]) {
+			n = 0
+		}
 	}
 
-	return ids, nil
+	if n == 0 && before == someWord {
+		return b.tokensOf(classes, "", behind)
+	}
+
+	for c := range ids {
+		ids[c] = append(ids[c][n:], t.EOT())
+	}
+
+	return n, ids, nil
 }
 
 // Words returns the embeddings [n,width] of the tokens of a text, without start and end tokens.
@@ -118,53 +133,55 @@ func (b *Bundle) SplitTemplate(classes []string, template string) (*tensor.Tenso
 			template))
 	}
 
-	s, err := b.suffixesOf(classes, behind)
-	if err != nil || strings.TrimSpace(before) == "" {
+	words, s, err := b.suffixesOf(classes, before, behind)
+	if err != nil || words == 0 {
 		return nil, s, err
 	}
 
-	words, err := b.Words(before)
-	return words, s, err
+	rows, err := b.Words(strings.TrimSpace(before))
+	return rows, s, err
 }
 
 // EmptySuffix returns the rest of a prompt without a class: a full stop and the end token.
-func (b *Bundle) EmptySuffix() (*clip.Suffixes, error) { return b.suffixesOf([]string{""}, ".") }
+func (b *Bundle) EmptySuffix() (*clip.Suffixes, error) {
+	_, s, err := b.suffixesOf([]string{""}, strings.TrimSpace(someWord), ".")
+	return s, err
+}
 
 // StepBytes returns about how much memory a training step takes for a prompt of classes, or where each image has its
 // own prompt for one image.
 func (b *Bundle) StepBytes(classes []string, p clip.Prompt) (int, error) {
-	s, err := b.suffixesOf(classes, ".")
+	_, s, err := b.suffixesOf(classes, someWord, ".")
 	if err != nil {
 		return 0, err
 	}
 	return clip.Text{TextArch: b.Text}.StepBytes(s, p), nil
 }
 
-// suffixesOf returns the embeddings of a list of classes with a text after each. They are cached, so that graphs intern
-// them.
-func (b *Bundle) suffixesOf(classes []string, behind string) (*clip.Suffixes, error) {
-	ids, err := b.tokensOf(classes, behind)
+// suffixesOf returns the embeddings of the tokens of tokensOf. They are cached, so that graphs intern them.
+func (b *Bundle) suffixesOf(classes []string, before, behind string) (int, *clip.Suffixes, error) {
+	words, ids, err := b.tokensOf(classes, before, behind)
 	if err != nil {
-		return nil, err
+		return 0, nil, err
 	}
 
-	key := fmt.Sprintf("%q %q", behind, classes)
+	key := fmt.Sprintf("%q %v", classes, ids)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if s, ok := b.suffixes[key]; ok {
-		return s, nil
+		return words, s, nil
 	}
 
 	stop, err := b.tokens.Encode(".")
 	if err != nil {
-		return nil, b.wrap(err)
+		return 0, nil, b.wrap(err)
 	}
 
 	suffixes, err := clip.NewSuffixes(classes, ids, clip.SpecialTokens{SOS: b.tokens.SOS(), Pad: b.tokens.Pad(),
 		NoStop: len(stop) == 0},
 		b.Text.Width, b.Embed)
 	if err != nil {
-		return nil, b.wrap(err)
+		return 0, nil, b.wrap(err)
 	}
 
 	if b.suffixes == nil || len(b.suffixes) >= maxSuffixes {
@@ -172,7 +189,7 @@ func (b *Bundle) suffixesOf(classes []string, behind string) (*clip.Suffixes, er
 	}
 
 	b.suffixes[key] = suffixes
-	return suffixes, nil
+	return words, suffixes, nil
 }
 
 // EmbeddingRows reads the rows of tokens from an embedding [vocabulary,width] at an offset of a file.

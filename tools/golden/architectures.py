@@ -102,10 +102,11 @@ def measured(image, text, embedding, ids, start, size, width, state):
     pixels = formula("pixels", [2, 3, size, size])
     features = image(pixels)
     out = dict(image=sketch(features), text=sketch(text(ids(TEXTS))))
-    own = ids([c + "." for c in CLASSES])
+    word, *own = ids(["x", *("x " + c + "." for c in CLASSES)]).tolist()  # names have the tokens that they have behind a word
+    name = next(i for i, (a, b) in enumerate(zip(word, own[0])) if a != b)
     rows = []
-    for r in own.tolist():  # [start, prompt, name . end, padding]
-        rows.append((r[:start] + [r[start]] * CTX + r[start:])[:len(r)])
+    for r in own:  # [start, prompt, name . end, padding]
+        rows.append((r[:start] + [r[start]] * CTX + r[name:])[:len(r)])
     ctx = formula("prompt", [CTX, width]).requires_grad_()
     hook = embedding.register_forward_hook(
         lambda module, args, y: torch.cat([y[:, :start], ctx.expand(len(y), -1, -1), y[:, start + CTX:]], 1))

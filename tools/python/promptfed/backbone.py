@@ -214,9 +214,10 @@ class _Towers:
 
     def witness(self, pixels: torch.Tensor) -> Dict[str, torch.Tensor]:
         """Returns features of an image, of texts and of prompted classes, the loss and the gradient of the prompt."""
-        own = self.ids([c + "." for c in _CLASSES])
+        word, *own = self.ids(["x", *(f"x {c}." for c in _CLASSES)]).tolist()  # the names as they are behind a word
+        name = next(i for i, (a, b) in enumerate(zip(word, own[0])) if a != b)
         start = int(bool((self.texts[:, 0] == self.texts[0, 0]).all()))
-        ids = torch.tensor([(r[:start] + [r[start]] * _TOKENS + r[start:])[:len(r)] for r in own.tolist()])
+        ids = torch.tensor([(r[:start] + [r[start]] * _TOKENS + r[name:])[:len(r)] for r in own])
         noise = torch.randn(_TOKENS, self.table.shape[1], generator=torch.Generator().manual_seed(1))
         prompt = (self.table.std() * noise).requires_grad_()
         rows = self.table[ids]
