@@ -39,11 +39,14 @@ func TestConvertRefuses(t *testing.T) {
 	lines := filetest.Read(t, "testdata/merges.txt")
 	larger := filepath.Join(t.TempDir(), "larger.txt")
 	filetest.Write(t, larger, append(lines, "q q\n"...))
+	siglip := filetest.Copy(t, t.TempDir(), "testdata/siglip")
+	goldentest.NoError(t, os.Remove(filepath.Join(siglip, "tokenizer_config.json")))
 	for _, c := range []struct {
 		what, src string
 		o         converted.Options
 		parts     []string
 	}{
+		{"SigLIP's texts", siglip, converted.Options{}, []string{"spiece.model", "tokenizer_config.json beside it"}},
 		{"no vocabulary", "testdata/openai.pt", converted.Options{}, []string{"openai.pt",
 			"--vocab bpe_simple_vocab_16e6.txt.gz"}},
 		{"missing", "testdata/nothing.pt", converted.Options{}, []string{"testdata/nothing.pt"}},

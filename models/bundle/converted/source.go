@@ -1,9 +1,11 @@
 package converted
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -60,15 +62,8 @@ func (j *conversion) preprocessing() error {
 
 // vocabulary writes tokenizer.json, and takes the padding token and the stripped tokens of the text treatment from it.
 func (j *conversion) vocabulary(dir string) error {
-	path := j.Vocab
-	if path == "" {
-		for _, name := range []string{"tokenizer.json", "vocab.json", "spiece.model", "vocab.txt"} {
-			if path = j.ckpt.File(name); path != "" {
-				break
-			}
-		}
-	}
-
+	path := cmp.Or(j.Vocab, j.ckpt.File("tokenizer.json"), j.ckpt.File("vocab.json"), j.ckpt.File("spiece.model"),
+		j.ckpt.File("vocab.txt"))
 	if path == "" {
 		return fmt.Errorf("the checkpoint has no vocabulary: add --vocab bpe_simple_vocab_16e6.txt.gz (OpenAI's " +
 			"file), or --vocab FOLDER with tokenizer.json or vocab.json and merges.txt")
@@ -77,6 +72,12 @@ func (j *conversion) vocabulary(dir string) error {
 	path, err := tokenizer.FindFile(path)
 	if err != nil {
 		return err
+	}
+
+	if _, err := os.Stat(filepath.Join(filepath.Dir(path), tokenizer.ConfigName)); err != nil &&
+		j.ckpt.Format() == checkpoint.HuggingFace && filepath.Ext(path) == ".model" {
+		return fmt.Errorf("%s: it needs the model's %s beside it, by which SigLIP's texts are cleaned and padded",
+			path, tokenizer.ConfigName)
 	}
 
 	vocabulary, err := tokenizer.Load(path)
