@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"promptfed/runtime/filetest"
 	"promptfed/runtime/goldentest"
 )
 
@@ -37,6 +38,30 @@ func TestFiles(t *testing.T) {
 		}
 		if t.Logf("%s: %d of %d strings differ", name, wrong, len(all)); len(all) < 150 {
 			t.Errorf("%s: only %d strings", name, len(all))
+		}
+	}
+}
+
+// The options of tokenizer_config.json have the meaning that they have in transformers 5.23, whose ids these are.
+func TestOptions(t *testing.T) {
+	siglip := string(filetest.Read(t, "../bundle/converted/testdata/siglip/spiece.model"))
+	const bert = "[PAD]\n[UNK]\n[CLS]\n[SEP]\ne\né\n犬\n犬犬\n"
+	for _, c := range []struct {
+		name, file, config, text string
+		want                     []int
+	}{
+		{bertName, bert, `{"strip_accents":false}`, "é 犬犬", []int{2, 5, 6, 6, 3}},
+		{bertName, bert, `{"tokenize_chinese_chars":false}`, "é 犬犬", []int{2, 4, 7, 3}},
+		{"spiece.model", siglip, `{"tokenizer_class":"SiglipTokenizer","do_lower_case":false}`, "a Dog.",
+			[]int{46, 3, 2, 31, 58, 1}},
+	} {
+		dir := t.TempDir()
+		filetest.Write(t, filepath.Join(dir, c.name), c.file)
+		filetest.Write(t, filepath.Join(dir, ConfigName), c.config)
+		tok, err := Load(dir)
+		goldentest.NoError(t, err)
+		if got, err := tok.Whole(c.text, 9); err != nil || !slices.Equal(got, c.want) {
+			t.Errorf("%s: %v, %v, want %v", c.config, got, err, c.want)
 		}
 	}
 }

@@ -150,7 +150,7 @@ func TestHostileFiles(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 	// By hand, SentencePiece's file of two usual pieces, </s> and a.
-	_, err = readSPM(strings.NewReader("\x0a\x06\x0a\x04</s>\x0a\x03\x0a\x01a"), true)
+	_, err = readSPM(strings.NewReader("\x0a\x06\x0a\x04</s>\x0a\x03\x0a\x01a"), true, true)
 	goldentest.WantError(t, err, "no token for unknown characters")
 }
 
@@ -159,7 +159,7 @@ func FuzzReadBERT(f *testing.F) {
 	f.Add([]byte("[PAD]\n[CLS]\n[SEP]\n[UNK]\na\n##a\n##b\n"))
 	f.Add([]byte("[CLS]\r\n[SEP]\n[UNK]\n\n\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		if tok, err := readBERT(strings.NewReader(string(data)), nil); err == nil {
+		if tok, err := readBERT(strings.NewReader(string(data)), hfConfig{}); err == nil {
 			reload(t, tok)
 		}
 	})
@@ -173,7 +173,7 @@ func FuzzReadSPM(f *testing.F) {
 	}
 	f.Add([]byte(piece("</s>", "\x03") + piece("u", "\x02") + piece("a", "\x01")))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		if tok, err := readSPM(strings.NewReader(string(data)), true); err == nil {
+		if tok, err := readSPM(strings.NewReader(string(data)), true, true); err == nil {
 			reload(t, tok)
 		}
 	})

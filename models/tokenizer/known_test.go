@@ -22,7 +22,7 @@ func TestSpells(t *testing.T) {
 
 // A vocabulary with words of other languages knows them. A word of the token for unknown text is not known.
 func TestSpellsOtherVocabularies(t *testing.T) {
-	bert, err := readBERT(strings.NewReader("[PAD]\n[UNK]\n[CLS]\n[SEP]\n猫\nко\n##шка\ndog\n"), nil)
+	bert, err := readBERT(strings.NewReader("[PAD]\n[UNK]\n[CLS]\n[SEP]\n猫\nко\n##шка\ndog\n"), hfConfig{})
 	goldentest.NoError(t, err)
 	// SentencePiece writes a word of unknown letters as a space and one token for unknown text.
 	pieces, err := readHF(strings.NewReader(`{"model":{"type":"Unigram","unk_id":0,"vocab":[["<unk>",0],["</s>",0],` +

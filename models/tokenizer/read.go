@@ -39,7 +39,7 @@ const (
 // vocab.json with merges.txt, bpe_simple_vocab_16e6.txt.gz, bpe_simple_vocab_16e6.txt, BERT's vocab.txt and
 // SentencePiece's spiece.model. A file may be any of these. A list of merges alone, gzipped or not, is numbered as
 // OpenAI does and truncated after CLIPMerges. A tokenizer_config.json beside the file names the padding token, the
-// separator, and the tokenizer class of SentencePiece's file.
+// separator, and how the texts of BERT's and SentencePiece's files are cleaned.
 func Load(path string) (*Tokenizer, error) {
 	path, err := FindFile(path)
 	if err != nil {
@@ -104,9 +104,9 @@ func loadFile(path string) (*Tokenizer, error) {
 	var tokenizer *Tokenizer
 	switch base, isJSON := filepath.Base(path), strings.HasSuffix(path, ".json"); {
 	case strings.HasSuffix(path, ".model"):
-		tokenizer, err = readSPM(file, hfConfig.Class == "SiglipTokenizer" && orTrue(hfConfig.Lower))
+		tokenizer, err = readSPM(file, hfConfig.Class == "SiglipTokenizer", orTrue(hfConfig.Lower))
 	case base == bertName:
-		tokenizer, err = readBERT(file, hfConfig.Lower)
+		tokenizer, err = readBERT(file, hfConfig)
 	case base == vocabName:
 		m, err := os.Open(filepath.Join(filepath.Dir(path), mergesName))
 		if err != nil {
@@ -132,10 +132,12 @@ func loadFile(path string) (*Tokenizer, error) {
 
 // hfConfig holds the fields of tokenizer_config.json that are used.
 type hfConfig struct {
-	Class string    `json:"tokenizer_class"`
-	Lower *bool     `json:"do_lower_case"`
-	Pad   tokenName `json:"pad_token"`
-	Sep   tokenName `json:"sep_token"`
+	Class   string    `json:"tokenizer_class"`
+	Lower   *bool     `json:"do_lower_case"`
+	Accents *bool     `json:"strip_accents"`
+	Chinese *bool     `json:"tokenize_chinese_chars"`
+	Pad     tokenName `json:"pad_token"`
+	Sep     tokenName `json:"sep_token"`
 }
 
 // tokenName is a token, or an object with its content.

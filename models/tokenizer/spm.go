@@ -103,9 +103,9 @@ func parseSPM(data []byte) (model spmModel, err error) {
 	return model, err
 }
 
-// readSPM reads SentencePiece's file by converting it to an equivalent tokenizer.json. canonical cleans texts as
-// SigLIP's tokenizer does: lower case, no ASCII punctuation.
-func readSPM(r io.Reader, canonical bool) (*Tokenizer, error) {
+// readSPM reads SentencePiece's file by converting it to an equivalent tokenizer.json. siglip cleans texts as SigLIP's
+// tokenizer does: no ASCII punctuation and, with lower, lower case.
+func readSPM(r io.Reader, siglip, lower bool) (*Tokenizer, error) {
 	data, err := io.ReadAll(bounded(r, maxJSON))
 	if err != nil {
 		return nil, err
@@ -141,8 +141,12 @@ func readSPM(r io.Reader, canonical bool) (*Tokenizer, error) {
 	regex := func(expression, content string) object {
 		return object{"type": "Replace", "pattern": object{"Regex": expression}, "content": content}
 	}
-	if canonical {
-		steps = append(steps, object{"type": "Lowercase"}, regex("[!-/:-@\\[-`{-~]", ""), regex(`\s+`, " "))
+	if siglip && lower {
+		steps = append(steps, object{"type": "Lowercase"})
+	}
+
+	if siglip {
+		steps = append(steps, regex("[!-/:-@\\[-`{-~]", ""), regex(`\s+`, " "))
 	}
 
 	if len(spmModel.charsmap) > 0 {

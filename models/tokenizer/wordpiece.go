@@ -68,7 +68,7 @@ func (w *wordPiece) encode(s string) ([]int, error) {
 }
 
 // readBERT reads BERT's list of tokens, one per line, by converting it to an equivalent tokenizer.json.
-func readBERT(r io.Reader, lower *bool) (*Tokenizer, error) {
+func readBERT(r io.Reader, config hfConfig) (*Tokenizer, error) {
 	vocab := map[string]int{}
 	lines := bufio.NewScanner(bounded(r, maxFile))
 	for id := 0; lines.Scan(); id++ {
@@ -92,8 +92,8 @@ func readBERT(r io.Reader, lower *bool) (*Tokenizer, error) {
 	}
 
 	return fromParts(added,
-		object{"type": "BertNormalizer", "clean_text": true, "handle_chinese_chars": true,
-			"strip_accents": nil, "lowercase": orTrue(lower)},
+		object{"type": "BertNormalizer", "clean_text": true, "handle_chinese_chars": orTrue(config.Chinese),
+			"strip_accents": config.Accents, "lowercase": orTrue(config.Lower)},
 		object{"type": "BertPreTokenizer"},
 		object{"type": "BertProcessing", "sep": []any{"[SEP]", vocab["[SEP]"]}, "cls": []any{"[CLS]", vocab["[CLS]"]}},
 		object{"type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##",
