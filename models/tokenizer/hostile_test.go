@@ -47,6 +47,7 @@ func TestDamagedFiles(t *testing.T) {
 			"vocab.txt: tokenizer_config.json beside it: not the JSON"},
 		{"a setting of another type", map[string]string{"vocab.txt": "", ConfigName: `{"do_lower_case": "false"}`},
 			"vocab.txt: tokenizer_config.json beside it: not the JSON"},
+		{"an XLM-RoBERTa's pieces", map[string]string{xlmName: "\x0a\x06\x0a\x04</s>"}, "tokenizer.json"},
 		{"foreign merges", map[string]string{"vocab.json": `{"a":0,"b":3,` + ends + `}`, "merges.txt": "a b\n"},
 			`merge 1 makes "ab", which is not a token`},
 	} {

@@ -103,6 +103,8 @@ func loadFile(path string) (*Tokenizer, error) {
 
 	var tokenizer *Tokenizer
 	switch base, isJSON := filepath.Base(path), strings.HasSuffix(path, ".json"); {
+	case base == xlmName:
+		return nil, errors.New("transformers gives its pieces other ids: give the tokenizer.json that belongs to it")
 	case strings.HasSuffix(path, ".model"):
 		tokenizer, err = readSPM(file, hfConfig.Class == "SiglipTokenizer", orTrue(hfConfig.Lower))
 	case base == bertName:

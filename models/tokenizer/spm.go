@@ -9,8 +9,11 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
+// xlmName is SentencePiece's file of XLM-RoBERTa and its kin, whose ids are not the numbers of its pieces.
+const xlmName = "sentencepiece.bpe.model"
+
 // Names of SentencePiece's files in folders.
-var spmNames = []string{"spiece.model", "sentencepiece.bpe.model", "tokenizer.model"}
+var spmNames = []string{"spiece.model", xlmName, "tokenizer.model"}
 
 // Types of SentencePiece's pieces and models.
 const (
