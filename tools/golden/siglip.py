@@ -199,8 +199,8 @@ def whole():
     model = spread(SiglipModel(SiglipConfig(
         text_config=dict(vocab_size=4, hidden_size=2, intermediate_size=2, num_hidden_layers=1, num_attention_heads=1, max_position_embeddings=2),
         vision_config=dict(hidden_size=2, intermediate_size=2, num_hidden_layers=1, num_attention_heads=1, image_size=2, patch_size=2))))
-    model.logit_scale.data[:], model.logit_bias.data[:] = 4.7, -12.9
-    model.vision_model.embeddings.patch_embedding.padding = (0, 0)
+    model.logit_scale.data[:], model.logit_bias.data[:], model.vision_model.embeddings.patch_embedding.padding = 4.7, -12.9, (0, 0)
+    exp, torch.Tensor.exp = torch.Tensor.exp, lambda x: exp(x).to(x.device)  # as in CLIPModel of transformers 5
     model.forward, forward = lambda i, p: forward(input_ids=i, pixel_values=p)[:2], model.forward
     torch.onnx.export(model, (torch.zeros(2, 2, dtype=torch.int64), torch.zeros(2, 3, 2, 2)), "models/bundle/exported/testdata/siglip.whole.onnx",
                       opset_version=14, input_names=["input_ids", "pixel_values"], output_names=["logits_per_image", "logits_per_text"])

@@ -217,6 +217,10 @@ func constant(dir string, value graph.Node) float64 {
 	}
 
 	op := value.Op()
+	if op.Kind == "Cast" && op.Domain == graph.Standard {
+		return constant(dir, op.In[0])
+	}
+
 	if op.Kind == "Exp" && op.Domain == graph.Standard {
 		if v := constantsOf(dir, op.In[0]); len(v) == 1 {
 			return math.Exp(float64(v[0]))
