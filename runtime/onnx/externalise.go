@@ -128,7 +128,7 @@ func (x *externaliser) message(encoded []byte, kind messageKind, depth int) (out
 		return nil, fmt.Errorf("messages are nested more than %d deep", maxNested)
 	}
 
-	dtype := TensorProto_UNDEFINED
+	dtype, place := TensorProto_UNDEFINED, []byte(nil)
 	for len(encoded) > 0 {
 		number, wire, value, length := nextField(encoded)
 		if length < 0 {
@@ -147,7 +147,7 @@ func (x *externaliser) message(encoded []byte, kind messageKind, depth int) (out
 			t := &TensorProto{}
 			at := cap(x.whole) - cap(value) // both end where the mapped file ends
 			SetExternal(t, External{File: ownFile, Offset: int64(at), Length: int64(len(value))})
-			if out, err = (proto.MarshalOptions{}).MarshalAppend(out, t); err != nil {
+			if place, err = proto.Marshal(t); err != nil {
 				return nil, err
 			}
 			x.left = true
@@ -162,7 +162,7 @@ func (x *externaliser) message(encoded []byte, kind messageKind, depth int) (out
 		encoded = encoded[length:]
 	}
 
-	return out, nil
+	return append(out, place...), nil // last, because a file may name the usual place behind the contents
 }
 
 // nextField splits the first field of an encoded message: its number, its type, its encoded value (of bytes without
