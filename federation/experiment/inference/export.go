@@ -167,7 +167,7 @@ func (f *Classifier) metadata(pixels string) (list []Fact, err error) {
 	for _, r := range slices.Backward(records) {
 		if accuracy, ok := f.accuracy(r); ok {
 			put("accuracy", accuracy) // of this client on its own test data, or the mean over all clients
-			put("accuracy_round", r.Round)
+			put("accuracy_round", r.Round+1)
 			break
 		}
 	}

@@ -232,7 +232,7 @@ func TestExportStandsAlone(t *testing.T) {
 		"backbone":  "tiny-vit-b32", "backbone_sha256": b.Digest(), "method": "fedpha", "with": `["fedprox"]`,
 		"run": "small", "data": "synthetic", "data_sha256": "d1", "evaluation": "personal",
 		"client": "1", "clients": "2", "rounds": "1", "seed": "1", "accuracy": string(accuracy),
-		"accuracy_round": "0", "input": inputLayouts[PixelsUint8]} {
+		"accuracy_round": "1", "input": inputLayouts[PixelsUint8]} {
 		if meta[key] != want {
 			t.Errorf("%s is %q, expected %q", key, meta[key], want)
 		}
@@ -280,10 +280,10 @@ func TestExportSaysTheSelectedRound(t *testing.T) {
 		t.Fatalf("round %d is selected: the test cannot tell it from the last", at)
 	}
 	accuracy, _ := json.Marshal(records[at].Evaluations.Global.PerClient[0])
-	if meta["accuracy"] != string(accuracy) || meta["accuracy_round"] != fmt.Sprint(at) ||
+	if meta["accuracy"] != string(accuracy) || meta["accuracy_round"] != fmt.Sprint(at+1) ||
 		meta["rounds"] != fmt.Sprint(at+1) {
 		t.Errorf("accuracy %s of round %s after %s rounds, expected %s of round %d", meta["accuracy"],
-			meta["accuracy_round"], meta["rounds"], accuracy, at)
+			meta["accuracy_round"], meta["rounds"], accuracy, at+1)
 	}
 	// Without a selection the last round counts. Fine-tuning changes classifiers of clients alone.
 	exported.config.Eval.Select, exported.config.Eval.FineTune = "last", 1
