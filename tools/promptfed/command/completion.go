@@ -110,6 +110,10 @@ func keysFor(command string) cobra.CompletionFunc {
 			}
 		}
 
+		if slices.Contains([]string{"bench", "evaluate", "export", "predict"}, command) { // see cli.RuntimeOnly
+			out = slices.DeleteFunc(out, func(key string) bool { return !strings.HasPrefix(key, "runtime.") })
+		}
+
 		slices.Sort(out)
 		return slices.Compact(out), silent | cobra.ShellCompDirectiveNoSpace
 	}

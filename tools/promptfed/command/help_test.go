@@ -52,6 +52,13 @@ func TestExamples(t *testing.T) {
 			}
 		}
 	})
+	for _, name := range []string{"bench", "evaluate", "export", "predict"} { // refuse all other keys
+		keys, _ := keysFor(name)(nil, nil, "")
+		if i := slices.IndexFunc(keys, func(key string) bool { return !strings.HasPrefix(key, "runtime.") }); i >= 0 ||
+			len(keys) == 0 {
+			t.Errorf("%s completes %q", name, keys)
+		}
+	}
 	if all := strings.Count(examples, "\n"); shown != all {
 		t.Errorf("%d of %d examples are of a command", shown, all)
 	}
