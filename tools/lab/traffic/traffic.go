@@ -211,7 +211,7 @@ func Text(list []Row) [][]string {
 }
 
 // Note states the sizes behind Rows.
-const Note = `One client and one round at d = p = 512, m = 16 tokens, l = 100 classes, d1 = 512, d2 = 8, default
-options. Messages are counted as they are encoded, names and shapes included, in the second round; formulas are
-those of FedAPPR's table S6, in numbers of 4 bytes, both ways together.
+const Note = `One client and one round at d = p = 512, l = 100 classes and default options. Messages are counted as they
+are encoded, names and shapes included, in the second round; formulas are those of FedAPPR's table S6, in numbers
+of 4 bytes, both ways together, with d1 = 512, d2 = 8 and m = 16 tokens, also where a default is less.
 `
