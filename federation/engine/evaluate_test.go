@@ -140,20 +140,46 @@ func TestBestRoundResumed(t *testing.T) {
 		"eval.select")
 }
 
-// TestExtended: results of a finished run stay until its first further round is done.
+// TestExtended: results of a finished run stay until its first further round is done. After it the records are those of
+// a run that never stopped, but an extension without a new round changes nothing.
 func TestExtended(t *testing.T) {
-	dir, e := t.TempDir(), toy(t)
-	e.Plan.Rounds = 1
-	mustRun(t, e, engine.Settings{Dir: dir})
-	e = toy(t)
-	e.Plan.Rounds = 2
-	mustRun(t, e, engine.Settings{Dir: dir, Resume: true, OnRound: func(r record.Record) {
+	with := func(rounds int) *spec.Experiment {
+		e := toy(t)
+		e.Plan.Rounds, e.Plan.New, e.Plan.Trainers, e.Plan.Attackers = rounds, []int{1}, []int{0, 2, 3}, []int{3}
+		e.Evaluate = record.TestPlan{NewSteps: []int{0}, Confusion: true, SetsEvery: 3}
+		for _, name := range []string{metrics.BaseSet, metrics.NewSet, metrics.TriggeredSet} {
+			e.EvaluationSets = append(e.EvaluationSets, spec.EvaluationSet{Name: name, Test: setRows(len(e.Classes))})
+		}
+		return e
+	}
+	records := func(r *engine.Result) string {
+		for i := range r.Records {
+			r.Records[i].Seconds, r.Records[i].Phases = 0, nil
+		}
+		b, err := json.Marshal(r.Records)
+		goldentest.NoError(t, err)
+		return string(b)
+	}
+	dir := t.TempDir()
+	one := records(mustRun(t, with(1), engine.Settings{Dir: dir}))
+	stopped, stop := context.WithCancel(context.Background())
+	stop()
+	if _, err := engine.Run(stopped, with(2), engine.Settings{Dir: dir, Resume: true}); err == nil {
+		t.Error("a stopped run ended")
+	}
+	if got := records(mustRun(t, with(1), engine.Settings{Dir: dir, Resume: true})); got != one {
+		t.Errorf("after an extension that trained nothing %s, want %s", got, one)
+	}
+	r := mustRun(t, with(2), engine.Settings{Dir: dir, Resume: true, OnRound: func(r record.Record) {
 		for _, name := range []string{record.SummaryFile, record.PromptsFile} {
 			if _, err := os.Stat(filepath.Join(dir, name)); (err == nil) != (r.Round == 0) {
 				t.Errorf("after round %d: %s: %v", r.Round, name, err)
 			}
 		}
 	}})
+	if got, want := records(r), records(mustRun(t, with(2), engine.Settings{})); got != want {
+		t.Errorf("extended %s, want %s", got, want)
+	}
 }
 
 // summary returns summary.json without times.

@@ -57,7 +57,7 @@ func (s *server) evaluate(ctx context.Context, rec *record.Record) error {
 	}
 
 	test.Confusion, test.Classes = false, 0
-	if result || testPlan.SetsEvery > 0 && (global.Round+1)%testPlan.SetsEvery == 0 {
+	if result || testPlan.TestsSets(global.Round) {
 		if err := s.evaluateSets(ctx, test, rec); err != nil {
 			return err
 		}

@@ -156,7 +156,7 @@ func (s *server) resume() (*record.Journal, error) {
 	dir := filepath.Join(s.settings.Dir, record.CheckFolder)
 	rounds := filepath.Join(s.settings.Dir, record.RoundsFile)
 	if !s.settings.Resume {
-		return record.OpenJournal(rounds, 0, record.Record{})
+		return record.OpenJournal(rounds, 0, record.Record{}, nil)
 	}
 
 	for _, where := range []string{s.settings.Dir, dir} { // temporary files of a killed run
@@ -176,7 +176,7 @@ func (s *server) resume() (*record.Journal, error) {
 			return nil, fmt.Errorf("cannot resume: %s has %d rounds, but %s is missing; restore it, or start again "+
 				"with --force", rounds, len(done), filepath.Join(dir, state.CheckpointFile))
 		}
-		return record.OpenJournal(rounds, 0, record.Record{})
+		return record.OpenJournal(rounds, 0, record.Record{}, nil)
 	}
 
 	if pos.Fingerprint != s.fingerprint {
@@ -203,7 +203,9 @@ func (s *server) resume() (*record.Journal, error) {
 	}
 
 	s.best = pos.Best
-	return record.OpenJournal(rounds, pos.Round, pos.Record)
+	return record.OpenJournal(rounds, pos.Round, pos.Record, func(records []record.Record) {
+		s.experiment.Evaluate.Settle(records, s.view, s.plan.Rounds)
+	})
 }
 
 // commit writes a round; a crash afterwards resumes after this round.

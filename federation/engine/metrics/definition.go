@@ -119,13 +119,17 @@ func complete(list ...Definition) []Definition {
 
 		if len(d.Statistics) > 0 {
 			d.Privacy = cmp.Or(d.Privacy, sentAsIs)
-			if slices.ContainsFunc(d.Statistics, func(s *Statistic) bool { return s.RevealsLabels }) {
+			if d.revealsLabels() {
 				d.Privacy = labels
 			}
 		}
 	}
 
 	return list
+}
+
+func (d Definition) revealsLabels() bool {
+	return slices.ContainsFunc(d.Statistics, func(s *Statistic) bool { return s.RevealsLabels })
 }
 
 // Definitions lists all metrics in the order of the columns of tables.

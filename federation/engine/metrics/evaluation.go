@@ -69,6 +69,16 @@ func (e *Evaluation) OnValidation() *Evaluation {
 	return out
 }
 
+// OmitLabels removes the metrics of statistics that reveal labels, which only the round that is the result has. It
+// accepts nil.
+func (e *Evaluation) OmitLabels() {
+	for _, d := range definitions {
+		if e != nil && d.revealsLabels() {
+			delete(e.Values, d.Name)
+		}
+	}
+}
+
 // Check refuses values outside of their metrics' bounds.
 func (e *Evaluation) Check() error {
 	for _, d := range definitions {

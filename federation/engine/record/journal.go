@@ -37,14 +37,16 @@ type Journal struct {
 	ZeroShot []ZeroShot
 }
 
-// OpenJournal reads the lines of finished rounds and drops lines that a crash left behind them.
-func OpenJournal(path string, done int, last Record) (*Journal, error) {
+// OpenJournal reads the lines of finished rounds and drops lines that a crash left behind them. The record of the last
+// finished round is that of the checkpoint, since the line may be missing or belong to a run of more rounds. settle
+// may change it, where the run goes on to another number of rounds.
+func OpenJournal(path string, done int, last Record, settle func([]Record)) (*Journal, error) {
 	b, err := os.ReadFile(path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
 
-	records, text, err := parseJournal(b, done, last)
+	records, text, err := parseJournal(b, done, last, settle)
 	if err != nil {
 		return nil, fmt.Errorf("cannot resume: %s: %w", path, err)
 	}
@@ -53,19 +55,19 @@ func OpenJournal(path string, done int, last Record) (*Journal, error) {
 }
 
 // parseJournal returns the records of finished rounds, and their lines.
-func parseJournal(b []byte, done int, last Record) (records []Record, text []byte, err error) {
+func parseJournal(b []byte, done int, last Record, settle func([]Record)) (records []Record, text []byte, err error) {
 	if records, err = parseLines(b); err != nil {
 		return nil, nil, err
 	}
 
-	records = records[:min(done, len(records))]
-	if done > 0 && len(records) == done-1 {
-		records = append(records, last)
-	}
-
-	if len(records) != done {
+	if len(records) < done-1 {
 		return nil, nil, fmt.Errorf("it has %d readable rounds, the checkpoint has %d; restore the file or start "+
 			"again in another folder", len(records), done)
+	}
+
+	if records = records[:max(0, done-1)]; done > 0 {
+		records = append(records, last)
+		settle(records)
 	}
 
 	for _, r := range records {

@@ -9,6 +9,8 @@ import (
 	"promptfed/runtime/goldentest"
 )
 
+func unsettled([]Record) {}
+
 func FuzzJournal(f *testing.F) {
 	line := `{"format":2,"round":0,"loss":1,"tested":false,"clients":[0],"lr":1,"bytes_up":1,"bytes_down":1,` +
 		`"seconds":1}` + "\n"
@@ -18,14 +20,14 @@ func FuzzJournal(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte, done int) {
 		done = max(0, done%5)
 		last := Record{Round: done - 1}
-		records, text, err := parseJournal(b, done, last)
+		records, text, err := parseJournal(b, done, last, unsettled)
 		if err != nil {
 			if strings.Contains(err.Error(), "\n") {
 				t.Fatalf("more than one line: %q", err)
 			}
 			return
 		}
-		again, same, err := parseJournal(text, done, last)
+		again, same, err := parseJournal(text, done, last, unsettled)
 		if err != nil || len(records) != done || len(again) != done || !bytes.Equal(text, same) {
 			t.Fatalf("%d records, read again %d: %v", len(records), len(again), err)
 		}
@@ -38,7 +40,7 @@ func TestJournalOfAnotherFormat(t *testing.T) {
 		`"seconds":1}` + "\n"
 	later := strings.NewReplacer(`"format":2`, `"format":9`, `"round":0`, `"round":1`).Replace(line)
 	for done := range 3 {
-		_, _, err := parseJournal([]byte(line+later), done, Record{Round: done - 1})
+		_, _, err := parseJournal([]byte(line+later), done, Record{Round: done - 1}, unsettled)
 		goldentest.WantErrorOf(t, fmt.Sprint(done), err, "it has format 9")
 	}
 }

@@ -157,6 +157,32 @@ func (e TestPlan) Stop(records []Record, view method.View) string {
 		records[best].Round+1)
 }
 
+// TestsSets reports whether every run tests the evaluation sets in this round, whether or not it is the result.
+func (e TestPlan) TestsSets(round int) bool { return e.SetsEvery > 0 && (round+1)%e.SetsEvery == 0 }
+
+// Settle removes from the last of these records what only a result has, unless a run of so many rounds has it too.
+func (e TestPlan) Settle(records []Record, view method.View, rounds int) {
+	if e.Result(records, view, rounds) {
+		return
+	}
+
+	last := &records[len(records)-1]
+	last.NewClients = nil
+	for _, evaluation := range []*metrics.Evaluation{last.Evaluation, last.Evaluations.Global,
+		last.Evaluations.Personal} {
+		evaluation.OmitLabels()
+	}
+
+	if e.TestsSets(last.Round) {
+		return
+	}
+
+	last.EvaluationSets, last.BaseToNew = nil, nil
+	if last.Attack != nil {
+		last.Attack.SuccessGlobal, last.Attack.SuccessPersonal = nil, nil
+	}
+}
+
 // Result reports whether the last of these rounds is the run's result so far. Everything that belongs to a result is
 // then measured.
 func (e TestPlan) Result(records []Record, view method.View, rounds int) bool {
