@@ -8,12 +8,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"runtime/debug"
 	"slices"
 	"syscall"
-	"time"
 
 	"github.com/x448/float16"
 	"golang.org/x/exp/mmap"
@@ -150,16 +148,6 @@ func (c Cache) open(path string, k Key, shape []int) (*shard, error) {
 	}
 
 	return nil, nil
-}
-
-// sweep removes the temporary files that killed processes left more than a day ago.
-func sweep(folder string) {
-	old, _ := filepath.Glob(filepath.Join(folder, "*.tmp"))
-	for _, p := range old {
-		if st, err := os.Stat(p); err == nil && time.Since(st.ModTime()) > 24*time.Hour {
-			os.Remove(p)
-		}
-	}
 }
 
 // RoundHalf rounds every element to the nearest half-precision number, ties to even. An element that is not finite, or

@@ -264,7 +264,7 @@ func (c Cache) write(path string, key Key, rows *tensor.Tensor) error {
 		return err
 	}
 
-	sweep(dir)
+	atomicfile.Sweep(dir, atomicfile.Abandoned, "*.tmp")
 	return atomicfile.WriteUnsynced(path, func(file io.Writer) error {
 		sum := sha256.New()
 		out, err := startRows(io.MultiWriter(file, sum), key, rows.Shape, dtypeOf(c.Precision))

@@ -159,12 +159,11 @@ func (s *server) resume() (*record.Journal, error) {
 		return record.OpenJournal(rounds, 0, record.Record{}, nil)
 	}
 
-	for _, where := range []string{s.settings.Dir, dir} { // temporary files of a killed run
-		files, _ := fs.Glob(os.DirFS(where), ".*.tmp")
-		for _, name := range files {
-			os.Remove(filepath.Join(where, name))
-		}
-	}
+	// Those of a killed run. A report may be writing beside it.
+	atomicfile.Sweep(dir, 0, ".*.tmp")
+	atomicfile.Sweep(s.settings.Dir, 0, ".rounds.*.tmp", ".summary.*.tmp", ".prompts.*.tmp", ".embeddings.*.tmp",
+		".confusion.*.tmp")
+	atomicfile.Sweep(s.settings.Dir, atomicfile.Abandoned, ".*.tmp")
 
 	pos, ok, err := state.LoadCheckpoint(dir, &s.global)
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -49,6 +50,23 @@ func create(dir, pattern string) (f *os.File, err error) {
 		full := errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE)
 		if !full || time.Now().After(end) {
 			return f, err
+		}
+	}
+}
+
+// Abandoned is the age from which a temporary file or folder counts as left by a killed process.
+const Abandoned = 24 * time.Hour
+
+// Sweep removes the files of a folder that have an age and match a pattern of path.Match. The temporary files of Write
+// match ".NAME.*.tmp".
+func Sweep(dir string, age time.Duration, patterns ...string) {
+	for _, pattern := range patterns {
+		files, _ := fs.Glob(os.DirFS(dir), pattern)
+		for _, name := range files {
+			path := filepath.Join(dir, name)
+			if st, err := os.Stat(path); err == nil && time.Since(st.ModTime()) >= age {
+				os.Remove(path)
+			}
 		}
 	}
 }

@@ -5,9 +5,12 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"promptfed/runtime/filetest"
 	"promptfed/runtime/goldentest"
 )
 
@@ -33,6 +36,22 @@ func TestFailureChangesNothing(t *testing.T) {
 	}
 	if err := Write(filepath.Join(dir, "none", "f"), text("x")); err == nil {
 		t.Error("a missing folder is no error")
+	}
+}
+
+// Temporary files are removed a day after a killed process left them, or at once where nobody else writes them.
+func TestSweep(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "[x]")
+	for name, age := range map[string]time.Duration{".a.old.tmp": 25 * time.Hour, ".b.new.tmp": 23 * time.Hour,
+		".b.old.tmp": 25 * time.Hour, ".c.new.tmp": time.Hour, "old.bin": 99 * time.Hour} {
+		path, then := filepath.Join(dir, name), time.Now().Add(-age)
+		filetest.Write(t, path, "")
+		goldentest.NoError(t, os.Chtimes(path, then, then))
+	}
+	Sweep(dir, Abandoned, ".b.*.tmp", "*.bak")
+	Sweep(dir, 0, ".c.*.tmp")
+	if got := names(t, dir); !slices.Equal(got, []string{".a.old.tmp", ".b.new.tmp", "old.bin"}) {
+		t.Errorf("%v is left", got)
 	}
 }
 

@@ -12,8 +12,7 @@ import (
 	"time"
 )
 
-// PartialPrefix is the name prefix of folders that are being filled. Folders with it that are older than a day remain
-// from a crash.
+// PartialPrefix is the name prefix of folders that are being filled.
 const PartialPrefix = ".partial-"
 
 // Folder fills a new folder beside dir and then moves it to dir. After an error dir is unchanged, and the new folder is
@@ -110,7 +109,7 @@ func sweep(parent string) {
 
 	for _, e := range list {
 		if info, err := e.Info(); err == nil && e.IsDir() && strings.HasPrefix(e.Name(), PartialPrefix) &&
-			!strings.HasSuffix(e.Name(), ".old") && time.Since(info.ModTime()) > 24*time.Hour {
+			!strings.HasSuffix(e.Name(), ".old") && time.Since(info.ModTime()) > Abandoned {
 			os.RemoveAll(filepath.Join(parent, e.Name()))
 		}
 	}

@@ -7,16 +7,33 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"promptfed/configs"
 	"promptfed/runtime/convert"
 	"promptfed/runtime/filetest"
+	"promptfed/runtime/goldentest"
 	"promptfed/tools/lab/figures"
 	"promptfed/tools/lab/page"
 	"promptfed/tools/lab/results"
 	"promptfed/tools/lab/tables"
 	"promptfed/tools/promptfed/runfolder"
 )
+
+// A report removes what killed reports left a day before.
+func TestSweepsReports(t *testing.T) {
+	dir, then := t.TempDir(), time.Now().Add(-25*time.Hour)
+	left := []string{filepath.Join(dir, ".tables.tex.1.tmp"), filepath.Join(dir, "plots", ".cost.svg.1.tmp")}
+	for _, path := range left {
+		filetest.Write(t, path, "")
+		goldentest.NoError(t, os.Chtimes(path, then, then))
+	}
+	_, err := (&Report{folder: dir}).Write(t.Context())
+	goldentest.NoError(t, err)
+	if slices.ContainsFunc(left, func(path string) bool { _, err := os.Stat(path); return err == nil }) {
+		t.Errorf("some of %v are left", left)
+	}
+}
 
 // TestOneColourInFigures: figures of a report colour a method as the page does, by its place in the sorted list, and
 // nothing else has the colour of a method.

@@ -190,6 +190,10 @@ func (r *Report) Write(ctx context.Context) ([]string, error) {
 		return nil, fmt.Errorf("cannot make the report folder: %w; use another --out", err)
 	}
 
+	plots := filepath.Join(r.folder, "plots")
+	atomicfile.Sweep(r.folder, atomicfile.Abandoned, ".tables.*.tmp", ".report.*.tmp")
+	atomicfile.Sweep(plots, atomicfile.Abandoned, ".*.tmp")
+
 	has := func(f string) bool { return slices.Contains(r.Formats, f) }
 	numbers := slices.Concat(r.main, r.more)
 	all := slices.Concat(numbers, r.tests)
@@ -225,7 +229,7 @@ func (r *Report) Write(ctx context.Context) ([]string, error) {
 			if ctx.Err() != nil {
 				return written, ctx.Err()
 			}
-			errs = append(errs, figures.Save(f.drawn, filepath.Join(r.folder, "plots"), f.file))
+			errs = append(errs, figures.Save(f.drawn, plots, f.file))
 			written = append(written, "plots/"+f.file+".png", "plots/"+f.file+".svg")
 		}
 	}
