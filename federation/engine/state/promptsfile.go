@@ -65,19 +65,22 @@ func LoadSections(parts []func() (tensor.Map, error)) (tensor.Map, error) {
 	return out, nil
 }
 
-// WriteSections writes tensors as safetensors.WriteFile does, with those of one part in memory at a time.
+// WriteSections writes tensors as safetensors.WriteFile does, with those of one part in memory at a time. It adds their
+// checksums to the metadata.
 func WriteSections(path string, parts []func() (tensor.Map, error), meta map[string]string) error {
 	type entry struct {
 		safetensors.Entry
 		part int
 	}
 	var entries []entry
+	sums := map[string]string{}
 
 	for i, load := range parts {
 		m, err := load()
 		if err != nil {
 			return err
 		}
+		maps.Copy(sums, tensorSums(m))
 		for _, name := range m.Names() {
 			e := entry{safetensors.Entry{Name: name, DType: "F32", Shape: slices.Clone(m[name].Shape)}, i}
 			if m[name].IsInt() {
@@ -92,7 +95,7 @@ func WriteSections(path string, parts []func() (tensor.Map, error), meta map[str
 	})
 	list := convert.Slice(entries, func(e entry) safetensors.Entry { return e.Entry })
 	return atomicfile.Write(path, func(w io.Writer) error {
-		out, err := safetensors.NewWriter(w, list, meta, 8)
+		out, err := safetensors.NewWriter(w, list, withSums(meta, sums), 8)
 		if err != nil {
 			return err
 		}
@@ -115,9 +118,28 @@ func WriteSections(path string, parts []func() (tensor.Map, error), meta map[str
 	})
 }
 
+// tensorSums returns the checksum of each tensor, so that a reader of some can check them without the others.
+func tensorSums(m tensor.Map) map[string]string {
+	out := map[string]string{}
+	for name, values := range m {
+		out[name] = checksum(tensor.Map{name: values}, nil)
+	}
+	return out
+}
+
+// withSums returns metadata with the checksums of tensors, as JSON.
+func withSums(meta, sums map[string]string) map[string]string {
+	text, _ := json.Marshal(sums) // texts cannot fail
+	out := map[string]string{checksumKey: string(text)}
+	maps.Copy(out, meta)
+	return out
+}
+
 // ReadPrompts reads PromptsFile of a run folder: the server's tensors, the tensors of some clients, and the metadata.
+// It refuses tensors that were changed after they were written, unless the file has no checksums, as older ones.
 func ReadPrompts(dir string, clients ...int) (tensor.Map, map[string]string, error) {
-	file, err := safetensors.Open(filepath.Join(dir, record.PromptsFile))
+	path := filepath.Join(dir, record.PromptsFile)
+	file, err := safetensors.Open(path)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -135,7 +157,17 @@ func ReadPrompts(dir string, clients ...int) (tensor.Map, map[string]string, err
 		}
 	}
 
-	return tensors, file.Metadata(), nil
+	meta, sums := file.Metadata(), map[string]string{}
+	text, there := meta[checksumKey]
+	_ = json.Unmarshal([]byte(text), &sums) // a damaged list lacks the tensor
+	for name, sum := range tensorSums(tensors) {
+		if there && sums[name] != sum {
+			return nil, nil, fmt.Errorf("%s is damaged: %s does not match its checksum; restore a copy, or write it "+
+				"again with run --resume", path, name)
+		}
+	}
+
+	return tensors, meta, nil
 }
 
 // Metadata returns the metadata of PromptsFile: the backbone of each client with the digest of its files, and the
@@ -247,7 +279,7 @@ func WriteClientParams(experiment *spec.Experiment, path string, client *spec.Cl
 		return err
 	}
 
-	return safetensors.WritePrivateFile(path, tensors, meta)
+	return safetensors.WritePrivateFile(path, tensors, withSums(meta, tensorSums(tensors)))
 }
 
 // WriteState writes a client's state to a file, with a checksum.

@@ -15,6 +15,7 @@ import (
 	"promptfed/federation/engine/state"
 	"promptfed/federation/method"
 	"promptfed/federation/methodtest"
+	"promptfed/runtime/filetest"
 	"promptfed/runtime/goldentest"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/safetensors"
@@ -85,6 +86,15 @@ func TestPromptsFile(t *testing.T) {
 			}
 		}
 	}
+	damaged := filetest.Read(t, filepath.Join(dir, record.PromptsFile))
+	damaged[ints.Offset] ^= 1
+	filetest.Write(t, filepath.Join(dir, record.PromptsFile), damaged)
+	_, _, mine := state.ReadPrompts(dir, 1)
+	goldentest.WantError(t, mine, record.PromptsFile, "client/1/own/n", "damaged")
+	_, _, others := state.ReadPrompts(dir, 0)
+	old := safetensors.WriteFile(filepath.Join(dir, record.PromptsFile), all, meta)
+	_, _, unchecked := state.ReadPrompts(dir, 1)
+	goldentest.NoError(t, errors.Join(others, old, unchecked))
 	if v := all["down/1/scale"].Data[0]; v != 3 || all["down/0/scale"].Data[0] != 2 {
 		t.Errorf("client 1 reads %v", v)
 	}
