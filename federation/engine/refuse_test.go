@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"bytes"
 	"context"
 	"math"
 	"math/rand/v2"
@@ -236,6 +237,9 @@ func TestRefusesDamagedRunFolders(t *testing.T) {
 			[]string{"cannot resume", record.RoundsFile, "0 readable rounds", "3"}},
 		{"half of the rounds", record.RoundsFile, half, []string{"cannot resume", record.RoundsFile,
 			"readable rounds"}},
+		{"an impossible accuracy", record.RoundsFile, func(b []byte) []byte {
+			return bytes.Replace(b, []byte(`"worst":0.`), []byte(`"worst":1.`), 1)
+		}, []string{"cannot resume", record.RoundsFile, "0 readable rounds", "3"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			dir := filetest.Copy(t, t.TempDir(), whole)

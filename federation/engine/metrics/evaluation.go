@@ -69,11 +69,10 @@ func (e *Evaluation) OnValidation() *Evaluation {
 	return out
 }
 
-// OmitLabels removes the metrics of statistics that reveal labels, which only the round that is the result has. It
-// accepts nil.
+// OmitLabels removes the metrics of statistics that reveal labels, which only the round that is the result has.
 func (e *Evaluation) OmitLabels() {
 	for _, d := range definitions {
-		if e != nil && d.revealsLabels() {
+		if d.revealsLabels() {
 			delete(e.Values, d.Name)
 		}
 	}

@@ -85,12 +85,12 @@ func parseJournal(b []byte, done int, last Record, settle func([]Record)) (recor
 // of another format is an error: the rounds behind it exist, and this program cannot read them.
 func parseLines(b []byte) (records []Record, err error) {
 	for line := range bytes.Lines(b) {
-		var r Record
-		err := json.Unmarshal(line, &r)
+		line, whole := bytes.CutSuffix(line, []byte("\n"))
+		r, err := ParseLine(line, len(records))
 		if other, ok := errors.AsType[FormatError](err); ok {
 			return nil, other
 		}
-		if err != nil || !bytes.HasSuffix(line, []byte("\n")) || r.Round != len(records) {
+		if err != nil || !whole {
 			break
 		}
 		records = append(records, r)

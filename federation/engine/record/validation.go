@@ -168,8 +168,7 @@ func (e TestPlan) Settle(records []Record, view method.View, rounds int) {
 
 	last := &records[len(records)-1]
 	last.NewClients = nil
-	for _, evaluation := range []*metrics.Evaluation{last.Evaluation, last.Evaluations.Global,
-		last.Evaluations.Personal} {
+	for _, evaluation := range last.OwnEvaluations() {
 		evaluation.OmitLabels()
 	}
 

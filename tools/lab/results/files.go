@@ -60,7 +60,7 @@ func (r *Run) Clients() (*experiment.Clients, error) {
 	return readJSON(r.Dir, runfolder.ClientsFile, maxClients, func(c *experiment.Clients) error {
 		for i, k := range c.Clients {
 			for _, counts := range [][]int{k.Train, k.Val, k.Test} {
-				if !sameLength(len(c.Classes), len(counts)) {
+				if len(counts) > 0 && len(counts) != len(c.Classes) {
 					return fmt.Errorf("client %d has counts of %d classes, the run has %d", i, len(counts),
 						len(c.Classes))
 				}

@@ -137,7 +137,7 @@ func TestEvaluationMetrics(t *testing.T) {
 		t.Errorf("runs that select by validation data show %s", got)
 	}
 	r.Rounds[1].Validation.Personal.Values[metrics.Accuracy] = 1.5
-	if err := r.Rounds[1].check(); err == nil {
+	if err := r.Rounds[1].Check(); err == nil {
 		t.Error("a validation accuracy of 1.5 is taken")
 	}
 	for i := range r.Rounds {

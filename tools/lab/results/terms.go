@@ -96,25 +96,3 @@ func VanishingNote(run, term string, rounds []Round) string {
 	return fmt.Sprintf("%s: the term %q has no gradient in any of the %d rounds; one that waits for a warm-up needs "+
 		"more rounds", run, term, len(rounds))
 }
-
-// checkTerms rejects impossible terms.
-func checkTerms(terms []record.Term) error {
-	const most = 64
-	for _, term := range terms {
-		norms := []record.TermNorm{term.TermNorm}
-		for _, param := range SortedKeys(term.Params) {
-			norms = append(norms, term.Params[param])
-		}
-		for _, n := range norms {
-			if !(n.Norm >= 0 && n.Norm < 1e30) || n.Relative != nil && !(*n.Relative >= 0) {
-				return fmt.Errorf("has the impossible gradient %+v of term %.50q", n, term.Name)
-			}
-		}
-		if len(terms) > most || term.Name == "" || term.Params[""].Norm > 0 || term.Value != nil &&
-			math.Abs(*term.Value) > 1e30 {
-			return fmt.Errorf("has %d terms, one called %.50q; at most %d are read", len(terms), term.Name, most)
-		}
-	}
-
-	return nil
-}
