@@ -96,6 +96,26 @@ type pipeline struct {
 	model       model
 }
 
+// search lets added tokens be found in texts.
+func (p *pipeline) search(tokens []hfAdded) (err error) {
+	for _, a := range tokens {
+		at, added := &p.raw, addedToken{id: a.ID, text: a.Content, singleWord: a.SingleWord, left: a.Left,
+			right: a.Right}
+		if a.Normalized != nil && *a.Normalized || a.Normalized == nil && !a.Special {
+			at = &p.normal
+			if added.text, err = p.normalizer.apply(a.Content); err != nil {
+				return err
+			}
+		}
+
+		if added.text != "" {
+			at.add(added)
+		}
+	}
+
+	return nil
+}
+
 func (p *pipeline) encode(text string) ([]int, error) {
 	ids := []int{}
 	for _, whole := range p.raw.split(text, true) {

@@ -42,10 +42,16 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-// The options of tokenizer_config.json have the meaning that they have in transformers 5.23, whose ids these are.
+// The options of tokenizer_config.json have the meaning that they have in transformers 5.23, whose ids these are; those
+// of added tokens beside CLIP's vocabulary are of tokenizers 0.23.3. The stored file gives the same ids.
 func TestOptions(t *testing.T) {
 	siglip := string(filetest.Read(t, "../bundle/converted/testdata/siglip/spiece.model"))
 	const bert = "[PAD]\n[UNK]\n[CLS]\n[SEP]\ne\né\n犬\n犬犬\n"
+	const clip = `{"added_tokens":[{"id":6,"content":"<|startoftext|>"},{"id":7,"content":"<|endoftext|>"},
+		{"id":5,"content":"!</w>","special":true},{"id":8,"content":"Cat-Toy","normalized":true},
+		{"id":9,"content":"<X>","special":true},{"id":10,"content":"dog","single_word":true}],
+		"model":{"type":"BPE","end_of_word_suffix":"</w>","vocab":{"l":0,"o":1,"w</w>":2,"lo":3,"low</w>":4,"!</w>":5},
+		"merges":["l o","lo w</w>"]}}`
 	for _, c := range []struct {
 		name, file, config, text string
 		want                     []int
@@ -54,14 +60,20 @@ func TestOptions(t *testing.T) {
 		{bertName, bert, `{"tokenize_chinese_chars":false}`, "é 犬犬", []int{2, 4, 7, 3}},
 		{"spiece.model", siglip, `{"tokenizer_class":"SiglipTokenizer","do_lower_case":false}`, "a Dog.",
 			[]int{46, 3, 2, 31, 58, 1}},
+		{jsonName, clip, `{}`, "LOW cat-toylow <X>low", []int{6, 4, 8, 4, 9, 4, 7}},
+		{jsonName, clip, `{}`, "low<X>Low CAT-TOY! dog", []int{6, 4, 9, 4, 8, 5, 10, 7}},
 	} {
 		dir := t.TempDir()
 		filetest.Write(t, filepath.Join(dir, c.name), c.file)
 		filetest.Write(t, filepath.Join(dir, ConfigName), c.config)
 		tok, err := Load(dir)
 		goldentest.NoError(t, err)
-		if got, err := tok.Whole(c.text, 9); err != nil || !slices.Equal(got, c.want) {
-			t.Errorf("%s: %v, %v, want %v", c.config, got, err, c.want)
+		stored := t.TempDir()
+		goldentest.NoError(t, tok.WriteHF(stored))
+		for _, tok := range []*Tokenizer{tok, load(t, stored)} {
+			if got, err := tok.Whole(c.text, 9); err != nil || !slices.Equal(got, c.want) {
+				t.Errorf("%s: %v, %v, want %v", c.config, got, err, c.want)
+			}
 		}
 	}
 }

@@ -33,7 +33,7 @@ type hfAdded struct {
 	SingleWord bool   `json:"single_word"`
 	Left       bool   `json:"lstrip"`
 	Right      bool   `json:"rstrip"`
-	Normalized *bool  `json:"normalized"`
+	Normalized *bool  `json:"normalized,omitempty"`
 	Special    bool   `json:"special"`
 }
 
@@ -134,7 +134,7 @@ const hfHead = `{
 {"id": %[1]d, "content": %[3]q, "single_word": false, "lstrip": false, "rstrip": false, "normalized": false,` +
 	` "special": true},
 {"id": %[2]d, "content": %[4]q, "single_word": false, "lstrip": false, "rstrip": false, "normalized": false,` +
-	` "special": true}
+	` "special": true}%[5]s
 ],
 "normalizer": {"type": "Sequence", "normalizers": [{"type": "NFC"},` +
 	` {"type": "Replace", "pattern": {"Regex": "\\s+"}, "content": " "}, {"type": "Lowercase"}]},
@@ -163,10 +163,16 @@ func (t *Tokenizer) Write(w io.Writer) error {
 		return err
 	}
 
-	fmt.Fprintf(&out, hfHead, t.sos, t.eot, StartOfText, EndOfText)
-	var vocab, merges []string
-	for _, id := range slices.Sorted(maps.Keys(t.tokens)) {
-		vocab = append(vocab, fmt.Sprintf("%s: %d", jsonString(t.tokens[id]), id))
+	var extra, vocab, merges []string
+	inside := maps.Clone(t.tokens)
+	for _, a := range t.extra {
+		extra = append(extra, ",\n"+jsonString(a))
+		delete(inside, a.ID)
+	}
+
+	fmt.Fprintf(&out, hfHead, t.sos, t.eot, StartOfText, EndOfText, strings.Join(extra, ""))
+	for _, id := range slices.Sorted(maps.Keys(inside)) {
+		vocab = append(vocab, fmt.Sprintf("%s: %d", jsonString(inside[id]), id))
 	}
 
 	for _, m := range t.merges {
@@ -183,11 +189,11 @@ func (t *Tokenizer) WriteHF(dir string) error {
 	return atomicfile.Write(filepath.Join(dir, jsonName), t.Write)
 }
 
-func jsonString(s string) string {
+func jsonString(v any) string {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
-	if err := e.Encode(s); err != nil {
+	if err := e.Encode(v); err != nil {
 		return `""`
 	}
 	return string(bytes.TrimSpace(b.Bytes()))

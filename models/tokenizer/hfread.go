@@ -10,10 +10,10 @@ import (
 )
 
 // readHF reads tokenizer.json. The file of a CLIP becomes OpenAI's tokenizer, whose cleaning is not in the file: added
-// tokens other than the two special ones keep their id but are not searched in texts. Any other file is implemented as
-// it says.
+// tokens are searched in texts if the vocabulary lacks them, so padding such as "!" is not. Any other file is
+// implemented as it says.
 func readHF(r io.Reader) (*Tokenizer, error) {
-	var file hfFile
+	file := hfFile{Model: hfModel{Vocab: vocabulary{}}}
 	data, err := io.ReadAll(bounded(r, maxJSON))
 	if err != nil {
 		return nil, err
@@ -30,7 +30,6 @@ func readHF(r io.Reader) (*Tokenizer, error) {
 	var list []scored
 	if file.Model.Type == "Unigram" {
 		err = decode(file.Model.RawVocab, &list)
-		file.Model.Vocab = vocabulary{}
 		for id, p := range list {
 			if len(file.Model.Vocab) >= maxTokens {
 				return nil, fmt.Errorf("more than %d tokens", maxTokens)
@@ -45,10 +44,6 @@ func readHF(r io.Reader) (*Tokenizer, error) {
 		return nil, err
 	}
 
-	if file.Model.Vocab == nil {
-		file.Model.Vocab = vocabulary{}
-	}
-
 	vocab := file.Model.Vocab
 	for _, a := range file.Added {
 		if id, ok := vocab[a.Content]; ok && id != a.ID {
@@ -57,10 +52,21 @@ func readHF(r io.Reader) (*Tokenizer, error) {
 	}
 
 	if file.clip() {
-		for _, a := range file.Added {
-			vocab[a.Content] = a.ID
+		extra := slices.DeleteFunc(file.Added, func(a hfAdded) bool {
+			_, ok := vocab[a.Content]
+			if !ok {
+				vocab[a.Content] = a.ID
+			}
+			return ok || a.Content == StartOfText || a.Content == EndOfText
+		})
+
+		tokenizer, err := build(vocab, file.Model.Merges)
+		if err != nil {
+			return nil, err
 		}
-		return build(vocab, file.Model.Merges)
+
+		tokenizer.extra = extra
+		return tokenizer, tokenizer.pipe.search(extra)
 	}
 
 	t, err := file.tokenizer(list)
@@ -84,8 +90,7 @@ func (f hfFile) clip() bool {
 func (f hfFile) tokenizer(list []scored) (*Tokenizer, error) {
 	pipeline := &pipeline{}
 	tokenizer := &Tokenizer{pipe: pipeline, ids: map[string]int{}, tokens: map[int]string{}, size: len(list), sos: -1,
-		pad: -1,
-		sep: -1}
+		pad: -1, sep: -1}
 	for token, id := range f.Model.Vocab {
 		if err := tokenizer.add(token, id); err != nil {
 			return nil, err
@@ -109,19 +114,10 @@ func (f hfFile) tokenizer(list []scored) (*Tokenizer, error) {
 		if err := tokenizer.add(a.Content, a.ID); err != nil {
 			return nil, err
 		}
+	}
 
-		at, added := &pipeline.raw, addedToken{id: a.ID, text: a.Content, singleWord: a.SingleWord, left: a.Left,
-			right: a.Right}
-		if a.Normalized != nil && *a.Normalized || a.Normalized == nil && !a.Special {
-			at = &pipeline.normal
-			if added.text, err = pipeline.normalizer.apply(a.Content); err != nil {
-				return nil, err
-			}
-		}
-
-		if added.text != "" {
-			at.add(added)
-		}
+	if err := pipeline.search(f.Added); err != nil {
+		return nil, err
 	}
 
 	before, after, sep, err := f.around()

@@ -28,8 +28,9 @@ const (
 type Tokenizer struct {
 	tokens   map[int]string
 	ids      map[string]int
-	merges   []pair // of CLIP's
-	clip     bool   // OpenAI's tokenizer
+	merges   []pair    // of CLIP's
+	extra    []hfAdded // tokens that CLIP's vocabulary lacks
+	clip     bool      // OpenAI's tokenizer
 	size     int
 	sos, eot int // sos is -1 if texts have no start token
 	pad      int // -1 if the file names none
@@ -106,7 +107,12 @@ func (t *Tokenizer) Encode(text string) ([]int, error) {
 		return nil, fmt.Errorf("tokenizer: text %s is not valid UTF-8", quote(text))
 	}
 
-	ids, err := t.pipe.encode(t.clean(text))
+	pipe := *t.pipe
+	if t.treatment.Clean != "" && t.clip {
+		pipe.normalizer = nil // OpenCLIP's treatment takes its place
+	}
+
+	ids, err := pipe.encode(t.clean(text))
 	if err != nil {
 		return nil, fmt.Errorf("tokenizer: text %s: %w", quote(text), err)
 	}

@@ -101,7 +101,7 @@ func (t *Tokenizer) clean(text string) string {
 		return canonical(text)
 	case x == Whitespace:
 		return collapsed(basic(text))
-	case x == Lower || t.CLIP():
+	case x == Lower:
 		return Clean(text)
 	}
 

@@ -104,7 +104,8 @@ func build(vocab map[string]int, merges []pair) (*Tokenizer, error) {
 
 	model.strict, model.whole = true, map[string]int{StartOfText: tokenizer.sos, EndOfText: tokenizer.eot}
 	words, err := cut(clipWords, "Removed", true)
-	tokenizer.pipe = &pipeline{pre: chain(words, each(func(p piece) string { return visible(p.text) })), model: model}
+	tokenizer.pipe = &pipeline{pre: chain(words, each(func(p piece) string { return visible(p.text) })), model: model,
+		normalizer: func(s string) (string, error) { return Clean(s), nil }}
 	return tokenizer, err
 }
 
