@@ -46,7 +46,7 @@ func readFields(data []byte, into any, unread map[string][]string) error {
 
 // FromHF reads Hugging Face's preprocessor_config.json. Settings that no CLIP uses (no resize, other filters, a crop of
 // another size than the resize) are errors. Missing fields have the values of the file's image_processor_type: those of
-// SigLIP's or ViT's, else those of OpenAI's.
+// SigLIP's or ViT's, else those of OpenAI's. A crop has Floor.
 func FromHF(data []byte) (Preprocess, error) {
 	fields := struct {
 		Resize    *bool     `json:"do_resize"`
@@ -101,6 +101,7 @@ func FromHF(data []byte) (Preprocess, error) {
 		preprocess.Size = fields.CropSize.pixels
 	}
 
+	preprocess.Floor = preprocess.Crop
 	if fields.Resample != nil {
 		name, ok := map[int]string{2: Bilinear, 3: Bicubic}[*fields.Resample]
 		if !ok {
@@ -176,13 +177,10 @@ func (p *Preprocess) colours(mean, std []float32) error {
 		from []float32
 		to   *rgb
 	}{{"mean", mean, &p.Mean}, {"std", std, &p.Std}} {
-		switch len(v.from) {
-		case 0:
-		case 3:
-			copy(v.to[:], v.from)
-		default:
-			return fmt.Errorf("%s has %d numbers, need 3", v.name, len(v.from))
+		if n := len(v.from); n != 0 && n != 3 {
+			return fmt.Errorf("%s has %d numbers, need 3", v.name, n)
 		}
+		copy(v.to[:], v.from)
 	}
 
 	return nil

@@ -83,7 +83,12 @@ const maxBands, minBand = 8, 16
 // centre are kept.
 func (p Preprocess) axis(in, out graph.Node) axis {
 	g, filter := in.Graph(), filters[p.Resize]
-	from := g.Apply(graph.Standard, "Round", nil, out.AddScalar(-float64(p.Size)).MulScalar(0.5)) // ties to even
+	round := "Round" // ties to even
+	if p.Floor {
+		round = "Floor"
+	}
+
+	from := g.Apply(graph.Standard, round, nil, out.AddScalar(-float64(p.Size)).MulScalar(0.5))
 	scale := in.Div(out)
 	wide := scale.Max(scale.ScalarLike(1))
 	support := wide.MulScalar(filter.support)

@@ -68,14 +68,13 @@ func noise(w, h int, r *rand.Rand) *raster {
 // (64).
 func TestGraph(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
-	sizes := [][2]int{{1, 1}, {1, 7}, {2, 3}, {31, 32}, {32, 32}, {33, 31}, {64, 64}, {75, 50}, {101, 257}, {500, 375},
-		{375, 500}, {640, 33},
-		{7, 900}, {3000, 5}, {2048, 3}, {20000, 1}}
+	sizes := [][2]int{{1, 1}, {1, 7}, {2, 3}, {31, 32}, {32, 32}, {33, 31}, {64, 64}, {75, 50}, {32, 35}, {101, 257},
+		{500, 375}, {375, 500}, {640, 33}, {7, 900}, {3000, 5}, {2048, 3}, {20000, 1}}
 	for _, p := range []Preprocess{
-		CLIP(32), {Size: 32, Resize: Bilinear, Crop: true, Mean: [3]float32{0.5, 0.5, 0.5}, Std: [3]float32{0.5, 0.5,
-			0.5}},
-		{Size: 33, Resize: Bicubic, Mean: CLIP(1).Mean, Std: CLIP(1).Std}, {Size: 20, Resize: Bilinear,
-			Mean: CLIP(1).Mean, Std: CLIP(1).Std},
+		CLIP(32), {Size: 32, Resize: Bilinear, Crop: true, Mean: SigLIP(1).Mean, Std: SigLIP(1).Std},
+		{Size: 32, Resize: Bicubic, Crop: true, Floor: true, Std: CLIP(1).Std},
+		{Size: 33, Resize: Bicubic, Mean: CLIP(1).Mean, Std: CLIP(1).Std},
+		{Size: 20, Resize: Bilinear, Mean: CLIP(1).Mean, Std: CLIP(1).Std},
 		CLIP(224),
 	} {
 		for _, dtype := range []graph.DType{graph.Uint8, graph.Float} {

@@ -35,6 +35,8 @@ type Preprocess struct {
 	// Crop resizes the shorter side to Size and keeps the centre; without Crop and Longest, the whole image is resized
 	// to the square.
 	Crop bool `json:"crop"`
+	// Floor rounds half of the margin of Crop down, as transformers does, and not to even, as torchvision does.
+	Floor bool `json:"floor,omitempty"`
 	// Longest resizes the longer side to Size and pads with grey of level Fill.
 	Longest bool  `json:"longest,omitempty"`
 	Fill    uint8 `json:"fill,omitempty"`
@@ -66,6 +68,9 @@ func (p Preprocess) String() string {
 	how := "squashed to a square"
 	if p.Crop {
 		how = "the centre of the shorter side cropped"
+		if p.Floor {
+			how += " with margins rounded down"
+		}
 	} else if p.Longest {
 		how = fmt.Sprintf("margins of grey level %d", p.Fill)
 	}
@@ -135,18 +140,14 @@ func (p Preprocess) Levels(img image.Image, rng *rand.Rand) []byte {
 		width, height = longerSide(src.w, src.h, p.Size)
 	}
 
-	return p.levels(src, box{0, 0, src.w, src.h}, frame{
-		width: width, height: height,
-		left: max(0, centre(width, p.Size)), top: max(0, centre(height, p.Size)), size: p.Size, fill: p.Fill,
-	}, false)
+	return p.levels(src, box{0, 0, src.w, src.h}, frame{width: width, height: height, left: p.centre(width),
+		top: p.centre(height), size: p.Size, fill: p.Fill}, false)
 }
 
 // shorterSide is the rule of torchvision's Resize with one number: the shorter side becomes size, the longer one is
 // rounded down.
 func shorterSide(width, height, size int) (int, int) {
-	long := func(long, short int) int {
-		return int(float64(int64(size)*int64(long)) / float64(short))
-	}
+	long := func(long, short int) int { return int(float64(int64(size)*int64(long)) / float64(short)) }
 	switch {
 	case width == 0 || height == 0:
 		return size, size
@@ -167,8 +168,14 @@ func longerSide(w, h, size int) (int, int) {
 	return side(w), side(h)
 }
 
-// centre returns the start of torchvision's CenterCrop: half of the margin, rounded to even.
-func centre(side, size int) int { return int(math.RoundToEven(float64(side-size) / 2)) }
+// centre returns the start of the centre of a side: half of the margin, rounded as Floor says.
+func (p Preprocess) centre(side int) int {
+	margin := max(0, side-p.Size)
+	if p.Floor {
+		return margin / 2
+	}
+	return int(math.RoundToEven(float64(margin) / 2))
+}
 
 var planes = sync.Pool{New: func() any { return new(scratch) }}
 
@@ -180,10 +187,8 @@ func (p Preprocess) levels(src *raster, b box, f frame, flip bool) []byte {
 	if flip {
 		for line := range slices.Chunk(out, 3*p.Size) {
 			for x := range p.Size / 2 {
-				left, right := line[3*x:][:3], line[3*(p.Size-1-x):][:3]
-				for c := range left {
-					left[c], right[c] = right[c], left[c]
-				}
+				left, right := (*[3]byte)(line[3*x:]), (*[3]byte)(line[3*(p.Size-1-x):])
+				*left, *right = *right, *left
 			}
 		}
 	}

@@ -1,10 +1,9 @@
 package preprocess
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
-	"encoding/hex"
+	"fmt"
 	"image"
 	"math"
 	"math/rand/v2"
@@ -38,16 +37,15 @@ func open(t testing.TB, path string) image.Image {
 }
 
 func sha(b []byte) string {
-	s := sha256.Sum256(b)
-	return hex.EncodeToString(s[:])
+	return fmt.Sprintf("%x", sha256.Sum256(b))
 }
 
 func floats(v []float32) []byte {
-	var b bytes.Buffer
-	if err := binary.Write(&b, binary.LittleEndian, v); err != nil {
+	out, err := binary.Append(nil, binary.LittleEndian, v)
+	if err != nil {
 		panic(err)
 	}
-	return b.Bytes()
+	return out
 }
 
 // quantised undoes the normalisation: bytes as [S,S,3].
@@ -199,6 +197,16 @@ func TestAugment(t *testing.T) {
 	wg.Wait()
 }
 
+// TestCentre has the first pixels of the centres of torchvision 0.29.2 and of transformers 5.24 (CLIPImageProcessor,
+// with torchvision and with Pillow).
+func TestCentre(t *testing.T) {
+	for side, want := range map[int][2]int{32: {0, 0}, 33: {0, 0}, 34: {1, 1}, 35: {2, 1}, 37: {2, 2}, 39: {4, 3}} {
+		if got := [2]int{CLIP(32).centre(side), Preprocess{Size: 32, Floor: true}.centre(side)}; got != want {
+			t.Errorf("%d: %v, want %v", side, got, want)
+		}
+	}
+}
+
 // TestFlipRate: the mirror image of a picture with a black left half is black on the right.
 func TestFlipRate(t *testing.T) {
 	img := image.NewGray(image.Rect(0, 0, 40, 40))
@@ -256,14 +264,16 @@ func BenchmarkPixels(b *testing.B) {
 func TestString(t *testing.T) {
 	squashed := CLIP(64)
 	squashed.Crop, squashed.Mean, squashed.Std = false, [3]float32{0.5, 0.5, 0.5}, [3]float32{0.25, 0.25, 0.25}
-	filled := squashed
+	filled, floor := squashed, CLIP(64)
+	floor.Mean, floor.Std, floor.Floor = squashed.Mean, squashed.Std, true
 	filled.Longest, filled.Fill = true, 127
 	const half = "; mean [0.5 0.5 0.5], standard deviation [0.25 0.25 0.25]"
 	for want, p := range map[string]Preprocess{
 		"224 x 224 pixels, bicubic, the centre of the shorter side cropped; mean [0.4815 0.4578 0.4082], " +
 			"standard deviation [0.2686 0.2613 0.2758]": CLIP(224),
-		"64 x 64 pixels, bicubic, squashed to a square" + half:      squashed,
-		"64 x 64 pixels, bicubic, margins of grey level 127" + half: filled,
+		"64 x 64 pixels, bicubic, the centre of the shorter side cropped with margins rounded down" + half: floor,
+		"64 x 64 pixels, bicubic, squashed to a square" + half:                                             squashed,
+		"64 x 64 pixels, bicubic, margins of grey level 127" + half:                                        filled,
 	} {
 		if got := p.String(); got != want {
 			t.Errorf("%s, want %s", got, want)

@@ -27,6 +27,7 @@ func (j *conversion) preprocessing() error {
 	}
 
 	settings := preprocess.CLIP(j.manifest.ImageSize)
+	settings.Floor = j.ckpt.Format() == checkpoint.HuggingFace
 	if j.ckpt.Format() != checkpoint.OpenCLIP && j.manifest.Vision.Pool == clip.AttentionPool {
 		settings = preprocess.SigLIP(j.manifest.ImageSize)
 	}

@@ -12,6 +12,7 @@ import (
 	"promptfed/models/bundle/bundletest"
 	"promptfed/models/bundle/converted"
 	"promptfed/models/clip"
+	"promptfed/models/preprocess"
 	"promptfed/runtime/filetest"
 	"promptfed/runtime/goldentest"
 	"promptfed/runtime/graph"
@@ -59,13 +60,19 @@ func TestOtherTowers(t *testing.T) {
 	}
 }
 
-// Without its file, a SigLIP has the preprocessing of SigLIP, with a note.
+// Without its file, a SigLIP has the preprocessing of SigLIP, and a CLIP that of transformers, with a note.
 func TestPreprocessingIsAssumed(t *testing.T) {
-	dir := filetest.Copy(t, t.TempDir(), "testdata/siglip")
-	goldentest.NoError(t, os.Remove(filepath.Join(dir, "preprocessor_config.json")))
-	b, want := convert(t, dir, converted.Options{}), convert(t, "testdata/siglip", converted.Options{}).Preprocess
-	if b.Preprocess != want || !strings.Contains(strings.Join(b.Notes, "; "), "assumed: 14 x 14 pixels") {
-		t.Errorf("%v, want %v; notes %q", b.Preprocess, want, b.Notes)
+	for name, want := range map[string]preprocess.Preprocess{
+		"siglip": preprocess.SigLIP(14),
+		"huggingface": {Size: 16, Resize: preprocess.Bicubic, Crop: true, Floor: true, Mean: preprocess.CLIP(1).Mean,
+			Std: preprocess.CLIP(1).Std},
+	} {
+		dir := filetest.Copy(t, t.TempDir(), "testdata/"+name)
+		goldentest.NoError(t, os.Remove(filepath.Join(dir, "preprocessor_config.json")))
+		b := convert(t, dir, converted.Options{})
+		if b.Preprocess != want || !strings.Contains(strings.Join(b.Notes, "; "), "assumed: "+want.String()) {
+			t.Errorf("%v, want %v; notes %q", b.Preprocess, want, b.Notes)
+		}
 	}
 }
 

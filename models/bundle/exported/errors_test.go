@@ -87,6 +87,9 @@ func TestConfigPreprocessing(t *testing.T) {
 		`{"size": {"shortest_edge": 16}, "crop_size": 16, "resample": 3, `+
 			`"image_mean": [0.5, 0.5, 0.5], "image_std": [0.25, 0.25, 0.25]}`)
 	check(0.5, 0.25, 1)
+	filetest.Write(t, filepath.Join(dir, "open_clip_config.json"),
+		`{"preprocess_cfg": {"mean": [0.5, 0.5, 0.5], "std": [0.25, 0.25, 0.25]}}`)
+	check(0.5, 0.25, 1)
 	filetest.Write(t, filepath.Join(dir, bundle.ManifestFile),
 		`{"logit_scale": 50, "preprocess": {"mean": [0.1, 0.2, 0.3]}}`)
 	check(0.1, 0.25, 0)

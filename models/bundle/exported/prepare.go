@@ -149,6 +149,10 @@ func (m *model) preprocessing() (preprocess.Preprocess, error) {
 		}
 
 		q, ok, err := s.read(data, size)
+		if ok {
+			settings.Floor = q.Floor // the last file decides, because libraries differ
+		}
+
 		switch {
 		case err != nil:
 			return settings, fmt.Errorf("%s: %w", name, err)
@@ -184,7 +188,8 @@ func (m *model) preprocessing() (preprocess.Preprocess, error) {
 		dec := json.NewDecoder(bytes.NewReader(config.Preprocess))
 		dec.DisallowUnknownFields()
 		if err := dec.Decode(&settings); err != nil {
-			return settings, fmt.Errorf("preprocess: %w; the keys are size, resize, crop, mean, std", err)
+			return settings, fmt.Errorf("preprocess: %w; the keys are size, resize, crop, floor, longest, fill, "+
+				"mean, std", err)
 		}
 	} else if from == "" {
 		assumed := "preprocess is not given: that of OpenAI's models"
