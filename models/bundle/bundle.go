@@ -85,6 +85,7 @@ type Bundle struct {
 	LogitBias    float64 // added to scaled similarities before a sigmoid (SigLIP)
 	Sigmoid      bool    // whoever opened the bundle wants prompts to be trained with a sigmoid loss
 	Registered   bool    // it is part of the program
+	RoundsImage  bool    // the image tower rounds activations and has no gradient file, so prompts cannot train in it
 	Preprocess   preprocess.Preprocess
 	Notes        []string // assumptions and changes of the conversion
 	Origin       Origin   // empty if it was not fetched by this program

@@ -255,6 +255,7 @@ func (m *model) describe() error {
 
 	b := m.bundle
 	b.LogitScale, b.LogitBias, b.Preprocess = scale, bias, p
+	b.RoundsImage = m.image.box == nil && (m.image.rounded || rounds(m.image.output) != nil)
 	b.Vision = clip.VisionArch{Image: m.image.size, EmbedDim: m.image.embedDim}
 	return nil
 }

@@ -29,16 +29,12 @@ func witnessed(t *testing.T, change func(m tensor.Map, text map[string]string)) 
 	text := goldentest.JSON(t, keys)
 	filetest.Write(t, manifest, text)
 	m, about, err := safetensors.ReadFile(filepath.Join(dir, witnessFile))
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	about = maps.Clone(about)
 	change(m, about)
 	goldentest.NoError(t, safetensors.WriteFile(filepath.Join(dir, witnessFile), m, about))
 	b, err := bundle.Find(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	goldentest.NoError(t, err)
 	return b
 }
 
@@ -87,6 +83,11 @@ func TestWitness(t *testing.T) {
 		}
 	}
 	b := witnessed(t, func(tensor.Map, map[string]string) {})
+	b.RoundsImage, done = true, &checks{}
+	err = done.imageTower(t.Context(), b, ort.Options{WeightsDir: b.WeightsDir()})
+	if err != nil || len(done.Checks) != 2 {
+		t.Errorf("without a gradient: %+v, %v", done.Checks, err)
+	}
 	goldentest.NoError(t, os.Remove(filepath.Join(b.Dir, witnessPicture)))
 	if _, err := check(b); err == nil || !strings.Contains(err.Error(), witnessPicture) {
 		t.Errorf("without a picture: %v", err)
