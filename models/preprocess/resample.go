@@ -6,11 +6,11 @@ import (
 	"promptfed/runtime/graph"
 )
 
-// The resampler is Pillow's, in its fixed-point arithmetic: one pass along rows, rounding to 8 bits, one pass along
-// columns. golang.org/x/image/draw.CatmullRom has the same kernel but no rounding between the passes and other borders:
-// on 20 PACS images at 224 x 224 it differs from Pillow in 22 % of the values and by up to 15 levels, and features of a
-// frozen tower should not depend on that. Sources: Pillow, "Image.resize", and the kernel of Keys, "Cubic Convolution
-// Interpolation for Digital Image Processing" (1981), equation 15 with a = -1/2.
+// The resampler is Pillow's (versions: doc.go), in its fixed-point arithmetic: one pass along rows, rounding to 8 bits,
+// one pass along columns. golang.org/x/image/draw.CatmullRom has the same kernel but no rounding between the
+// passes and other borders: on 20 PACS images at 224 x 224 it differs from Pillow in 22 % of the values and by up to 15
+// levels, and features of a frozen tower should not depend on that. Sources: Pillow, "Image.resize", and the kernel of
+// Keys, "Cubic Convolution Interpolation for Digital Image Processing" (1981), equation 15 with a = -1/2.
 
 // precision is the number of fraction bits of a weight: 32 minus 8 for a value and 2 for the overshoot of a cubic.
 const precision = 32 - 8 - 2
