@@ -78,7 +78,7 @@ func (c *checks) add(d checkDone) { c.Checks = append(c.Checks, d) }
 // all checks a method's file, a graph or a bundle until a check fails.
 func (c *checks) all(ctx context.Context, path string, outputs, wrt []string) error {
 	if strings.HasSuffix(path, ".onnx") {
-		if is, err := c.method(path); is || err != nil {
+		if is, err := c.method(ctx, path); is || err != nil {
 			return err
 		}
 		return c.graph(ctx, path, outputs, wrt)

@@ -139,24 +139,11 @@ def _layer_norm(x: Tensor, normalized_shape: Any, weight: Optional[Tensor] = Non
     return out if bias is None else out + bias
 
 
-def _expm1(x: Tensor) -> Tensor:
-    return x.exp() - 1
-
-
-def _trace(x: Tensor) -> Tensor:
-    return (x * torch.eye(x.shape[0], x.shape[1])).sum()
-
-
 def _index_add(x: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: float = 1) -> Tensor:
     """Adds up the parts of equal indices, of which the exporter keeps one."""
     parts = (torch.arange(x.shape[dim]).unsqueeze(1) == index).to(x.dtype)
     total = parts @ source.movedim(dim, 0).reshape(index.shape[0], -1)
     return x + alpha * total.reshape(x.movedim(dim, 0).shape).movedim(0, dim)
-
-
-def _floor_divide(a: Tensor, b: Any) -> Tensor:
-    """Rounds down where the exporter rounds to zero."""
-    return torch.div(a, b, rounding_mode="floor")
 
 
 REPLACED: Dict[Any, Callable[..., Tensor]] = {
@@ -174,13 +161,13 @@ REPLACED: Dict[Any, Callable[..., Tensor]] = {
     F.margin_ranking_loss: _elementwise(lambda a, b, y, margin=0.0: (margin - y * (a - b)).clamp(min=0)),
     F.hinge_embedding_loss: _elementwise(
         lambda x, y, margin=1.0: torch.where(y > 0, x, (margin - x).clamp(min=0))),
-    torch.expm1: _expm1, torch.Tensor.expm1: _expm1,
+    **dict.fromkeys((torch.expm1, torch.Tensor.expm1), lambda input: input.exp() - 1),
     torch.logaddexp: lambda a, b: torch.stack([a, b]).logsumexp(0),
-    torch.trace: _trace, torch.Tensor.trace: _trace,
+    **dict.fromkeys((torch.trace, torch.Tensor.trace), lambda input: (input * torch.eye(*input.shape)).sum()),
     torch.norm: _norm(torch.norm, "fro"), torch.Tensor.norm: _norm(torch.Tensor.norm, "fro"),
     torch.linalg.norm: _norm(torch.linalg.norm, None), torch.linalg.vector_norm: _vector_norm,
     F.pairwise_distance: _pairwise_distance, torch.cdist: _cdist, torch.std: _std, torch.Tensor.std: _std,
     torch.index_add: _index_add, torch.Tensor.index_add: _index_add,
-    torch.floor_divide: _floor_divide, torch.Tensor.floor_divide: _floor_divide,
-    torch.Tensor.__floordiv__: _floor_divide,
+    **dict.fromkeys((torch.floor_divide, torch.Tensor.floor_divide, torch.Tensor.__floordiv__),
+                    lambda input, other: torch.div(input, other, rounding_mode="floor")),  # the exporter rounds to zero
 }

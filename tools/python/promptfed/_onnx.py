@@ -1,13 +1,14 @@
 """Exports the graph of a promptfed.Method with PyTorch's exporter, and refuses sizes that became constants."""
 from __future__ import annotations
 
+import ctypes
 import io
 import json
 import re
 import traceback
 import warnings
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import torch
 
@@ -71,8 +72,9 @@ def _graph(method: Any, sizes: Mapping[str, int], only: str = "") -> Tuple[bytes
     return content, trace, module.places
 
 
-def onnx_file(method: Any) -> bytes:
-    """Returns the file of a method, after a comparison of the graphs of two sets of sizes."""
+def onnx_file(method: Any) -> Tuple[bytes, Dict[str, torch.Tensor]]:
+    """Returns the file of a method, after a comparison of the graphs of two sets of sizes, and example values of its
+    inputs with those that PyTorch computes for its outputs."""
     first = {s: pair[0] for s, pair in _SIZES.items()}
     content, trace, _ = _graph(method, first)
     if content != _graph(method, {s: pair[1] for s, pair in _SIZES.items()})[0]:
@@ -90,7 +92,7 @@ def onnx_file(method: Any) -> bytes:
     if len(content) > _MAX_FILE:
         raise Error(f"{type(method).__name__}: the file would have {len(content)} bytes, at most {_MAX_FILE} are "
                     "allowed; make large constants smaller, or parameters")
-    return content
+    return content, {**trace.outputs, **trace.inputs}
 
 
 def _field(number: int, payload: bytes) -> bytes:
@@ -102,6 +104,24 @@ def _field(number: int, payload: bytes) -> bytes:
             value >>= 7
         out.append(value)
     return bytes(out) + payload
+
+
+def save(path: Path, tensors: Dict[str, torch.Tensor], metadata: Optional[Dict[str, str]] = None) -> None:
+    """Writes a safetensors file of float32 and int64 tensors."""
+    flat = {n: t.detach().to(torch.float32 if t.is_floating_point() else torch.int64).contiguous()
+            for n, t in tensors.items()}
+    header: Dict[str, Any] = {"__metadata__": metadata} if metadata else {}
+    end = 0
+    for n, t in flat.items():
+        dtype, size = "F32" if t.is_floating_point() else "I64", t.numel() * t.element_size()
+        header[n] = {"dtype": dtype, "shape": list(t.shape), "data_offsets": [end, end + size]}
+        end += size
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    with open(path, "wb") as f:
+        f.write(len(text).to_bytes(8, "little") + text)
+        for t in flat.values():
+            f.write(ctypes.string_at(t.data_ptr(), t.numel() * t.element_size()))  # also where PyTorch lacks NumPy
 
 
 def _version() -> Tuple[int, ...]:

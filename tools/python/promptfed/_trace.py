@@ -8,6 +8,7 @@ from typing import Any, Callable, Dict, Iterable, List, Mapping, Sequence, Tuple
 from unittest.mock import patch
 
 import torch
+import torch.nn.functional as F
 from torch.overrides import TorchFunctionMode
 
 from ._losses import REPLACED
@@ -188,6 +189,7 @@ class Trace:
                 x = torch.randint(self.sizes["C"], (self.sizes["B"],), generator=self.random)
             else:
                 x = torch.rand([int(n) for _, n in axes], generator=self.random) + 0.5
+                x = F.normalize(x - 0.5, dim=-1) if axes and axes[-1][0] == "D" else x  # as features are
             self.inputs[name] = x
             self.named[id(x)] = name
             if not live:

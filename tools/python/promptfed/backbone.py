@@ -29,7 +29,7 @@ except ImportError as e:
         raise
     sys.exit(f"promptfed.backbone: it needs PyTorch ({e}): pip install promptfed[torch]")
 
-from ._onnx import _version
+from ._onnx import _version, save
 from ._program import Error, ask, program
 
 WITNESS = "witness.safetensors"
@@ -163,8 +163,8 @@ class _Towers:
     def write(self, folder: Path, exporter: str, name: str, source: str) -> None:
         """Writes a bundle and what the model computes."""
         pixels = self.picture(folder / _PICTURE)
-        _save(folder / WITNESS, self.witness(pixels), {"texts": json.dumps(_TEXTS), "classes": json.dumps(_CLASSES),
-                                                       "labels": json.dumps(_LABELS)})
+        save(folder / WITNESS, self.witness(pixels), {"texts": json.dumps(_TEXTS), "classes": json.dumps(_CLASSES),
+                                                      "labels": json.dumps(_LABELS)})
         ids, mask = self.texts, self.mask(self.texts)
         rows = self.table[ids]
         text: Dict[str, Any] = {"file": "text/model.onnx", "embeddings": "embeddings", "ids": "ids",
@@ -174,7 +174,7 @@ class _Towers:
             text["attention_mask"], inputs["mask"] = "mask", mask
         _export(_Image(self), {"pixels": torch.cat([pixels, pixels.flip(3)])}, folder / "image", exporter)
         _export(_Text(self), inputs, folder / "text", exporter)
-        _save(folder / "tokens.safetensors", {"token_embedding": self.table})
+        save(folder / "tokens.safetensors", {"token_embedding": self.table})
         manifest: Dict[str, Any] = {
             "name": name, "source": source, "image": {"file": "image/model.onnx", "input": "pixels",
                                                       "output": "features"},
@@ -302,22 +302,6 @@ def _plain() -> Iterator[None]:
         logger.setLevel(level)
         if mha:
             mha.set_fastpath_enabled(fast)
-
-
-def _save(path: Path, tensors: Dict[str, torch.Tensor], metadata: Optional[Dict[str, str]] = None) -> None:
-    """Writes a safetensors file of float32 tensors."""
-    arrays = {n: np.ascontiguousarray(t.detach().numpy(), dtype="<f4") for n, t in tensors.items()}
-    header: Dict[str, Any] = {"__metadata__": metadata} if metadata else {}
-    end = 0
-    for n, a in arrays.items():
-        header[n] = {"dtype": "F32", "shape": list(a.shape), "data_offsets": [end, end + a.nbytes]}
-        end += a.nbytes
-    text = json.dumps(header).encode()
-    text += b" " * (-len(text) % 8)
-    with open(path, "wb") as f:
-        f.write(len(text).to_bytes(8, "little") + text)
-        for a in arrays.values():
-            a.tofile(f)
 
 
 def _digest(path: Path) -> str:

@@ -8,7 +8,7 @@ from typing import Any, Dict, Mapping, Optional, Union
 
 import torch
 
-from ._onnx import onnx_file
+from ._onnx import onnx_file, save
 from ._program import Error, ask
 from ._trace import Trace
 
@@ -221,12 +221,13 @@ class Method:
                                                               ("C", shape[2]), ("M", shape[3])], options)
 
     def export(self, path: Union[str, "os.PathLike[str]"]) -> Path:
-        """Writes the method's file, and lets the program check it. A method that the program refuses, or in which a
-        size became a constant, is an Error."""
-        path, content = Path(path), onnx_file(self)
+        """Writes the method's file, and lets the program check it. A method that the program refuses, in which a size
+        became a constant, or of which the file computes something else than PyTorch, is an Error."""
+        path, (content, values) = Path(path), onnx_file(self)
         with tempfile.TemporaryDirectory(prefix="promptfed-") as folder:
             new = Path(folder) / path.with_suffix(".onnx").name
             new.write_bytes(content)
+            save(new.with_suffix(".witness.safetensors"), values)
             try:
                 ask(["check", new])
             except Error as e:
