@@ -66,21 +66,22 @@ def _norm(function: Callable[..., Tensor], usual: Any) -> Callable[..., Tensor]:
 _vector_norm = _norm(torch.linalg.vector_norm, 2)
 
 
-def _pairwise_distance(x: Tensor, y: Tensor, p: float = 2, eps: float = 1e-6, keepdim: bool = False) -> Tensor:
-    return _vector_norm(x - y + eps, p, -1, keepdim)
+def _pairwise_distance(x1: Tensor, x2: Tensor, p: float = 2, eps: float = 1e-6, keepdim: bool = False) -> Tensor:
+    return _vector_norm(x1 - x2 + eps, p, -1, keepdim)
 
 
 def _cdist(x: Tensor, y: Tensor, p: float = 2, compute_mode: str = "") -> Tensor:
     return _vector_norm(x.unsqueeze(-2) - y.unsqueeze(-3), p, -1)
 
 
-def _std(x: Tensor, dim: Any = None, unbiased: bool = True, keepdim: bool = False, correction: Any = None) -> Tensor:
+def _std(input: Tensor, dim: Any = None, unbiased: bool = True, keepdim: bool = False,
+         correction: Any = None) -> Tensor:
     if isinstance(dim, bool):
         dim, unbiased = None, dim
-    axes = list(range(x.dim())) if dim is None else [dim] if isinstance(dim, int) else list(dim)
+    axes = list(range(input.dim())) if dim is None else [dim] if isinstance(dim, int) else list(dim)
     lost = int(unbiased) if correction is None else correction
-    n = torch.ones_like(x).sum(axes, keepdim=keepdim)
-    return _vector_norm(x - x.mean(axes, keepdim=True), 2, axes, keepdim) / (n - lost).sqrt()
+    n = torch.ones_like(input).sum(axes, keepdim=keepdim)
+    return _vector_norm(input - input.mean(axes, keepdim=True), 2, axes, keepdim) / (n - lost).sqrt()
 
 
 def _triplet(anchor: Tensor, positive: Tensor, negative: Tensor, margin: float = 1.0, p: float = 2,
@@ -139,11 +140,11 @@ def _layer_norm(x: Tensor, normalized_shape: Any, weight: Optional[Tensor] = Non
     return out if bias is None else out + bias
 
 
-def _index_add(x: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: float = 1) -> Tensor:
+def _index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: float = 1) -> Tensor:
     """Adds up the parts of equal indices, of which the exporter keeps one."""
-    parts = (torch.arange(x.shape[dim]).unsqueeze(1) == index).to(x.dtype)
+    parts = (torch.arange(input.shape[dim]).unsqueeze(1) == index).to(input.dtype)
     total = parts @ source.movedim(dim, 0).reshape(index.shape[0], -1)
-    return x + alpha * total.reshape(x.movedim(dim, 0).shape).movedim(0, dim)
+    return input + alpha * total.reshape(input.movedim(dim, 0).shape).movedim(0, dim)
 
 
 REPLACED: Dict[Any, Callable[..., Tensor]] = {
@@ -155,14 +156,14 @@ REPLACED: Dict[Any, Callable[..., Tensor]] = {
         _reduce(_huber(x, y, delta, weight), reduction),
     F.binary_cross_entropy: _elementwise(_bce), F.binary_cross_entropy_with_logits: _elementwise(_bce_logits),
     F.multilabel_soft_margin_loss: _elementwise(lambda x, y, weight=None: _bce_logits(x, y, weight).mean(-1)),
-    F.logsigmoid: lambda x: -F.softplus(-x), F.triplet_margin_loss: _elementwise(_triplet),
+    F.logsigmoid: lambda input: -F.softplus(-input), F.triplet_margin_loss: _elementwise(_triplet),
     F.cosine_embedding_loss: _elementwise(_cosine_embedding),
     F.soft_margin_loss: _elementwise(lambda x, y: F.softplus(-y * x)),
     F.margin_ranking_loss: _elementwise(lambda a, b, y, margin=0.0: (margin - y * (a - b)).clamp(min=0)),
     F.hinge_embedding_loss: _elementwise(
         lambda x, y, margin=1.0: torch.where(y > 0, x, (margin - x).clamp(min=0))),
     **dict.fromkeys((torch.expm1, torch.Tensor.expm1), lambda input: input.exp() - 1),
-    torch.logaddexp: lambda a, b: torch.stack([a, b]).logsumexp(0),
+    torch.logaddexp: lambda input, other: torch.stack([input, other]).logsumexp(0),
     **dict.fromkeys((torch.trace, torch.Tensor.trace), lambda input: (input * torch.eye(*input.shape)).sum()),
     torch.norm: _norm(torch.norm, "fro"), torch.Tensor.norm: _norm(torch.Tensor.norm, "fro"),
     torch.linalg.norm: _norm(torch.linalg.norm, None), torch.linalg.vector_norm: _vector_norm,

@@ -237,6 +237,15 @@ def compare(of, x, more):
         assert not torch.autograd.grad(norm.sum(), zero)[0].any(), "PyTorch's gradient at 0 is 0"
 
 
+# PyTorch's own names of arguments.
+@pytest.mark.parametrize("of, names", [(torch.std, "input"), (torch.expm1, "input"), (F.logsigmoid, "input"),
+                                       (torch.trace, "input"), (torch.logaddexp, "input other"),
+                                       (F.pairwise_distance, "x1 x2"), (torch.floor_divide, "input other")])
+def test_replaced_functions_take_keywords(of, names):
+    x = {name: torch.rand(4, 3) + 0.5 for name in names.split()}
+    torch.testing.assert_close(REPLACED[of](**x), of(**x))
+
+
 def test_a_saturated_probability_has_no_gradient():
     x = torch.tensor([-200.0, 200.0], requires_grad=True)
     for of in (F.binary_cross_entropy, REPLACED[F.binary_cross_entropy]):
