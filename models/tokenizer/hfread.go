@@ -13,7 +13,7 @@ import (
 // tokens are searched in texts if the vocabulary lacks them, so padding such as "!" is not. Any other file is
 // implemented as it says.
 func readHF(r io.Reader) (*Tokenizer, error) {
-	file := hfFile{Model: hfModel{Vocab: vocabulary{}}}
+	var file hfFile
 	data, err := io.ReadAll(bounded(r, maxJSON))
 	if err != nil {
 		return nil, err
@@ -28,6 +28,7 @@ func readHF(r io.Reader) (*Tokenizer, error) {
 	}
 
 	var list []scored
+	file.Model.Vocab = vocabulary{}
 	if file.Model.Type == "Unigram" {
 		err = decode(file.Model.RawVocab, &list)
 		for id, p := range list {

@@ -116,6 +116,7 @@ var hostileFiles = []struct{ data, want string }{
 	{`{"model":{"type":"BPE","vocab":{"a":0,"b":1}},"padding":{"direction":"Left","pad_id":0},` + post + `}`,
 		"only Right"},
 	{`{"model":{"type":"BPE","vocab":{"a":0,"b":1}},"padding":{"pad_id":9},` + post + `}`, "no token has id 9"},
+	{`{"model":null,"model":{"type":"Unigram","vocab":[["a",0]]}}`, "puts 0 tokens before a text"},
 	{`{"model":[],"added_tokens":{}}`, "not the JSON of a vocabulary"},
 }
 
