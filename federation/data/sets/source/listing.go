@@ -2,9 +2,7 @@ package source
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
 	"math"
 	"os"
@@ -12,7 +10,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"unicode"
 	"unicode/utf8"
 
@@ -267,7 +264,7 @@ func (l *Listing) example(it Item) (data.Example, string, error) {
 	example := data.Example{Path: path}
 	st, err := os.Stat(path)
 	switch {
-	case errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ELOOP): // a link that leads in a circle
+	case leadsNowhere(err):
 		return example, "is missing", nil
 	case err != nil:
 		return example, "", err

@@ -115,6 +115,9 @@ func TestEntries(t *testing.T) {
 			t.Error(dir, got, err)
 		}
 	}
+	goldentest.NoError(t, os.Symlink(strings.Repeat("x", 999), filepath.Join(root, "c/link.png")))
+	_, err = Entries(filepath.Join(root, "c"))
+	goldentest.WantError(t, err, "cannot read a folder entry: ", "name too long")
 }
 
 // A file in a class folder that is no image is refused, or left out with its reason. Classes that are one but for case

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
 	"promptfed/federation/data"
 	"promptfed/runtime/convert"
@@ -80,7 +81,7 @@ func Entries(dir string) ([]fs.FileInfo, error) {
 			continue
 		}
 		info, err := os.Stat(filepath.Join(dir, e.Name()))
-		if err != nil && e.Type() == fs.ModeSymlink && isImage(e.Name()) {
+		if leadsNowhere(err) && isImage(e.Name()) {
 			info, err = e.Info() // of a link, which Images refuses or skips
 		}
 		if err != nil {
@@ -93,6 +94,11 @@ func Entries(dir string) ([]fs.FileInfo, error) {
 
 	slices.SortFunc(out, func(a, b fs.FileInfo) int { return compare(a.Name(), b.Name()) })
 	return out, nil
+}
+
+// leadsNowhere reports whether an error says that a path, such as a link, leads to no file. Others are the machine's.
+func leadsNowhere(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ELOOP)
 }
 
 // compare compares case-insensitively, and case-sensitively if that is a tie.
