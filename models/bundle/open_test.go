@@ -422,16 +422,20 @@ func TestTexts(t *testing.T) {
 func TestNamesBehindWords(t *testing.T) {
 	for name, want := range map[string][]int{"gpt2": {66, 222, 435, 399, 339, 403, 366, 15, 1},
 		"llama3": {66, 222, 433, 397, 338, 401, 365, 15, 1}, "t5": {45, 64, 24, 45, 3, 77, 4, 1}} {
-		b, _ := words(t)
-		var err error
-		b.tokens, err = tokenizer.Load("../tokenizer/testdata/files/" + name)
-		goldentest.NoError(t, err)
-		ids, err := b.ClassTokens([]string{"cat"})
-		w, suffixes, err2 := b.SplitTemplate([]string{"cat"}, "a photo of a {}.")
-		goldentest.NoError(t, errors.Join(err, err2))
+		tokens, err := tokenizer.Load("../tokenizer/testdata/files/" + name)
+		b := &Bundle{Towers: &stub{}, tokens: tokens, Text: clip.TextArch{Width: 2}}
+		ids, err2 := b.ClassTokens([]string{"cat"})
+		w, suffixes, err3 := b.SplitTemplate([]string{"cat"}, "a photo of a {}.")
+		goldentest.NoError(t, errors.Join(err, err2, err3))
 		if n := w.Shape[0]; !slices.Equal(ids[0], want[n:]) || !slices.Equal(suffixes.IDs[0], want[n:]) {
 			t.Errorf("%s: class %v, template %d words and %v, want %v", name, ids, n, suffixes.IDs, want)
 		}
+	}
+	b, _ := words(t) // whose word and full stop are one token
+	b.tokens, _ = tokenizer.Load(filetest.Write(t, t.TempDir()+"/a.json", `{"model":{"type":"WordLevel","unk_token":`+
+		`"x","vocab":{"x":1,"x.":3,".":4}},"post_processor":{"type":"BertProcessing","sep":["",1],"cls":["",1]}}`))
+	if s, err := b.EmptySuffix(); err != nil || !slices.Equal(s.IDs[0], []int{4, 1}) {
+		t.Errorf("%v, %v", s, err)
 	}
 }
 

@@ -75,7 +75,7 @@ func (b *Bundle) ClassTokens(classes []string) ([][]int, error) {
 }
 
 // tokensOf returns the number of tokens of the words before the classes, and the rest of each text with EOT. If a text
-// does not begin with the tokens of these words, the number is 0, and the rest is the whole text.
+// does not begin with the tokens of these words, the number is 0, and the rest is the whole text, without someWord.
 func (b *Bundle) tokensOf(classes []string, before, behind string) (int, [][]int, error) {
 	t, err := b.Tokenizer()
 	if err != nil {
@@ -93,7 +93,7 @@ func (b *Bundle) tokensOf(classes []string, before, behind string) (int, [][]int
 		}
 	}
 
-	if n == 0 && before == someWord {
+	if n == 0 && strings.TrimSpace(before) == strings.TrimSpace(someWord) {
 		return b.tokensOf(classes, "", behind)
 	}
 
