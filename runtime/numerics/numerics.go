@@ -17,7 +17,7 @@ import (
 // Version counts changes of this program that change a bit of results while the rest of Fingerprint stays the same:
 // changes of operators in C, of the graphs of towers and methods, of how images are decoded, resampled or synthesised,
 // also by a library.
-const Version = 2
+const Version = 3
 
 // Fingerprint is equal for computations that return the same bits for the same graph and inputs on the CPU. On a GPU
 // equal fingerprints promise nothing. ort.Options.Fingerprint returns that of a session.
