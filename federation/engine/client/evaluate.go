@@ -242,6 +242,19 @@ func (x setEvaluator) visitor(client *spec.Client) *spec.Client {
 	return &v
 }
 
+// PrepareTexts computes the features of the hand-written texts that a client's steps and tests read. An instruction
+// ends with the next one, and a slow machine would begin again in each. Errors are those of the first turn too.
+func (w *Worker) PrepareTexts(ctx context.Context, client *spec.Client) {
+	if losses, err := w.compiler.losses(w.compiler.scope(w.Task(client, client.ID+1))); err == nil {
+		_, _ = w.compiler.allLowered(ctx, client.Backbone, valuesOf(losses), nil, nil)
+	}
+
+	for _, x := range w.evaluators {
+		visitor := x.visitor(client)
+		_, _ = x.worker.Logits(ctx, visitor, x.worker.compiler.scope(x.worker.Task(visitor, client.ID+1)))
+	}
+}
+
 // ZeroShot compares hand-written prompts with chance on the test data of some clients, for each backbone. Class scores
 // are the products of the image features, unit rows, with the text features.
 func (w *Worker) ZeroShot(ctx context.Context, clients []*spec.Client) ([]record.ZeroShot, error) {

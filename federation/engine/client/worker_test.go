@@ -319,6 +319,13 @@ func TestZeroShot(t *testing.T) {
 	if _, err := w.ZeroShot(stopped, e.Clients); err != context.Canceled || !errors.Is(texts, err) {
 		t.Error(err, texts)
 	}
+	w.PrepareTexts(t.Context(), e.Clients[0])
+	prepared := texts
+	texts = context.Canceled
+	_, _, err = w.Execute(t.Context(), e.Clients[0], sentTo(e, message.Test), message.ClientState{})
+	if prepared != nil || err != nil || texts == nil {
+		t.Errorf("%v, %v; computed in a test: %v", prepared, err, texts == nil)
+	}
 }
 
 type broken struct{}

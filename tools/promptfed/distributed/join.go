@@ -314,6 +314,7 @@ func (f joinFlags) prepare(ctx context.Context, inv *netclient.Invitation, log *
 		}
 	}
 
+	worker.PrepareTexts(ctx, participant.Client)
 	executor := netclient.LocalExecutor{Worker: worker, Experiment: federation.Experiment, Client: participant.Client,
 		Path: filepath.Join(f.state, record.PromptsFile)}
 	if member, err = netclient.NewClient(inv, request, f.state, executor, log); err != nil {
