@@ -343,12 +343,7 @@ func (s settings) decode(out any) error {
 		return s.blame(decodeErrors(err))
 	}
 
-	for _, leaf := range configtags.Leaves(out) { // YAML writes a list that was not given as an empty one
-		if leaf.Value.Kind() == reflect.Slice && leaf.Value.Len() == 0 {
-			leaf.Value.SetZero()
-		}
-	}
-
+	configtags.DropEmptyLists(out)
 	if c, ok := out.(*experiment.Config); ok && !s.file.foreign {
 		c.Options, err = methods.EmbedFiles(c.Method, c.Options, func(path string) ([]byte, error) {
 			return atomicfile.ReadAtMost(path, layer.MaxFile)

@@ -61,6 +61,15 @@ func leaves(section reflect.Value) (out []Key) {
 	return out
 }
 
+// DropEmptyLists makes the empty lists of a configuration nil: YAML writes a list that was not given as an empty one.
+func DropEmptyLists(c any) {
+	for _, leaf := range Leaves(c) {
+		if leaf.Value.Kind() == reflect.Slice && leaf.Value.Len() == 0 {
+			leaf.Value.SetZero()
+		}
+	}
+}
+
 // Flatten returns the values of Leaves by their names.
 func Flatten(c any) map[string]any {
 	out := map[string]any{}

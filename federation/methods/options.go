@@ -243,6 +243,8 @@ func decode(stack []layer.Def, layers []any, options map[string]any) error {
 			return &configtags.KeyError{Key: full,
 				Err: fmt.Errorf("options of %s: %s", stack[i].Name, oneline.Error(err))}
 		}
+
+		configtags.DropEmptyLists(l)
 	}
 
 	return nil

@@ -155,6 +155,11 @@ func TestResolvedOptions(t *testing.T) {
 			t.Errorf("%v gave %s, %v; want %s", o, got, err, want)
 		}
 	}
+	unset, _ := methods.Resolve("zeroshot", nil, nil)
+	if empty, err := methods.Resolve("zeroshot", nil, options{"ensemble": []string{}}); err != nil ||
+		!reflect.DeepEqual(empty.Options, unset.Options) {
+		t.Errorf("an empty list gave %#v, %v; want %#v", empty.Options, err, unset.Options)
+	}
 }
 
 // A file that options name, with or without the name of the method above it, becomes its content.
