@@ -267,6 +267,7 @@ LOSSES = {
                                         - torch.eye(self.ctx.shape[0])).square().sum(),
     "normed": lambda self, z, y: F.layer_norm(self.ctx, self.ctx.shape[-1:]).square().mean(),
     "of a class": lambda self, z, y: (self.image - self.encode_text(self.ctx)[y]).square().mean(),
+    "in half precision": lambda self, z, y: z.half().mean().float() + z.bfloat16().square().mean().float(),
     "top": lambda self, z, y: z.topk(2, 1).values.mean() + z.sort(1).values.mean(),
 }
 
