@@ -20,6 +20,7 @@ import (
 	"promptfed/models/clip"
 	"promptfed/models/preprocess"
 	"promptfed/models/tokenizer"
+	"promptfed/runtime/convert"
 	"promptfed/runtime/grad"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/onnx"
@@ -65,7 +66,8 @@ func inspectCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return result.Print(index, index.Text())
+			lines := convert.Slice(strings.Split(index.Text(), "\n"), printable)
+			return result.Print(index, strings.Join(lines, "\n"))
 		}
 
 		report, err := bundle.Inspect(args[0])
